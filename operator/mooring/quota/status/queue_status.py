@@ -1,7 +1,7 @@
 """What users read of a queue: what it and the queues below it use, and whether it is in force."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isinf
 from typing import Any, Final, NamedTuple
@@ -12,7 +12,7 @@ from mooring.pausing import pause
 from mooring.policy.profile_status import LONGEST_MESSAGE
 from mooring.quota.model.queue import Queue
 from mooring.quota.state.queue_tree import QueueState
-from mooring.quota.state.queues import Queues
+from mooring.quota.state.queues import Queues, below
 
 _NANO: Final = 10**9
 _MILLI: Final = 10**6
@@ -58,7 +58,7 @@ def queue_views(
     waits, amounts = Counter(waiting), dict[str, dict[str, Amounts]]()
     for state in queues.states.values():
         if state.parent is None:
-            for inner in reversed(tuple(_below(state))):
+            for inner in reversed(tuple(below(state))):
                 if inner.parent is not None:
                     pods[inner.parent.name] += pods[inner.name]
                     waits[inner.parent.name] += waits[inner.name]
@@ -79,15 +79,6 @@ def queue_views(
     return views
 
 
-def _below(root: QueueState) -> Iterator[QueueState]:
-    """Yield the queues of a tree, each after its parent."""
-    left = [root]
-    while left:
-        state = left.pop()
-        yield state
-        left += state.children
-
-
 def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
     """Return the amounts of each queue of a tree, by name and resource.
 
@@ -95,12 +86,12 @@ def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
     have borrowed and others have borrowed of its parent.
     """
     found = defaultdict[str, dict[str, Amounts]](dict)
-    for resource in sorted(root.resources):
+    for resource in sorted(root.used):
         taken = {root.name: 0}
-        for state in _below(root):
+        for state in below(root):
             pause()
             nominal, used = state.nominal[resource], state.used[resource]
-            unused = max(0, nominal - max(used, state.guaranteed(resource)))
+            unused = max(0, nominal - max(used, state.guaranteed[resource]))
             lent = min(unused, taken[state.name])
             borrowed = state.borrowed(resource)
             found[state.name][resource] = Amounts(nominal, used, borrowed, lent)
