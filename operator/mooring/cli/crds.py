@@ -23,5 +23,8 @@ Example:
 )
 @click.argument("names", metavar="[NAME]...", nargs=-1, type=click.Choice(list(_CRDS)))
 def crds(names: tuple[str, ...]) -> None:
-    """Print Mooring's CustomResourceDefinitions as YAML, or one: queues, schedulingprofiles."""
+    """Print Mooring's CustomResourceDefinitions as YAML.
+
+    NAME is queues or schedulingprofiles; without any, both are printed.
+    """
     click.echo("---\n".join(_CRDS[name]() for name in names or _CRDS), nl=False)
