@@ -13,7 +13,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import parse_pod
 from mooring.model.workloads import parse_namespace
 from mooring.quota.capacity_scheduling import CapacityScheduling
-from mooring.quota.model.queue import QUEUE_LABEL
+from mooring.quota.model.queue import QUEUE_LABEL, parse_queue
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.testing.builders import namespace, node, pod, pod_group, queue_object
 
@@ -145,15 +145,18 @@ def test_a_pod_of_a_namespace_with_several_queues_must_name_one() -> None:
     assert fits(deciding, using("p", "a2"))
 
 
-def test_pods_that_kueue_admits_stay_kueues() -> None:
+def test_a_pod_on_a_node_leaves_the_quota_of_its_namespace_by_no_label() -> None:
     selector = {"matchLabels": {"team": "a"}}
     deciding = Deciding(
         a_node(),
         namespace("default", {"team": "a"}),
-        queue_object("a", {GPU: 0}, selector=selector),
+        queue_object("a", {GPU: 2}, selector=selector),
+        using("x", "other", "n1"),
+        pod("y", node="n1", requests={GPU: 1}, labels={"kueue.x-k8s.io/podset": "main"}),
     )
-    labels = {"kueue.x-k8s.io/podset": "main"}
-    assert fits(deciding, pod("p", requests={GPU: 2}, labels=labels))
+    assert "2 of 2" in refusal(deciding, using("p"))
+    deciding.state.put(Kind.QUEUE, "b", parse_queue(queue_object("b", selector=selector)))
+    assert "2 of 2" in refusal(deciding, using("p"))
 
 
 def test_what_is_freed_for_a_nominated_pod_is_not_given_to_another() -> None:

@@ -312,7 +312,8 @@ class ScheduleOne:
                 if decision.may_preempt:
                     decision, waits = self._preempt(attempt, group, decision)
                     result = "waiting_on_preemption" if waits else result
-                self._reserve_nodes(attempt, group)
+                if not decision.over_quota:  # nodes do not help it
+                    self._reserve_nodes(attempt, group)
             self.group_reports.decided(group, decision)
             self._group_unschedulable(attempt, group, decision)
             seconds = self._clock() - attempt.began

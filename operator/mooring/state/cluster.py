@@ -17,6 +17,8 @@ from itertools import count
 from sys import getsizeof
 from typing import Any, Final
 
+import numpy as np
+
 from mooring.claims.model.resource_claims import (
     Allocation,
     ClaimSpec,
@@ -588,12 +590,18 @@ class ClusterState:
         """
         if not self._queues.is_settled:
             namespaces = self._queues.settle()
-            for placed in tuple(self.pods):
-                if namespaces is None or placed.pod.namespace in namespaces:
-                    self._renew_queue(placed)
+            for placed in tuple(self.pods) if namespaces is None else self._in(namespaces):
+                self._renew_queue(placed)
                 pause()
             self._queues.settled()
         return self._queues
+
+    def _in(self, namespaces: Iterable[str]) -> list[PlacedPod]:
+        """Return the placed pods in these namespaces."""
+        chosen = self.pod_columns.in_namespaces(namespaces) & (self.pod_columns.rows >= 0)
+        pods = (self.pod_columns.pods[slot] for slot in np.flatnonzero(chosen).tolist())
+        found = (self.pods.get(pod.uid) for pod in pods if pod is not None)
+        return [placed for placed in found if placed is not None]
 
     def _renew_queue(self, placed: PlacedPod) -> None:
         before, number = self.pod_columns.queue_of(placed), self._queues.number_of(placed.pod)
@@ -732,7 +740,7 @@ class ClusterState:
         Return the version that decisions have used: `before`, or the assumed one.
         """
         self.storage.object_changed(kind, key, before, after)
-        self._queues.changed(kind, key)
+        self._queues.changed(kind, key, before, after)
         if kind in GROUP_KINDS:
             self.pod_groups.define(kind, key, after)
         if kind is Kind.POD_DISRUPTION_BUDGET:

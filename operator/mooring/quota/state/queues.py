@@ -18,7 +18,6 @@ from mooring.state.objects import Objects
 
 NO_QUEUE: Final = -1
 """The number of pods that are in no queue."""
-_OF_KUEUE: Final = "kueue.x-k8s.io/"
 _DEEPEST: Final = 16
 _MOST_NAMED: Final = 3
 
@@ -136,8 +135,10 @@ class Queues:
         if (state := self._by_number.get(number)) is not None:
             state.charge(amounts)
 
-    def changed(self, kind: Kind, key: str) -> None:
-        """Note that a queue or a namespace has changed; `settle` takes it over."""
+    def changed(self, kind: Kind, key: str, before: object, after: object) -> None:
+        """Note that a queue or a namespace may have changed; `settle` takes it over."""
+        if before == after:
+            return
         if kind is Kind.QUEUE:
             self._queues_changed = True
         elif kind is Kind.NAMESPACE and self._in_force:
@@ -167,7 +168,8 @@ class Queues:
         for number, state in self._by_number.items():
             state.charge(self._used.setdefault(number, {}))
         drawing = (state.queue for state in self._states.values())
-        self._drawing = [q for q in drawing if q.namespaces is not None and not q.namespaces.empty]
+        chosen = [q for q in drawing if q.namespaces is not None and not q.namespaces.empty]
+        self._drawing = sorted(chosen, key=lambda queue: queue.name)
         self._of_namespace.clear()
         self.changes += 1
         self.decreases += 1
@@ -189,29 +191,35 @@ class Queues:
         return state
 
     def _membership(self, pod: Pod) -> tuple[QueueState | None, str | None]:
-        """Return the pod's queue, and why it is in none although it should be."""
-        if any(key.startswith(_OF_KUEUE) for key in pod.labels):
-            return None, None
-        if name := pod.labels.get(QUEUE_LABEL, ""):
-            return self._named(name, pod.namespace)
-        names = self._drawing_from(pod.namespace)
+        """Return the queue at which the pod counts, and why no queue takes it if it is new.
+
+        A pod on a node counts at a queue of its namespace whatever its labels become: nobody gets
+        rid of a quota by a label.
+        """
+        namespace, name = pod.namespace, pod.labels.get(QUEUE_LABEL, "")
+        names = self._drawing_from(namespace)
+        default = self._states[names[0]] if names else None
+        if name:
+            if (why := self._why_not_named(name, namespace)) is not None:
+                return default, why
+            state: QueueState | None = self._states[name]
+            return state, _why_inner(state)
         if len(names) > 1:
             queues = listed(names, _MOST_NAMED)
-            why = f"namespace {pod.namespace} has several queues ({queues})"
-            return None, f"{why}: name one in the pod's label {QUEUE_LABEL}"
-        state = self._states[names[0]] if names else None
-        return state, _why_inner(state)
+            why = f"namespace {namespace} has several queues ({queues})"
+            return default, f"{why}: name one in the pod's label {QUEUE_LABEL}"
+        return default, _why_inner(default)
 
-    def _named(self, name: str, namespace: str) -> tuple[QueueState | None, str | None]:
-        """Return the queue that a pod of the namespace names, and why the pod is not in it."""
+    def _why_not_named(self, name: str, namespace: str) -> str | None:
+        """Return why the queue of this name takes no pods of the namespace; None if it does."""
         state = self._states.get(name)
         if state is None:
             why = self._problems.get(name)
-            return None, f"queue {name} {f'is not ready: {why}' if why else 'does not exist'}"
+            return f"queue {name} {f'is not ready: {why}' if why else 'does not exist'}"
         selector = state.queue.namespaces
         if selector is None or not selector.matches(self._objects.namespace_labels(namespace)):
-            return None, f"queue {name} does not take pods of namespace {namespace}"
-        return state, _why_inner(state)
+            return f"queue {name} does not take pods of namespace {namespace}"
+        return None
 
     def _drawing_from(self, namespace: str) -> tuple[str, ...]:
         found = self._of_namespace.get(namespace)
