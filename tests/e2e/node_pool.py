@@ -45,6 +45,11 @@ class NodePool:
         """Change the pod by a JSON merge patch."""
         self.client.patch(f"/api/v1/namespaces/{self.name}/pods/{name}", patch)
 
+    def notes(self, reason: str) -> list[str]:
+        """Return the notes of all events with this reason."""
+        events = self.client.get(f"/apis/events.k8s.io/v1/namespaces/{self.name}/events")["items"]
+        return [event["note"] for event in events if event["reason"] == reason]
+
     def bound(self) -> dict[str, str]:
         """Return the node of every bound pod, by the pod's name."""
         return bound(self.client, self.name)

@@ -12,13 +12,15 @@ from click.testing import CliRunner
 
 from controlplane import ControlPlane, ControlPlaneError
 from controlplane.client import Client
+from controlplane.nodes import create_nodes
 from e2e.conftest import Cluster
 from e2e.node_pool import NodePool
-from e2e.replicas import Raw, eventually
+from e2e.replicas import Raw, eventually, messages_of
 from mooring.cli.queues import queues as command
+from mooring.groups.model.pod_group import COSCHEDULING_LABEL
 from mooring.kube.api_resources import QUEUE
 from mooring.quota.model.queue import QUEUE_LABEL
-from mooring.testing.builders import queue_object
+from mooring.testing.builders import coscheduling_pod_group, queue_object
 
 
 @pytest.fixture
@@ -130,6 +132,66 @@ def test_a_status_follows_the_pods_and_kubectl_shows_it(
     columns = ["NAME", "PARENT", "READY", "REASON", "PODS", "WAITING", "AGE"]
     assert re.split("  +", header.strip()) == columns
     assert rows[2].split()[:6] == ["team-b", "all", "True", "InForce", "3", "0"]
+
+
+GPU = "example.com/gpu"
+
+
+@pytest.fixture
+def two_teams(cluster: Cluster, queues: Client, pool: NodePool) -> NodePool:
+    """Return two nodes with eight GPUs each, all used by b; half of them are a's."""
+    create(queues, queue_object("all", selector=None))
+    for name in ("a", "b"):
+        create(queues, queue_object(name, {GPU: 8}, parent="all"))
+    capacity = {"cpu": "64", "memory": "64Gi", "pods": "110", GPU: "8"}
+    labels = {"pool": pool.name}
+    create_nodes(cluster.access, 2, prefix=pool.name, capacity=capacity, labels=labels)
+    for number in range(16):
+        pool.add_pod(f"b{number:02}", **using("b"))
+    eventually(pool.bound, lambda found: len(found) == 16, "all GPUs used")
+    return pool
+
+
+def using(queue: str, group: str | None = None) -> dict[str, Any]:
+    labels = {QUEUE_LABEL: queue} | ({COSCHEDULING_LABEL: group} if group else {})
+    no_kubelet = {"terminationGracePeriodSeconds": 0}
+    return {"labels": labels, "requests": {GPU: 1}, "limits": {GPU: 1}, **no_kubelet}
+
+
+def add_gang(pool: NodePool, size: int) -> None:
+    group = coscheduling_pod_group("gang", size, namespace=pool.name)
+    path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{pool.name}/podgroups"
+    pool.client.post(path, group)
+    for number in range(size):
+        pool.add_pod(f"a{number}", **using("a", "gang"))
+
+
+def test_a_gang_takes_back_one_node_and_the_other_pods_stay(two_teams: NodePool) -> None:
+    before = two_teams.bound()
+    add_gang(two_teams, 8)
+
+    def gang(found: dict[str, str]) -> list[str]:
+        return [node for name, node in found.items() if name.startswith("a")]
+
+    def seen() -> tuple[dict[str, str], set[str]]:
+        return two_teams.bound(), messages_of(two_teams.client, two_teams.name)
+
+    found, _ = eventually(seen, lambda seen: len(gang(seen[0])) == 8, "the gang runs")
+    (node,) = {*gang(found)}
+    left = {name for name, on in before.items() if on == node}
+    assert len(left) == 8
+    assert before.keys() - found.keys() == left
+    notes = two_teams.notes("Preempted")
+    assert len(notes) == 8
+    assert all("queue a took back what queue b had borrowed" in note for note in notes)
+
+
+def test_a_gang_beyond_its_share_evicts_nobody_and_says_why(two_teams: NodePool) -> None:
+    add_gang(two_teams, 9)
+    said = partial(messages_of, two_teams.client, two_teams.name)
+    why = f"queue a: 0 of 8 {GPU} used, 9 asked, nothing left to borrow: b uses 16 of 8"
+    eventually(said, lambda found: any(why in text for text in found), "the reason")
+    assert len(two_teams.bound()) == 16
 
 
 def test_what_is_wrong_with_a_queue_is_said_and_its_former_version_stays(

@@ -131,7 +131,6 @@ async def test_waiting_pods_are_counted_for_their_queue_in_force_or_not(queues: 
         pod("a", labels=LABELS),
         pod("b", labels={QUEUE_LABEL: "none"}),
         pod("c"),
-        pod("d", labels=LABELS | {"kueue.x-k8s.io/queue-name": "lq"}),
     )
     written = await queues.round()
     assert {name: status["waiting"] for name, status in written.items()} == {"all": 1, "team-a": 1}

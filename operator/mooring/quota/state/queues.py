@@ -58,7 +58,7 @@ class Queues:
 
     def pods_in(self, state: QueueState) -> int:
         """Return how many pods of this queue itself are on nodes."""
-        return self._used[state.number][PODS]
+        return self._used[state.number].get(PODS, 0)
 
     def numbered(self, number: int) -> QueueState | None:
         """Return the queue of a number in the pod columns; None if it is not in force."""
