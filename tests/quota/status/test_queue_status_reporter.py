@@ -153,7 +153,6 @@ async def test_a_queue_of_the_same_name_gets_its_status(queues: Queues) -> None:
     await queues.written()
     raw = queue_object("team-a", {"cpu": 4}, parent="all")
     raw["metadata"]["uid"] = "another"
-    queues.scheduler.state.delete(Kind.QUEUE, "team-a")
     queues.put(raw)
     assert {*await queues.round()} == {"team-a"}
     queues.scheduler.state.delete(Kind.QUEUE, "team-a")

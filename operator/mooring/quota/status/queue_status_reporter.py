@@ -41,8 +41,8 @@ class QueueStatusReporter:
         )
         self._waiting: Mapping[str, int] = {}
         self._count_at = 0.0
-        self._seen: tuple[int, Mapping[str, int]] = (-1, {})
-        """What `views` was made from: the changes of queues, and the waiting pods."""
+        self._seen: object = None
+        """What `views` was made from: the queues, their changes, and the waiting pods."""
 
     def nominal(self) -> dict[tuple[str, str], float]:
         """Return the quota of each queue and resource in cores, bytes or counts."""
@@ -82,9 +82,10 @@ class QueueStatusReporter:
             return []
         queues = self._scheduler.cluster.queues
         self._count_waiting(queues)
-        if self._seen == (queues.changes, self._waiting):
+        versions = [(queue.uid, queue.generation) for queue in written.values()]
+        if self._seen == (seen := (versions, queues.changes, self._waiting)):
             return []
-        self._seen = queues.changes, self._waiting
+        self._seen = seen
         before, self.views = self.views, queue_views(written, queues, self._waiting)
         for name, view in before.items():
             if name not in self.views or self.views[name].uid != view.uid:
@@ -105,11 +106,11 @@ class QueueStatusReporter:
             pod = queued.pod
             if queued.queue is None and self._scheduler.cluster.is_placed(pod):
                 continue  # it is being bound
-            state, label = queues.of(pod), pod.labels.get(QUEUE_LABEL)
-            if state is not None:
-                waiting[state.name] += 1
-            elif label and queues.why_in_none(pod) is not None:
+            state, label = queues.of(pod), pod.labels.get(QUEUE_LABEL, "")
+            if label and label not in queues.states:
                 waiting[label] += 1
+            elif state is not None:
+                waiting[state.name] += 1
         self._waiting, self._count_at = waiting, now + len(pods) / _COUNTED_PER_SECOND
 
     async def _write(self, name: str) -> None:
