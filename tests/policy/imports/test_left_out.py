@@ -1,5 +1,6 @@
 """Plugins that Mooring does not have are left out of what kube-scheduler's files say."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from mooring.plugins import SHIPPED
 from mooring.policy.defaults import ABSENT
 from mooring.policy.imports.configuration import import_configuration
 from mooring.policy.imports.left_out import LEFT_OUT, WithLeftOut, left_out_of, without_left_out
-from mooring.policy.merge import Catalog
+from mooring.policy.merge import Catalog, PluginUse
 from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec
 from mooring.policy.reading import read
@@ -115,6 +116,26 @@ def test_gangs_are_scheduled_where_coscheduling_did_it_and_all_defaults_are_off(
     plugins = {"multiPoint": {"enabled": enabled, "disabled": ALL}}
     profile, _ = imported(Registry(SHIPPED, {}), plugins=plugins)
     assert "GangScheduling" in {use.name for uses in profile.plugins.values() for use in uses}
+
+
+def test_moorings_plugin_of_the_same_name_takes_the_place_of_capacity_scheduling() -> None:
+    """That of scheduler-plugins is at points where Mooring's is not."""
+    one = named("CapacityScheduling")
+    plugins = {
+        "multiPoint": {"enabled": named("PrioritySort", "DefaultBinder"), "disabled": ALL},
+        "preFilter": {"enabled": one},
+        "postFilter": {"enabled": one},
+        "reserve": {"enabled": one},
+    }
+    profile, said = imported(Registry(SHIPPED, {}), plugins=plugins)
+    points = {point for point, uses in profile.plugins.items() if ours(uses)}
+    assert points == {Point.PRE_FILTER}
+    fields = "preFilter, postFilter, reserve"
+    assert said[0].startswith(f"profiles[0]: CapacityScheduling is left out of {fields}: ")
+
+
+def ours(uses: Iterable[PluginUse]) -> bool:
+    return any(use.name == "CapacityScheduling" for use in uses)
 
 
 def test_a_default_that_only_a_left_out_plugin_replaced_is_noted(catalog: Catalog) -> None:

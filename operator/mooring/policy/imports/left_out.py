@@ -15,12 +15,14 @@ from mooring.policy.merge import Catalog, plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import Enabled, Plugins, PluginSet, SchedulingProfileSpec
 from mooring.policy.profile_errors import FieldError
+from mooring.quota.model.queue import CAPACITY_SCHEDULING
 
 _ABSENT: Final = "Mooring does not have this plugin"
 _BY_LOAD: Final = "a rule over labels or annotations of nodes can take its place (docs/rules.md)"
 LEFT_OUT: Final[Mapping[str, str]] = {
     **dict.fromkeys(ABSENT, _ABSENT),
-    "CapacityScheduling": "Mooring has no ElasticQuota; ResourceQuota and Kueue limit what runs",
+    CAPACITY_SCHEDULING: "Mooring's own takes its place; ElasticQuotas become Queues "
+    "(docs/migration.md)",
     "Coscheduling": "Mooring schedules its pod groups by default (docs/gangs.md)",
     "CrossNodePreemption": _ABSENT,
     "LoadVariationRiskBalancing": _BY_LOAD,
@@ -39,9 +41,11 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "TopologicalSort": _ABSENT,
 }
 """Notes about plugins that are left out, including scheduler-plugins (cmd/scheduler/main.go)."""
-_COSCHEDULING: Final = "Coscheduling"
-_GANGS: Final = "GangScheduling"
-_SORTING: Final = frozenset({_COSCHEDULING, "QOSSort", "TopologicalSort"})
+_OTHERS: Final = frozenset({*ABSENT, CAPACITY_SCHEDULING})
+"""Those that are left out although the catalog has a plugin of the name: it is another one."""
+_TAKEN_OVER: Final = {"Coscheduling": "GangScheduling", CAPACITY_SCHEDULING: CAPACITY_SCHEDULING}
+"""Plugins of Mooring that do what these did, and run wherever these were enabled."""
+_SORTING: Final = frozenset({"Coscheduling", "QOSSort", "TopologicalSort"})
 _SORTER: Final = "PrioritySort"
 _INSTEAD: Final = {
     Point.QUEUE_SORT: f"{_SORTER} sorts the queue",
@@ -109,7 +113,8 @@ def left_out_of(spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> Ite
 def without_left_out(spec: SchedulingProfileSpec, catalog: Catalog) -> SchedulingProfileSpec:
     """Return the spec without the plugins that are left out.
 
-    If no queueSort plugin remains, the default one is added. GangScheduling replaces Coscheduling.
+    If no queueSort plugin remains, the default one is added. Mooring's own plugins replace
+    Coscheduling and CapacityScheduling of scheduler-plugins.
     """
     left_out = _left_out(catalog)
     plugins = _kept(spec.plugins, left_out)
@@ -117,12 +122,13 @@ def without_left_out(spec: SchedulingProfileSpec, catalog: Catalog) -> Schedulin
     if not after[Point.QUEUE_SORT]:
         sorter = PluginSet(enabled=(Enabled(name=_SORTER),))
         plugins = plugins.model_copy(update={"queue_sort": sorter})
-    had_gangs = any(e.name == _COSCHEDULING for _, each in spec.plugins for e in each.enabled)
-    has_gangs = any(use.name == _GANGS for uses in after.values() for use in uses)
-    if had_gangs and _COSCHEDULING in left_out and not has_gangs and catalog.points(_GANGS):
-        enabled = (*plugins.multi_point.enabled, Enabled(name=_GANGS))
-        multi_point = plugins.multi_point.model_copy(update={"enabled": enabled})
-        plugins = plugins.model_copy(update={"multi_point": multi_point})
+    before = {e.name for _, each in spec.plugins for e in each.enabled} & left_out.keys()
+    kept = {use.name for uses in after.values() for use in uses}
+    for name, ours in _TAKEN_OVER.items():
+        if name in before and ours not in kept and catalog.points(ours):
+            enabled = (*plugins.multi_point.enabled, Enabled(name=ours))
+            multi_point = plugins.multi_point.model_copy(update={"enabled": enabled})
+            plugins = plugins.model_copy(update={"multi_point": multi_point})
     config = tuple(entry for entry in spec.plugin_config if entry.name not in left_out)
     update = {"plugins": plugins, "plugin_config": config}
     return spec.model_copy(
@@ -132,7 +138,7 @@ def without_left_out(spec: SchedulingProfileSpec, catalog: Catalog) -> Schedulin
 
 def _left_out(catalog: Catalog) -> Mapping[str, str]:
     known = {*catalog.names()}
-    return {name: why for name, why in LEFT_OUT.items() if name in ABSENT or name not in known}
+    return {name: why for name, why in LEFT_OUT.items() if name in _OTHERS or name not in known}
 
 
 def _kept(plugins: Plugins, left_out: Mapping[str, str]) -> Plugins:
