@@ -13,6 +13,7 @@ from mooring.cli.run import run
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.policy.imports.configuration import Configuration
+from mooring.quota.model.queue import Quota, parse_queue
 from mooring.simulate.load_profiles import load_profiles
 from mooring.simulate.manifests import Manifest
 from policies import kube_configuration
@@ -249,3 +250,61 @@ def test_a_version_of_kubernetes_is_pinned_in_every_profile(configuration: str) 
     pinned = [*yaml.safe_load_all(invoke(configuration, "--kubernetes", "1.36").stdout)]
     assert [document["spec"].pop("kubernetesVersion") for document in pinned] == ["1.36", "1.36"]
     assert pinned == plain
+
+
+VOLCANO = (
+    "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\nstatus: {allocatable: {cpu: 8}}\n---\n"
+    "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: a}\n"
+    "spec: {reclaimable: false, deserved: {cpu: 6}}\n"
+)
+
+
+def test_queues_of_another_scheduler_become_queues_with_notes() -> None:
+    result = invoke("-", stdin=VOLCANO)
+    root, team = map(parse_queue, yaml.safe_load_all(result.stdout))
+    assert (root.name, root.quotas) == ("root", {"cpu": Quota(2000)})
+    assert (team.parent, team.quotas) == ("root", {"cpu": Quota(6000)})
+    assert "note: -: Queue a: spec.reclaimable is left out: " in result.stderr
+    printed = json.loads(invoke("-", "-o", "json", stdin=VOLCANO).stdout)
+    assert [item["kind"] for item in printed["items"]] == ["Queue", "Queue"]
+
+
+def test_a_file_may_have_queues_and_profiles_and_others_are_ignored_with_a_note() -> None:
+    others = [kube_configuration(), {"apiVersion": "v1", "kind": "Secret", "metadata": {}}]
+    result = invoke("-", stdin=VOLCANO + "---\n" + yaml.safe_dump_all(others))
+    kinds = [document["kind"] for document in yaml.safe_load_all(result.stdout)]
+    assert kinds == ["Queue", "Queue", "SchedulingProfile"]
+    assert "ignored objects of kinds that no decision reads: Secret (1)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "cpu: 6",
+            "cpu: six",
+            ", document 2: Queue a spec.deserved.cpu: 'six' is not a quantity; ",
+        ),
+        (
+            "cpu: 8",
+            "cpu: []",
+            ", document 1: Node node-1 status.allocatable.cpu: must be a quantity",
+        ),
+        ("deserved", "parent: a, deserved", ": the parents form a circle: a -> a"),
+        ("cpu: 6", "gpus: 6", ": the Queue of Queue a: spec.resources[0].name.gpus: is not a res"),
+    ],
+)
+def test_malformed_queues_are_one_line_with_their_place(
+    before: str, after: str, message: str
+) -> None:
+    result = invoke("-", stdin=VOLCANO.replace(before, after))
+    assert (result.stdout, result.exit_code) == ("", 2)
+    assert result.stderr.startswith(f"error: standard input{message}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_nodes_alone_are_nothing_to_convert() -> None:
+    node, _, _ = VOLCANO.partition("---")
+    result = invoke("-", stdin=node)
+    assert (result.stdout, result.exit_code) == ("", 2)
+    assert "Node is no scheduling profile" in result.stderr

@@ -1,8 +1,10 @@
 """The command `mooring convert`: turns kube-scheduler's configuration into SchedulingProfiles."""
 
 import shlex
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -10,6 +12,7 @@ from click.shell_completion import CompletionItem
 from mooring.cli.console import (
     mistakes_reported,
     note,
+    note_ignored,
     output_option,
     print_json,
     print_notes,
@@ -17,9 +20,11 @@ from mooring.cli.console import (
 )
 from mooring.framework.registry import Registry
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.model.manifest_error import ManifestError
 from mooring.plugins import SHIPPED
 from mooring.policy.imports.configuration import ProcessSettings
 from mooring.policy.imports.old_policy import PROVIDERS, import_provider
+from mooring.policy.imports.queues import QueueImport
 from mooring.policy.profile import (
     DEFAULT_SCHEDULER,
     KubernetesVersion,
@@ -29,7 +34,8 @@ from mooring.policy.profile import (
 )
 from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.reading import read
-from mooring.simulate.load_profiles import profile_objects, read_profiles
+from mooring.simulate.load_profiles import contains_profile, profile_objects, read_profiles
+from mooring.simulate.manifests import InputError, Manifest, display_name
 
 _LEASE: Final = (
     "the shipped RBAC allows the Lease mooring-system/mooring only: change its Role, or leave out "
@@ -65,7 +71,9 @@ Examples:
   kubectl -n kube-system get cm policy -o json | mooring convert - -s packed
   mooring convert ClusterAutoscalerProvider -s packed
   mooring convert scheduler-config.yaml --kubernetes 1.36
-  mooring convert scheduler-config.yaml --active   # not beside kube-scheduler"""
+  mooring convert scheduler-config.yaml --active   # not beside kube-scheduler
+  kubectl get clusterqueues,cohorts,localqueues -A -o json | mooring convert -
+  kubectl get nodes,queues.scheduling.volcano.sh -o json | mooring convert -"""
 )
 @click.argument("source", metavar="FILE|PROVIDER", shell_complete=_completed)
 @click.option(
@@ -97,7 +105,7 @@ def convert(
     *,
     active: bool,
 ) -> None:
-    """Convert kube-scheduler configurations to SchedulingProfiles.
+    """Convert kube-scheduler configurations to SchedulingProfiles, and queues to Queues.
 
     FILE (- is standard input) contains a KubeSchedulerConfiguration v1, v1beta3 or v1beta2, or a
     Policy of Kubernetes 1.22 and before: as YAML, as JSON or in a ConfigMap, there a Policy under
@@ -108,21 +116,20 @@ def convert(
 
     A profile for default-scheduler is printed in mode Shadow: it decides for comparison, and
     kube-scheduler goes on to bind the pods.
+
+    FILE may also contain ClusterQueues, Cohorts and LocalQueues of Kueue, Queues of Volcano and KAI
+    with the Nodes whose resources they share, and ElasticQuotas: they become Queues.
     """
+    queues = list[dict[str, Any]]()
     if source in PROVIDERS:
         profiles = [import_provider(source, scheduler_name)]
     else:
         with mistakes_reported():
-            loaded = read_profiles(profile_objects(source), Registry(SHIPPED), scheduler_name)
-        profiles = [found.profile for found in loaded]
-        print_notes(source, (said for found in loaded for said in found.notes))
-        for settings in dict.fromkeys(p.settings for p in loaded if p.settings):
-            note(f"{source}: run it with: mooring run {_flags(settings)}")
-            if settings.leader_elect and (settings.lease_namespace or settings.lease_name):
-                note(f"{source}: {_LEASE}")
+            queues, others = _queues(source, [*profile_objects(source)])
+            profiles = _profiles(source, others, scheduler_name)
     if kubernetes is not None:
         profiles = [_pinned(profile, kubernetes) for profile in profiles]
-    manifests = [
+    manifests = queues + [
         (profile if active else _beside_kube_scheduler(profile, source)).manifest()
         for profile in profiles
     ]
@@ -130,6 +137,39 @@ def convert(
         print_json({"apiVersion": "v1", "kind": "List", "items": manifests})
     else:
         print_yaml(*manifests)
+
+
+def _queues(
+    source: str, manifests: Sequence[Manifest]
+) -> tuple[list[dict[str, Any]], Sequence[Manifest]]:
+    """Return the Queues that queues of other schedulers become, and the other objects."""
+    imported, others = QueueImport(), list[Manifest]()
+    for manifest in manifests:
+        with manifest.locating_errors():
+            if not imported.read(manifest.group, manifest.kind, manifest.raw):
+                others.append(manifest)
+    if not imported.has_queues:
+        return [], manifests
+    try:
+        queues = imported.manifests()
+    except ManifestError as error:
+        raise InputError(f"{display_name(source)}: {error}") from None
+    print_notes(source, imported.notes)
+    note_ignored(Counter(each.kind for each in others if not contains_profile(each)), source)
+    return queues, [*filter(contains_profile, others)]
+
+
+def _profiles(
+    source: str, manifests: Sequence[Manifest], scheduler_name: str
+) -> list[SchedulingProfile]:
+    """Return the profiles that the objects become; print notes about them."""
+    loaded = read_profiles(manifests, Registry(SHIPPED), scheduler_name)
+    print_notes(source, (said for found in loaded for said in found.notes))
+    for settings in dict.fromkeys(p.settings for p in loaded if p.settings):
+        note(f"{source}: run it with: mooring run {_flags(settings)}")
+        if settings.leader_elect and (settings.lease_namespace or settings.lease_name):
+            note(f"{source}: {_LEASE}")
+    return [found.profile for found in loaded]
 
 
 def _pinned(profile: SchedulingProfile, kubernetes: KubernetesVersion) -> SchedulingProfile:

@@ -1,1 +1,1 @@
-"""Convert kube-scheduler's configurations, old and new, to SchedulingProfiles."""
+"""Convert kube-scheduler's configurations, and queues of other schedulers, to Mooring's."""

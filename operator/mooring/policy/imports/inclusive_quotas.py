@@ -1,0 +1,149 @@
+"""Queues of Volcano, KAI and Koordinator, whose quota contains those of the queues below.
+
+A Queue's nominalQuota is what it has beyond theirs. Where these queues share what the nodes have,
+a Queue at the root lends what no quota names.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Final
+
+from mooring.model.manifest_error import ManifestError
+from mooring.policy.imports.written_queue import WrittenQueue
+from mooring.quota.model.queue import Quota
+
+_MOST_SHOWN: Final = 16
+
+
+@dataclass(slots=True)
+class InclusiveQueue:
+    """A queue whose amounts contain those of the queues below it.
+
+    `parent` is "" for one directly below the root. Amounts are by resource: `quota` is None where
+    it is unlimited, `limit` is the most that the queue may use, `kept` what it does not lend. An
+    unlimited quota is the limit, or what the nodes have; if neither is known, it is left out.
+    `selector` is that of a queue for pods; a queue with queues below it gets none.
+    """
+
+    name: str
+    origin: str
+    parent: str = ""
+    quota: dict[str, int | None] = field(default_factory=dict)
+    limit: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
+    weight: object = None
+    selector: Mapping[str, Any] | None = None
+
+
+class InclusiveQuotas:
+    """Makes Queues of a tree of queues below `root`.
+
+    `capacity` is what the queues share beyond their quotas. Without it the Queue at the root has no
+    quota of its own.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[InclusiveQueue],
+        root: InclusiveQueue,
+        notes: list[str],
+        capacity: Mapping[str, int],
+    ) -> None:
+        self._queues = {root.name: root}
+        for queue in queues:
+            other = self._queues.setdefault(queue.name, queue)
+            if other is not queue:
+                raise ManifestError("", f"{queue.origin} and {other.origin} are one Queue")
+        self._root = root
+        self._notes = notes
+        self._capacity = capacity
+        self._below = defaultdict[str, Counter[str]](Counter)
+        """What the queues below each queue have together."""
+
+    def written(self) -> Iterator[WrittenQueue]:
+        """Yield the Queues, each after its parent; ManifestError if parents form a circle."""
+        order = self._children_first()
+        quotas = {name: self._quotas(self._queues[name]) for name in order if name in self._queues}
+        parents = {self._parent(self._queues[name]) for name in quotas}
+        for name in reversed(quotas):
+            queue = self._queues[name]
+            yield WrittenQueue(
+                name,
+                queue.origin,
+                parent=self._parent(queue),
+                quotas=quotas[name],
+                weight=queue.weight,
+                selector=None if name in parents else queue.selector,
+            )
+
+    def _parent(self, queue: InclusiveQueue) -> str:
+        return "" if queue is self._root else queue.parent or self._root.name
+
+    def _children_first(self) -> Sequence[str]:
+        sorter = TopologicalSorter[str]()
+        for queue in reversed(self._queues.values()):  # what is added first is last in the end
+            if not (parent := self._parent(queue)):
+                continue
+            sorter.add(parent, queue.name)
+            if parent not in self._queues:
+                self._notes.append(f"{queue.origin}: its parent {parent} is not in the file")
+        try:
+            return [*sorter.static_order()]
+        except CycleError as circle:
+            names = " -> ".join(circle.args[1][:_MOST_SHOWN])
+            raise ManifestError("", f"the parents form a circle: {names}") from None
+
+    def _quotas(self, queue: InclusiveQueue) -> Mapping[str, Quota]:
+        below, quotas = dict(self._below[queue.name]), dict[str, Quota]()
+        for resource in dict.fromkeys((*queue.quota, *queue.limit, *queue.kept, *below)):
+            total = self._total(queue, resource, below.get(resource, 0))
+            if total is None:
+                continue
+            kept, limit = queue.kept.get(resource, 0), queue.limit.get(resource)
+            quota = Quota(total - below.get(resource, 0))
+            if queue is not self._root:
+                self._below[self._parent(queue)][resource] += total
+                quota = Quota(
+                    quota.nominal,
+                    None if limit is None else max(0, limit - total),
+                    max(0, total - kept) if kept else None,
+                )
+            if quota != Quota() or resource not in below:
+                quotas[resource] = quota
+        return quotas
+
+    def _of_root(self, resource: str) -> int:
+        """Return what all queues share: what the nodes have, or what the root says itself."""
+        root = self._root
+        own = root.quota.get(resource) or root.limit.get(resource) or 0
+        shared = self._capacity.get(resource, own)
+        return min(shared, root.limit.get(resource, shared))
+
+    def _total(self, queue: InclusiveQueue, resource: str, below: int) -> int | None:
+        """Return the quota of a queue together with those below it; None: it has no limit."""
+        if queue is self._root:
+            return max(self._of_root(resource), below)
+        quota, limit = queue.quota.get(resource, 0), queue.limit.get(resource)
+        if quota is None:
+            known = [size for size in (limit, self._capacity.get(resource)) if size is not None]
+            if not known:
+                why = f"the unlimited quota of {resource} is left out: the file has no Nodes"
+                self._notes.append(f"{queue.origin}: {why}")
+                return below or None
+            return max(below, min(known))
+        if limit is not None and limit < max(quota, below):
+            why = "the Queues below it may use more" if limit < below else "it is the quota"
+            self._notes.append(f"{queue.origin}: the limit of {resource} is below the quota: {why}")
+            quota = min(quota, limit)
+        elif resource in queue.quota and quota < below:
+            why = "less than those of the queues below it, which count"
+            self._notes.append(f"{queue.origin}: the quota of {resource} is {why}")
+        return max(quota, below)
+
+
+def note_without_nodes(root: str, kind: str) -> str:
+    """Return the note about a file that does not say what the queues share."""
+    how = f"give the Nodes too: kubectl get nodes,{kind} -o json | mooring convert -"
+    return f"Queue {root} lends only what the others do not use; for what the nodes have, {how}"

@@ -1,0 +1,83 @@
+"""Queues of Kueue, Volcano and KAI, and ElasticQuotas, as Queues: told apart by group and kind."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Protocol
+
+from mooring.model.fields import at_most, called, mapping
+from mooring.model.manifest_error import ManifestError
+from mooring.policy.imports.elastic_quotas import GROUPS, ElasticQuotas
+from mooring.policy.imports.kai_queues import KAI, KaiQueues
+from mooring.policy.imports.kueue_queues import KUEUE, KueueQueues
+from mooring.policy.imports.volcano_queues import VOLCANO, VolcanoQueues
+from mooring.policy.imports.written_queue import WrittenQueue, amounts_of
+
+_MOST: Final = 50_000
+_NODE: Final = ("", "Node")
+
+
+class _Reader(Protocol):
+    """Reads the objects of one scheduler one by one, and makes Queues of all together."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]: ...
+
+    def read(self, raw: Mapping[str, Any]) -> None: ...
+
+    def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]: ...
+
+
+class QueueImport:
+    """Reads objects one by one, and makes Queues of all together; `notes` say what is left out."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        elastic = ElasticQuotas(self.notes)
+        self._readers: Mapping[str, _Reader] = {
+            KUEUE: KueueQueues(self.notes),
+            VOLCANO: VolcanoQueues(self.notes),
+            KAI: KaiQueues(self.notes),
+            **dict.fromkeys(GROUPS, elastic),
+        }
+        self._seen = set[tuple[str, str]]()
+        self._used = dict[str, _Reader]()
+        self._capacity = Counter[str]()
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether an object was read that becomes a Queue."""
+        return bool(self._used)
+
+    def read(self, group: str, kind: str, raw: Mapping[str, Any]) -> bool:
+        """Read an object; return whether it is of a kind that counts here.
+
+        Nodes count, because some queues share what all nodes have. ManifestError if the object is
+        malformed, or there twice.
+        """
+        reader = self._readers.get(group)
+        if (group, kind) != _NODE and (reader is None or kind not in reader.kinds):
+            return False
+        origin = f"{kind} {called(raw)}"
+        if (group, origin) in self._seen:
+            raise ManifestError(origin, "is there twice")
+        self._seen.add((group, origin))
+        at_most(len(self._seen), _MOST, "", "queues and Nodes")
+        try:
+            if reader is None:
+                self._capacity.update(amounts_of(mapping(raw, "status"), "allocatable", "status"))
+            else:
+                reader.read(raw)
+                self._used[group] = reader
+        except ManifestError as error:
+            raise error.under(origin) from None
+        return True
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """Return the Queues; ManifestError if they cannot be in force together."""
+        found = dict[str, WrittenQueue]()
+        for reader in dict.fromkeys(self._used.values()):
+            for queue in reader.queues(self._capacity):
+                if (other := found.setdefault(queue.name, queue)) is not queue:
+                    problem = f"{queue.origin} and {other.origin} would both be Queue {queue.name}"
+                    raise ManifestError("", problem)
+        return [queue.manifest() for queue in found.values()]

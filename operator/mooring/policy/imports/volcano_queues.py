@@ -1,0 +1,80 @@
+"""Volcano's Queues as Queues, with the meaning that its plugin capacity gives them.
+
+Source: `scheduling/v1beta1/types.go`, `plugins/capacity/capacity.go`. What a queue deserves is its
+quota, what is guaranteed to it is the part that it does not lend, its capability is its limit. All
+queues are below the queue root, which has what the nodes have.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from mooring.model.fields import mapping, name_of, text
+from mooring.policy.imports.inclusive_quotas import (
+    InclusiveQueue,
+    InclusiveQuotas,
+    note_without_nodes,
+)
+from mooring.policy.imports.written_queue import WrittenQueue, amounts_of, left_out
+from mooring.quota.model.queue import QUEUE_LABEL
+
+VOLCANO: Final = "scheduling.volcano.sh"
+_ROOT: Final = "root"
+_READ: Final = ("weight", "capability", "deserved", "guarantee", "parent")
+_UNREAD: Final[Mapping[str, tuple[object, str]]] = {
+    "reclaimable": (
+        True,
+        "what a Queue has borrowed can be taken back; borrowingLimit 0 avoids it",
+    ),
+    "priority": (0, "the Queue that has borrowed the smallest share is first"),
+    "affinity": (None, "give the pods a node affinity"),
+    "dequeueStrategy": ("traverse", "a pod that does not fit holds up no other"),
+    "dra": (None, "Queues count requests, not devices of claims"),
+}
+
+
+class VolcanoQueues:
+    """Reads Volcano's queues one by one, and makes Queues of all together."""
+
+    kinds: Final = ("Queue",)
+
+    def __init__(self, notes: list[str]) -> None:
+        self._notes = notes
+        self._root = InclusiveQueue(_ROOT, "the root of Volcano's queues")
+        self._queues: list[InclusiveQueue] = []
+
+    def read(self, raw: Mapping[str, Any]) -> None:
+        """Read a queue; ManifestError if it is malformed."""
+        name, spec = name_of(raw), mapping(raw, "spec")
+        origin = f"Queue {name}"
+        self._notes += left_out(origin, spec, _READ, _UNREAD)
+        if text(mapping(raw, "status"), "state", "status") in ("Closed", "Closing"):
+            self._notes.append(f"{origin}: is closed in Volcano; Queues are always open")
+        kept = amounts_of(mapping(spec, "guarantee", "spec"), "resource", "spec.guarantee")
+        deserved = amounts_of(spec, "deserved", "spec")
+        parent = text(spec, "parent", "spec")
+        queue = InclusiveQueue(
+            name,
+            origin,
+            parent="" if parent == _ROOT else parent,
+            quota={each: max(deserved.get(each, 0), kept.get(each, 0)) for each in deserved | kept},
+            limit=amounts_of(spec, "capability", "spec"),
+            kept=kept,
+            weight=spec.get("weight"),
+            selector={},
+        )
+        if name == _ROOT:
+            self._root = queue
+            queue.weight = None
+        else:
+            self._queues.append(queue)
+
+    def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
+        """Yield the Queues that all of them become."""
+        if not capacity:
+            self._notes.append(note_without_nodes(_ROOT, f"queues.{VOLCANO}"))
+        if not any(queue.quota for queue in self._queues):
+            why = "weights divide the nodes in Volcano's plugin proportion; here they only order"
+            self._notes.append(f"no queue has deserved or guarantee: {why} Queues that borrow")
+        why = f"pods need the label {QUEUE_LABEL} instead of the queue of their PodGroup"
+        self._notes.append(why)
+        return InclusiveQuotas(self._queues, self._root, self._notes, capacity).written()

@@ -1,0 +1,116 @@
+"""The Queues that queues of other schedulers become, and what their readers share."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from mooring.model.fields import mapping, mappings
+from mooring.model.manifest_error import ManifestError
+from mooring.model.quantity import parse_count, parse_milli
+from mooring.model.resources import CPU, amount_text
+from mooring.policy.profile import API_VERSION
+from mooring.quota.model.queue import Quota, parse_queue
+
+_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""The label that every namespace has with its own name."""
+_NO_SUCH_FIELD: Final = "Queues have no such field"
+
+
+@dataclass(slots=True)
+class WrittenQueue:
+    """A Queue that is to be written; `origin` is the object that it is made of.
+
+    `weight` and `selector` are as the manifest shall have them; None leaves the field out.
+    """
+
+    name: str
+    origin: str
+    parent: str = ""
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    weight: object = None
+    preemption: Mapping[str, str] = field(default_factory=dict)
+    selector: Mapping[str, Any] | None = None
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the Queue; ManifestError, with the origin, if Mooring would find it invalid."""
+        spec = {
+            "parent": self.parent or None,
+            "namespaceSelector": None if self.selector is None else {**self.selector},
+            "fairSharing": None if self.weight is None else {"weight": self.weight},
+            "preemption": self.preemption or None,
+            "resources": [_resource(*each) for each in self.quotas.items()] or None,
+        }
+        raw = {
+            "apiVersion": API_VERSION,
+            "kind": "Queue",
+            "metadata": {"name": self.name},
+            "spec": {name: value for name, value in spec.items() if value is not None},
+        }
+        if (problem := parse_queue(raw).invalid) is not None:
+            raise ManifestError(f"the Queue of {self.origin}", problem)
+        return raw
+
+
+def _resource(name: str, quota: Quota) -> dict[str, str]:
+    amounts = {
+        "nominalQuota": quota.nominal,
+        "borrowingLimit": quota.borrowing_limit,
+        "lendingLimit": quota.lending_limit,
+    }
+    written = {key: amount_text(name, value) for key, value in amounts.items() if value is not None}
+    return {"name": name, **written}
+
+
+def amounts_of(raw: Mapping[str, Any], field_: str, where: str) -> dict[str, int]:
+    """Return the resource list in a field in millicores, bytes and counts, {} if it is absent."""
+    path = f"{where}.{field_}"
+    return {
+        resource: amount_of(value, resource, f"{path}.{resource}")
+        for resource, value in mapping(raw, field_, where).items()
+    }
+
+
+def amount_of(value: object, resource: str, path: str) -> int:
+    """Return an amount of a resource in millicores, bytes or counts; ManifestError at the path."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ManifestError(path, "must be a quantity")
+    amount = parse_milli(value, path) if resource == CPU else parse_count(value, path)
+    if amount < 0:
+        raise ManifestError(path, f"{value} is negative; write zero or more")
+    return amount
+
+
+def in_namespaces(
+    names: Sequence[str], selector: Mapping[str, Any] = MappingProxyType({})
+) -> Mapping[str, Any]:
+    """Return the selector, restricted to namespaces of these names if there are any."""
+    if not names:
+        return selector
+    others = mappings(selector, "matchExpressions", "spec.namespaceSelector")
+    named = {"key": _NAMESPACE_NAME, "operator": "In", "values": [*names]}
+    return {**selector, "matchExpressions": [*others, named]}
+
+
+def free_name(name: str, taken: Collection[str], suffix: str) -> str:
+    """Return the name, with the suffix as often as the name is taken."""
+    while name in taken:
+        name += suffix
+    return name
+
+
+def left_out(
+    origin: str,
+    spec: Mapping[str, Any],
+    read: Collection[str],
+    unread: Mapping[str, tuple[object, str]],
+) -> Iterator[str]:
+    """Yield a note for each field of a spec that is not read.
+
+    `unread` says of some fields what their default is, which needs no note, and why they are left
+    out.
+    """
+    for name, value in spec.items():
+        usual, why = unread.get(name, (None, _NO_SUCH_FIELD))
+        if name not in read and value not in (None, "", [], {}) and value != usual:
+            yield f"{origin}: spec.{name} is left out: {why}"

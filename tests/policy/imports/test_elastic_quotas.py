@@ -1,0 +1,122 @@
+"""ElasticQuotas, with Koordinator's labels too, become Queues."""
+
+from typing import Any
+
+import pytest
+
+from mooring.model.manifest_error import ManifestError
+from queue_files import imported, node, queue_object, quotas
+
+KOORDINATOR = "quota.scheduling.koordinator.sh/"
+
+
+def elastic_quota(
+    namespace: str,
+    name: str = "quota",
+    annotations: dict[str, str] | None = None,
+    labels: dict[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """Return an ElasticQuota with these labels and annotations of Koordinator's."""
+    api = f"scheduling.{'x-k8s' if labels is None else 'sigs.k8s'}.io/v1alpha1 ElasticQuota"
+    prefixed = [
+        {f"{KOORDINATOR}{key}": value for key, value in (each or {}).items()}
+        for each in (labels, annotations)
+    ]
+    return queue_object(
+        api, name, spec, namespace=namespace, labels=prefixed[0], annotations=prefixed[1]
+    )
+
+
+def selected(spec: dict[str, Any]) -> list[str]:
+    (named,) = spec["namespaceSelector"]["matchExpressions"]
+    assert (named["key"], named["operator"]) == ("kubernetes.io/metadata.name", "In")
+    return list(named["values"])
+
+
+def test_each_is_the_queue_of_its_namespace_and_all_lend_to_each_other() -> None:
+    quotas_of_teams = [
+        elastic_quota("a", min={"cpu": 4, "memory": "8Gi"}, max={"cpu": 6}),
+        elastic_quota("b", min={"cpu": "500m"}, max={"nvidia.com/gpu": 2}),
+    ]
+    found, notes = imported([node("a", cpu="100"), *quotas_of_teams])
+    assert list(found) == ["elastic-quota-root", "a", "b"]
+    assert found["elastic-quota-root"] == {}
+    assert quotas(found["a"]) == {"cpu": ("4", "2", None), "memory": ("8Gi", None, None)}
+    assert quotas(found["b"]) == {"cpu": ("500m", None, None), "nvidia.com/gpu": ("0", "2", None)}
+    assert (found["a"]["parent"], selected(found["a"])) == ("elastic-quota-root", ["a"])
+    assert notes == []
+
+
+def test_a_maximum_below_the_minimum_is_the_quota() -> None:
+    found, notes = imported([elastic_quota("a", min={"cpu": 4}, max={"cpu": 3})])
+    assert quotas(found["a"]) == {"cpu": ("3", "0", None)}
+    assert notes == ["ElasticQuota a/quota: the limit of cpu is below the quota: it is the quota"]
+
+
+def test_koordinators_labels_make_a_tree_that_shares_the_nodes() -> None:
+    found, notes = imported(
+        [
+            node("a", cpu="100"),
+            elastic_quota("kube-system", "koordinator-root-quota", labels={"is-parent": "true"}),
+            elastic_quota("kube-system", "koordinator-default-quota", labels={}, max={"cpu": 9}),
+            elastic_quota(
+                "kube-system",
+                "department",
+                labels={"is-parent": "true", "parent": "koordinator-root-quota"},
+                min={"cpu": 40},
+                max={"cpu": 60},
+            ),
+            elastic_quota(
+                "kube-system",
+                "a",
+                labels={"parent": "department", "allow-lent-resource": "false"},
+                annotations={"namespaces": '["x", "z"]', "runtime": '{"cpu": 15}'},
+                min={"cpu": 10},
+                max={"cpu": 20},
+            ),
+            elastic_quota("b", "b", labels={"parent": "department"}, min={"cpu": 5}),
+            elastic_quota("b", "c", labels={"parent": "department"}),
+        ]
+    )
+    assert list(found) == ["koordinator-root-quota", "department", "a", "b", "c"]
+    assert quotas(found["koordinator-root-quota"]) == {"cpu": ("60", None, None)}
+    assert quotas(found["department"]) == {"cpu": ("25", "20", None)}
+    assert "namespaceSelector" not in found["department"]
+    assert quotas(found["a"]) == {"cpu": ("10", "10", "0")}
+    assert [selected(found["a"]), selected(found["b"])] == [["x", "z"], ["b"]]
+    assert found["c"]["namespaceSelector"] == {}
+    why = "pods that name no quota are in no Queue"
+    label = "pods need the label scheduling.mooring.dev/queue instead of"
+    assert notes == [
+        f"ElasticQuota kube-system/koordinator-default-quota is left out: {why}",
+        f"{label} {KOORDINATOR}name",
+    ]
+
+
+def test_each_field_without_counterpart_has_a_note() -> None:
+    weight = {"shared-weight": '{"cpu": 4}', "used": ""}
+    _, notes = imported(
+        [elastic_quota("x", "a", labels={"tree-id": "t"}, annotations=weight, more=1)]
+    )
+    left_out = [note.partition(" is left out")[0] for note in notes if "is left out" in note]
+    assert left_out == [
+        "ElasticQuota x/a: spec.more",
+        *(
+            f"ElasticQuota x/a: {KOORDINATOR}{name}"
+            for name in ("shared-weight", "used", "tree-id")
+        ),
+    ]
+
+
+@pytest.mark.parametrize("written", ["a,b", "{}", "[1]", "[" * 100_000])
+def test_namespaces_that_are_no_list_are_one_clear_line(written: str) -> None:
+    with pytest.raises(ManifestError) as error:
+        imported([elastic_quota("x", "a", labels={}, annotations={"namespaces": written})])
+    path = f"ElasticQuota x/a metadata.annotations[{KOORDINATOR}namespaces]"
+    assert str(error.value) == f"{path}: must be a list of names in JSON"
+
+
+def test_two_quotas_of_one_namespace_cannot_be_one_queue() -> None:
+    with pytest.raises(ManifestError, match="ElasticQuota a/q and ElasticQuota a/p are one Queue"):
+        imported([elastic_quota("a", "p"), elastic_quota("a", "q")])

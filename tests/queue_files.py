@@ -1,0 +1,39 @@
+"""Queues of other schedulers as they stand in files, and the Queues that they become."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mooring.policy.imports.queues import QueueImport
+
+
+def queue_object(api: str, name: str, spec: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
+    """Return an object; `api` is its apiVersion and kind, as in `kueue.x-k8s.io/v1beta2 Cohort`."""
+    version, _, kind = api.partition(" ")
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": name, **metadata},
+        "spec": dict(spec),
+    }
+
+
+def node(name: str, **allocatable: str) -> dict[str, Any]:
+    """Return a Node that has this; `gpu` is nvidia.com/gpu."""
+    names = {"gpu": "nvidia.com/gpu"}
+    amounts = {names.get(resource, resource): amount for resource, amount in allocatable.items()}
+    status = {"allocatable": amounts}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def imported(objects: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """Return the specs of the Queues that the objects become, by name, and the notes."""
+    reader = QueueImport()
+    for raw in objects:
+        assert reader.read(raw["apiVersion"].rpartition("/")[0], raw["kind"], raw)
+    return {raw["metadata"]["name"]: raw["spec"] for raw in reader.manifests()}, reader.notes
+
+
+def quotas(spec: Mapping[str, Any]) -> dict[str, tuple[str | None, ...]]:
+    """Return nominalQuota, borrowingLimit and lendingLimit of each resource of a Queue."""
+    fields = ("nominalQuota", "borrowingLimit", "lendingLimit")
+    return {one["name"]: tuple(map(one.get, fields)) for one in spec.get("resources", ())}
