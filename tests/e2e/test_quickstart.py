@@ -96,7 +96,7 @@ def test_every_goal_is_reached(
     create_nodes(plane.access, 3)
     text = run_part("Common goals", plane.access, tmp_path, before=INSTALLED, stand_ins=("docker",))
     assert "podgroup.scheduling.x-k8s.io/train condition met" in text
-    for profile in ("bin-packing", "gpus", "polite", "analytics"):
+    for profile in ("bin-packing", "gpus", "analytics"):
         assert f"{profile} condition met" in text, text
     assert "docker build -t registry.example.com/mooring-rack-aware:0.1.0" in text
     assert (tmp_path / "plugins" / "rack-aware" / "pyproject.toml").exists()
