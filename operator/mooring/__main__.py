@@ -25,7 +25,7 @@ _COMMANDS: Final = {
     "queues": "Show who uses, borrows and lends how much, as a tree of queues.",
     "gpus": "Show the GPU cards and devices of every node and who has them.",
     "profile": "Check and compare profiles.",
-    "convert": "Convert kube-scheduler configurations to SchedulingProfiles.",
+    "convert": "Convert policies and queues of other schedulers to Mooring's.",
     "plugin": "Start a plugin of your own.",
     "crds": "Print Mooring's CustomResourceDefinitions as YAML.",
     "completion": "Print a script that completes commands in a shell.",

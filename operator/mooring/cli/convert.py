@@ -105,7 +105,7 @@ def convert(
     *,
     active: bool,
 ) -> None:
-    """Convert kube-scheduler configurations to SchedulingProfiles, and queues to Queues.
+    """Convert policies and queues of other schedulers to Mooring's.
 
     FILE (- is standard input) contains a KubeSchedulerConfiguration v1, v1beta3 or v1beta2, or a
     Policy of Kubernetes 1.22 and before: as YAML, as JSON or in a ConfigMap, there a Policy under
