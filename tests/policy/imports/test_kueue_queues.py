@@ -127,6 +127,15 @@ def test_where_a_namespace_has_several_queues_its_pods_need_a_label() -> None:
     ]
 
 
+def test_a_local_queue_leads_only_to_a_cluster_queue_of_the_file() -> None:
+    none = cluster_queue("none", namespaceSelector=None)
+    _, notes = imported([none, local_queue("p", "a", "none"), local_queue("q", "b", "gone")])
+    assert notes == [
+        "LocalQueue b/q: its ClusterQueue gone is not in the file",
+        "ClusterQueue none has no namespaceSelector, so no pods may be in it, as in Kueue",
+    ]
+
+
 def test_who_may_be_in_a_queue_is_said_also_without_local_queues() -> None:
     found, notes = imported([cluster_queue("any"), cluster_queue("no", namespaceSelector=None)])
     assert found["any"]["namespaceSelector"] == {}

@@ -7,6 +7,7 @@ import pytest
 from mooring.model.manifest_error import ManifestError
 from mooring.policy.imports import queues
 from mooring.policy.imports.queues import QueueImport
+from mooring.quota.state.queues import DEEPEST
 from queue_files import imported, node, queue_object
 
 
@@ -63,3 +64,22 @@ def test_the_number_of_queues_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(queues, "_MOST", 1)
     with pytest.raises(ManifestError, match="has 2 queues and Nodes; Mooring reads at most 1"):
         imported([of_both("a")[0], of_both("b")[0]])
+
+
+def cohorts(*parents: tuple[str, str]) -> list[dict[str, Any]]:
+    api = "kueue.x-k8s.io/v1beta2 Cohort"
+    return [queue_object(api, name, {"parentName": parent}) for name, parent in parents]
+
+
+def test_a_circle_of_parents_is_a_mistake() -> None:
+    circle = cohorts(("a", "b"), ("b", "c"), ("c", "a"))
+    with pytest.raises(ManifestError, match=r"^the parents form a circle: a -> b -> c -> a$"):
+        imported(circle)
+
+
+def test_a_tree_may_be_as_deep_as_mooring_reads_it() -> None:
+    path = [(f"q{number}", f"q{number + 1}") for number in range(DEEPEST - 1)]
+    found, _ = imported(cohorts(*path))
+    assert len(found) == DEEPEST
+    with pytest.raises(ManifestError, match="Cohort top: its tree: has 17 levels; Mooring reads"):
+        imported(cohorts(("top", "q0"), *path))

@@ -155,11 +155,13 @@ class KueueQueues:
         for namespace, _, queue in self._local:
             namespaces[queue].add(namespace)
             queues[namespace].add(queue)
-        known = {queue.name for queue in self._cluster_queues}
+        selectors = {queue.name: queue.selector for queue in self._cluster_queues}
         for namespace, name, queue in self._local:
             origin = f"LocalQueue {namespace}/{name}"
-            if queue not in known:
+            if queue not in selectors:
                 how = f"its ClusterQueue {queue} is not in the file"
+            elif selectors[queue] is None:
+                continue
             elif len(queues[namespace]) > 1:
                 how = f"its pods need the label {QUEUE_LABEL}: {queue} instead of {_LABEL}"
             else:

@@ -11,6 +11,7 @@ from mooring.policy.imports.kai_queues import KAI, KaiQueues
 from mooring.policy.imports.kueue_queues import KUEUE, KueueQueues
 from mooring.policy.imports.volcano_queues import VOLCANO, VolcanoQueues
 from mooring.policy.imports.written_queue import WrittenQueue, amounts_of
+from mooring.quota.state.queues import DEEPEST
 
 _MOST: Final = 50_000
 _NODE: Final = ("", "Node")
@@ -80,4 +81,17 @@ class QueueImport:
                 if (other := found.setdefault(queue.name, queue)) is not queue:
                     problem = f"{queue.origin} and {other.origin} would both be Queue {queue.name}"
                     raise ManifestError("", problem)
+        for queue in found.values():
+            _check_path(queue, found)
         return [queue.manifest() for queue in found.values()]
+
+
+def _check_path(queue: WrittenQueue, found: Mapping[str, WrittenQueue]) -> None:
+    """Raise ManifestError if the parents of a queue form a circle, or are too many."""
+    path, step = [queue.name], found.get(queue.parent)
+    while step is not None:
+        path.append(step.name)
+        if step is queue:
+            raise ManifestError("", f"the parents form a circle: {' -> '.join(path)}")
+        at_most(len(path), DEEPEST, f"{queue.origin}: its tree", "levels")
+        step = found.get(step.parent)

@@ -18,7 +18,8 @@ from mooring.state.objects import Objects
 
 NO_QUEUE: Final = -1
 """The number of pods that are in no queue."""
-_DEEPEST: Final = 16
+DEEPEST: Final = 16
+"""The most queues on the way from one to the root of its tree."""
 _MOST_NAMED: Final = 3
 
 Usage = Mapping[int, Mapping[str, int]]
@@ -287,8 +288,8 @@ def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
         way = " -> ".join((*path, queue.parent))
         if queue.parent in path:
             return f"spec.parent: the parents form a circle: {way}"
-        if len(path) == _DEEPEST:
-            return f"spec.parent: the tree is deeper than {_DEEPEST} queues: {way}"
+        if len(path) == DEEPEST:
+            return f"spec.parent: the tree is deeper than {DEEPEST} queues: {way}"
         if queue.parent not in written:
             return f"spec.parent: queue {queue.parent} does not exist ({way})"
         path.append(queue.parent)
