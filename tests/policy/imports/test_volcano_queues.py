@@ -20,12 +20,13 @@ def test_deserved_guarantee_and_capability_become_quota_lending_and_borrowing() 
         "team",
         weight=3,
         deserved={"cpu": "20", "memory": "8Gi"},
-        guarantee={"resource": {"cpu": "5"}},
+        guarantee={"resource": {"cpu": "5", "pods": 3}},
         capability={"cpu": 30, "nvidia.com/gpu": "4"},
     )
     found, _ = imported([*NODES, team])
     assert quotas(found["team"]) == {
         "cpu": ("20", "10", "15"),
+        "pods": ("3", None, "0"),
         "memory": ("8Gi", None, None),
         "nvidia.com/gpu": ("0", "4", None),
     }
