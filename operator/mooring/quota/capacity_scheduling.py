@@ -63,15 +63,14 @@ class CapacityScheduling:
 def quota_rejection(pods: Collection[Pod], cluster: ClusterView) -> Unschedulable | None:
     """Return why the queues of these pods do not take all of them now; None if they do."""
     queues = cluster.queues
-    if not queues.states and not any(map(queues.why_in_none, pods)):
-        return None
     by_queue = dict[int, list[Pod]]()
     for pod in pods:
-        if (why := queues.why_in_none(pod)) is not None:
+        state, why = queues.membership(pod)
+        if why is not None:
             return Unschedulable(shortened(why, _LONGEST))
-        by_queue.setdefault(queues.number_of(pod), []).append(pod)
+        if state is not None:
+            by_queue.setdefault(state.number, []).append(pod)
         pause()
-    by_queue.pop(NO_QUEUE, None)
     if not by_queue:
         return None
     with _with_nominated(by_queue, cluster):

@@ -331,7 +331,6 @@ def build_scheduler_state(
         namespaces_take_turns=options.namespaces_take_turns,
         borrowing=lambda: state.queues,
     )
-    log = decisions if decisions is not None else DecisionLog()
     return SchedulerState(
         state,
         cluster,
@@ -339,7 +338,7 @@ def build_scheduler_state(
         profiles,
         waiting,
         at_bind=at_bind if at_bind is not None else {},
-        decisions=log,
+        decisions=decisions if decisions is not None else DecisionLog(),
         turn=turn if turn is not None else Turn(clock),
         metrics=metrics if metrics is not None else Metrics(),
         clock=clock,

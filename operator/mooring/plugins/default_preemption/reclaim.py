@@ -202,7 +202,7 @@ class _Rules:
         )
         return entitled and all(any(map(each.borrowed, self._demand)) for each in its_side)
 
-    def _sides(self, state: QueueState) -> tuple[QueueState, list[QueueState]]:
+    def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
         """Return the preemptor's queue below the common ancestor, and those of the other side."""
         its = state.path
         common = next(each for each in self._path if each in its)

@@ -21,6 +21,7 @@ class QueueState:
     """
 
     __slots__ = (
+        "_lends_all",
         "_limits",
         "_share",
         "children",
@@ -47,6 +48,7 @@ class QueueState:
             for resource, quota in queue.quotas.items()
             if quota.borrowing_limit is not None
         }
+        self._lends_all = True
         self._share: float | None = None
         if parent is not None:
             parent.children.append(self)
@@ -62,6 +64,14 @@ class QueueState:
             kept = nominal - quota.lending_limit if quota.lending_limit is not None else 0
             self.guaranteed[resource] = max(0, kept)
             self.used[resource] = 0
+        for child in self.children:
+            child.note_guaranteed(lends_all=True)
+
+    def note_guaranteed(self, *, lends_all: bool) -> None:
+        """Note whether the queue and all above it lend their whole quota."""
+        self._lends_all = lends_all and not any(self.guaranteed.values())
+        for child in self.children:
+            child.note_guaranteed(lends_all=self._lends_all)
 
     @property
     def name(self) -> str:
@@ -89,8 +99,25 @@ class QueueState:
             from_parent = min(from_parent, stored + limit)
         return max(0, guaranteed - used) + from_parent
 
+    def stays_nominal(self, amounts: Mapping[str, int]) -> bool:
+        """Return whether nobody on the way to the root borrows for so much more."""
+        for state in self.path:
+            used, nominal = state.used, state.nominal
+            for resource, amount in amounts.items():
+                if resource in used and used[resource] + amount > nominal[resource]:
+                    return False
+        return True
+
     def charge(self, amounts: Mapping[str, int]) -> None:
         """Count these amounts as used by a pod of the queue; negative amounts end their use."""
+        if self._lends_all:  # the usual case; this runs for each pod
+            for state in self.path:
+                used = state.used
+                for resource, amount in amounts.items():
+                    if resource in used:
+                        used[resource] += amount
+                state._share = None  # noqa: SLF001 - of this class
+            return
         for resource, amount in amounts.items():
             if resource not in self.used:
                 continue

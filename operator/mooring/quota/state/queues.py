@@ -6,8 +6,10 @@ is, its former version stays. Pods on nodes are counted, assumed ones too, whoev
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from sys import getsizeof
 from typing import Final
 
+from mooring.model.bounded_cache import BoundedCache
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.resources import amount_text
@@ -22,6 +24,9 @@ DEEPEST: Final = 16
 """The most queues on the way from one to the root of its tree."""
 _MOST_NAMED: Final = 3
 
+_MEMBERSHIPS_BYTES: Final = 2**20
+
+Membership = tuple[QueueState | None, str | None]
 Usage = Mapping[int, Mapping[str, int]]
 """Amounts by the number of a queue and by resource."""
 
@@ -40,7 +45,10 @@ class Queues:
         """What the pods of each queue use, by its number."""
         self._drawing: list[Queue] = []
         """The queues in force to which pods without the label may belong."""
-        self._of_namespace: dict[str, tuple[str, ...]] = {}
+        self._memberships: BoundedCache[tuple[str, str], Membership] = BoundedCache(
+            _MEMBERSHIPS_BYTES, lambda key, found: getsizeof(key) + getsizeof(found[1] or "")
+        )
+        """By a pod's namespace and label."""
         self._queues_changed = False
         self._changed_namespaces: set[str] = set()
         self.changes = 0
@@ -67,13 +75,7 @@ class Queues:
 
     def of(self, pod: Pod) -> QueueState | None:
         """Return the queue in force that the pod is in; None if there is none."""
-        return self._membership(pod)[0] if self._states else None
-
-    def why_in_none(self, pod: Pod) -> str | None:
-        """Return why the pod is in no queue although it should be in one; None if it is not so."""
-        if not self._states and QUEUE_LABEL not in pod.labels:
-            return None
-        return self._membership(pod)[1]
+        return self.membership(pod)[0] if self._states else None
 
     def number_of(self, pod: Pod) -> int:
         """Return the number of the pod's queue, or NO_QUEUE."""
@@ -98,6 +100,8 @@ class Queues:
 
     def lacking(self, state: QueueState, amounts: Mapping[str, int]) -> str | None:
         """Return why the queue may not use so much more now; None if it may."""
+        if state.stays_nominal(amounts):
+            return None
         for resource, amount in amounts.items():
             if resource in state.used and amount > state.available(resource):
                 return _why_not(state, resource, amount)
@@ -143,7 +147,7 @@ class Queues:
         if kind is Kind.QUEUE:
             self._queues_changed = True
         elif kind is Kind.NAMESPACE and self._in_force:
-            self._of_namespace.pop(key, None)
+            self._memberships.clear()
             self._changed_namespaces.add(key)
 
     @property
@@ -171,7 +175,7 @@ class Queues:
         drawing = (state.queue for state in self._states.values())
         chosen = [q for q in drawing if q.namespaces is not None and not q.namespaces.empty]
         self._drawing = sorted(chosen, key=lambda queue: queue.name)
-        self._of_namespace.clear()
+        self._memberships.clear()
         self.changes += 1
         self.decreases += 1
         return None
@@ -191,14 +195,23 @@ class Queues:
         self._by_number[number] = state
         return state
 
-    def _membership(self, pod: Pod) -> tuple[QueueState | None, str | None]:
+    def membership(self, pod: Pod) -> Membership:
         """Return the queue at which the pod counts, and why no queue takes it if it is new.
 
         A pod on a node counts at a queue of its namespace whatever its labels become: nobody gets
         rid of a quota by a label.
         """
-        namespace, name = pod.namespace, pod.labels.get(QUEUE_LABEL, "")
-        names = self._drawing_from(namespace)
+        key = pod.namespace, pod.labels.get(QUEUE_LABEL, "")
+        found = self._memberships.get(key)
+        if found is None:
+            found = self._found(*key)
+            self._memberships.put(key, found)
+        return found
+
+    def _found(self, namespace: str, name: str) -> Membership:
+        labels = self._objects.namespace_labels(namespace)
+        queues = ((q.name, q.namespaces) for q in self._drawing)
+        names = [name for name, chosen in queues if chosen and chosen.matches(labels)]
         default = self._states[names[0]] if names else None
         if name:
             if (why := self._why_not_named(name, namespace)) is not None:
@@ -222,15 +235,6 @@ class Queues:
             return f"queue {name} does not take pods of namespace {namespace}"
         return None
 
-    def _drawing_from(self, namespace: str) -> tuple[str, ...]:
-        found = self._of_namespace.get(namespace)
-        if found is None:
-            labels = self._objects.namespace_labels(namespace)
-            queues = ((q.name, q.namespaces) for q in self._drawing)
-            found = tuple(name for name, chosen in queues if chosen and chosen.matches(labels))
-            self._of_namespace[namespace] = found
-        return found
-
 
 def _why_inner(state: QueueState | None) -> str | None:
     """Return why no more pods may be in a queue that has queues below it.
@@ -245,6 +249,9 @@ def _why_inner(state: QueueState | None) -> str | None:
 
 def demand_of(pods: Collection[Pod]) -> Mapping[str, int]:
     """Return what the pods use of their queue together."""
+    if len(pods) == 1:
+        (pod,) = pods
+        return {PODS: 1, **pod.spec.demand.resources}
     amounts = {PODS: len(pods)}
     for pod in pods:
         for resource, amount in pod.spec.demand.resources.items():

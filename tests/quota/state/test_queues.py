@@ -1,0 +1,112 @@
+"""Which queues are in force, and which pods are counted in them."""
+
+from typing import Any
+
+from mooring.model.events import Kind
+from mooring.model.objects import object_key, parse_object
+from mooring.model.pod import parse_pod
+from mooring.quota.model.queue import QUEUE_LABEL
+from mooring.quota.state.queues import below, demand_of
+from mooring.state.cluster import ClusterState
+from mooring.testing.builders import cluster, namespace, node, pod, queue_object
+
+Raw = dict[str, Any]
+
+
+def put(state: ClusterState, *raws: Raw) -> None:
+    for raw in raws:
+        kind = Kind(raw["kind"])
+        state.put(kind, object_key(kind, raw), parse_object(kind, raw))
+
+
+def used(state: ClusterState, name: str) -> int:
+    return state.queues.states[name].used["pods"]
+
+
+def of(name: str, queue: str, **fields: Any) -> Raw:
+    return pod(name, node="n1", labels={QUEUE_LABEL: queue}, **fields)
+
+
+def test_a_queue_that_comes_before_its_parent_waits_for_it() -> None:
+    state = cluster(queue_object("a", parent="all"))
+    assert state.queues.states == {}
+    assert state.queues.problem("a") == "spec.parent: queue all does not exist (a -> all)"
+    put(state, queue_object("all"))
+    assert {*state.queues.states} == {"a", "all"}
+    assert state.queues.problem("a") is None
+
+
+def test_the_former_tree_stays_while_a_new_one_is_not_valid() -> None:
+    state = cluster(queue_object("all", {"pods": 5}), queue_object("a", parent="all"))
+    assert {*state.queues.states} == {"a", "all"}
+    put(state, queue_object("all", {"pods": 7}, parent="a"))
+    assert state.queues.problem("all") == (
+        "spec.parent: the parents form a circle: all -> a -> all"
+    )
+    assert state.queues.states["all"].nominal == {"pods": 5}
+    state.delete(Kind.QUEUE, "all")
+    assert state.queues.states["a"].root.name == "all"
+    put(state, queue_object("all", {"pods": 7}))
+    assert state.queues.states["all"].nominal == {"pods": 7}
+
+
+def test_a_tree_is_not_deeper_than_sixteen_queues() -> None:
+    chain = [queue_object(f"q{i}", parent=f"q{i - 1}" if i else "") for i in range(17)]
+    state = cluster(*chain)
+    assert len(state.queues.states) == 16
+    assert "deeper than 16 queues" in (state.queues.problem("q16") or "")
+
+
+def test_pods_that_were_there_before_their_queue_are_counted() -> None:
+    state = cluster(node("n1"), of("p", "a"), of("q", "a"), queue_object("a", {"pods": 1}))
+    assert used(state, "a") == 2
+    state.delete(Kind.QUEUE, "a")
+    assert state.queues.states == {}
+    put(state, queue_object("a", {"pods": 9}))
+    assert used(state, "a") == 2
+
+
+def test_new_labels_of_a_namespace_put_its_pods_into_another_queue() -> None:
+    def select(team: str) -> dict[str, Any]:
+        return {"matchLabels": {"team": team}}
+
+    state = cluster(
+        node("n1"),
+        namespace("default", {"team": "a"}),
+        queue_object("a", {"pods": 1}, selector=select("a")),
+        queue_object("b", {"pods": 1}, selector=select("b")),
+        pod("p", node="n1"),
+        pod("p", node="n1", namespace="other"),
+    )
+    assert (used(state, "a"), used(state, "b")) == (1, 0)
+    put(state, namespace("default", {"team": "b"}))
+    assert (used(state, "a"), used(state, "b")) == (0, 1)
+
+
+def test_an_assumed_pod_is_counted_until_it_is_forgotten() -> None:
+    state = cluster(node("n1"), queue_object("a", {"pods": 1, "cpu": 4}))
+    one = parse_pod(pod("p", cpu="2", labels={QUEUE_LABEL: "a"}))
+    state.assume(one, 0)
+    assert state.queues.states["a"].used == {"pods": 1, "cpu": 2000}
+    state.forget(one)
+    assert state.queues.states["a"].used == {"pods": 0, "cpu": 0}
+
+
+def test_a_queue_that_is_listed_again_changes_nothing() -> None:
+    state = cluster(node("n1"), queue_object("a", {"pods": 1}))
+    before = state.queues.states["a"]
+    put(state, queue_object("a", {"pods": 1}, status={"pods": 7}))
+    assert state.queues.states["a"] is before
+
+
+def test_the_demand_of_pods_is_their_sum() -> None:
+    pods = [parse_pod(pod("p", cpu="1")), parse_pod(pod("q", cpu="2", memory="1Ki"))]
+    assert demand_of(pods) == {"pods": 2, "cpu": 3000, "memory": 1024}
+    assert demand_of(pods[:1]) == {"pods": 1, "cpu": 1000}
+
+
+def test_below_yields_a_queue_and_all_below_it() -> None:
+    state = cluster(
+        queue_object("all"), queue_object("a", parent="all"), queue_object("b", parent="a")
+    )
+    assert [each.name for each in below(state.queues.states["all"])] == ["all", "a", "b"]
