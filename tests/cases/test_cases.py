@@ -167,3 +167,13 @@ def test_207_a_pod_gang_is_placed_with_the_least_replicas_of_each_clique() -> No
 def test_208_a_group_of_volcano_is_placed_in_one_hyper_node_of_an_allowed_tier() -> None:
     assert nodes(208) == {"mpi-0": "b", "mpi-1": "b", "wide-0": None, "wide-1": None}
     assert "members fit in hypernode leaf-1" in message(208, "wide-0")
+
+
+def test_209_a_queue_takes_back_what_another_one_has_borrowed() -> None:
+    assert nodes(209) == {"a2": None, "b0": None, "lost": None, "without-gpu": "a"}
+    used = "queue team-a: 2 of 1 example.com/gpu used, 1 asked, nothing left to borrow"
+    assert used in message(209, "a2")
+    decisions = json.loads(run(simulate, 209, "-o", "json").stdout)["decisions"]
+    victims = {each["pod"]: each["victims"] for each in decisions if each["victims"]}
+    assert victims == {"default/b0": ["default/a1"]}
+    assert "queue team-c does not exist" in message(209, "lost")
