@@ -3,6 +3,7 @@ from mooring.policy.defaults import (
     ABSENT,
     DEFAULT_WEIGHTS,
     KUBE_SCHEDULER_PLUGINS,
+    OWN_DEFAULTS,
     REMOVED,
     default_weights,
 )
@@ -29,9 +30,10 @@ def test_every_name_of_kube_scheduler_is_known() -> None:
 
 
 def test_each_version_has_its_defaults_in_its_order() -> None:
-    assert [*default_weights(NEWEST).items()] == [*DEFAULT_WEIGHTS.items()]
+    newest = {**DEFAULT_WEIGHTS, **OWN_DEFAULTS}
+    assert [*default_weights(NEWEST).items()] == [*newest.items()]
     for version, has_declared_features in (("1.35", False), ("1.36", True)):
         older = default_weights(KUBERNETES_RULES[version])
         assert [*older][2:5] == ["NodeUnschedulable", "NodeName", "TaintToleration"]
         assert ("NodeDeclaredFeatures" in older) is has_declared_features
-        assert older.items() <= DEFAULT_WEIGHTS.items()
+        assert older.items() <= newest.items()

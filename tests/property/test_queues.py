@@ -112,8 +112,7 @@ class Queues(RuleBasedStateMachine):
         if lends is not None:
             quota["lendingLimit"] = lends
         preemption = {"reclaimWithinCohort": reclaims, "withinQueue": within}
-        spec = {"parent": PARENTS[name], "preemption": preemption}
-        self.put(queue_object(name, {GPU: quota}, **spec))
+        self.put(queue_object(name, {GPU: quota}, parent=PARENTS[name], preemption=preemption))
 
     @rule(name=leaves, gpu=amounts, priority=st.integers(0, 2))
     def schedule(self, name: str, gpu: int, priority: int) -> None:

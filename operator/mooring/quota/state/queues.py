@@ -210,8 +210,8 @@ class Queues:
 
     def _found(self, namespace: str, name: str) -> Membership:
         labels = self._objects.namespace_labels(namespace)
-        queues = ((q.name, q.namespaces) for q in self._drawing)
-        names = [name for name, chosen in queues if chosen and chosen.matches(labels)]
+        drawing = ((queue.name, queue.namespaces) for queue in self._drawing)
+        names = [each for each, selects in drawing if selects and selects.matches(labels)]
         default = self._states[names[0]] if names else None
         if name:
             if (why := self._why_not_named(name, namespace)) is not None:
