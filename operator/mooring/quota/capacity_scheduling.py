@@ -70,7 +70,8 @@ def quota_rejection(pods: Collection[Pod], cluster: ClusterView) -> Unschedulabl
             return Unschedulable(shortened(why, _LONGEST))
         if state is not None:
             by_queue.setdefault(state.number, []).append(pod)
-        pause()
+        if len(pods) > 1:
+            pause()
     if not by_queue:
         return None
     with _with_nominated(by_queue, cluster):
