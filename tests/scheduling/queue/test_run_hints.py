@@ -20,6 +20,7 @@ from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
+from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.runtime.queued_pod import QueuedPod, SubQueue
 from mooring.scheduling.queue.kept_events import EventLog
 from mooring.scheduling.queue.run_hints import QueueingHints
@@ -27,7 +28,16 @@ from mooring.scheduling.queue.unschedulable import UnschedulablePods
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
-from mooring.testing.builders import cluster, node, pdb, pod, pod_group, service, uid_of
+from mooring.testing.builders import (
+    cluster,
+    node,
+    pdb,
+    pod,
+    pod_group,
+    queue_object,
+    service,
+    uid_of,
+)
 from mooring.testing.fakes import handle, pipeline, queued_pod
 
 
@@ -388,6 +398,26 @@ def test_an_attempt_may_help_a_pod_by_preemption_where_pods_of_lower_priority_ar
     assert not queueing_hint.needs_no_hint(rejected("NodeResourcesFit"))
     never = rejected("NodeResourcesFit", priority=5, spec={"preemptionPolicy": "Never"})
     assert not queueing_hint.needs_no_hint(never)
+
+
+def test_an_attempt_may_help_a_pod_of_a_queue_which_may_take_its_share_back(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    raw = queue_object("a", {"cpu": 1})
+    state.put(Kind.QUEUE, "a", parse_object(Kind.QUEUE, raw))
+    labels = {QUEUE_LABEL: "a"}
+    assert queueing_hint.needs_no_hint(rejected("NodeResourcesFit", labels=labels))
+    assert not queueing_hint.needs_no_hint(rejected("NodeResourcesFit"))
+
+
+def test_a_pod_of_a_queue_is_not_tried_for_those_of_another(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    for name in ("a", "b"):
+        raw = queue_object(name, {"cpu": 1})
+        state.put(Kind.QUEUE, name, parse_object(Kind.QUEUE, raw))
+    first, second = (rejected("NodeResourcesFit", labels={QUEUE_LABEL: name}) for name in "ab")
+    assert queueing_hint.signature(first) != queueing_hint.signature(second)
 
 
 def test_an_attempt_may_help_a_pod_with_claims(

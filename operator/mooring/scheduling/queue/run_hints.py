@@ -30,13 +30,14 @@ class QueueingHints:
 
         The answers of node-only plugins depend on the spec alone; others may read the rest. How
         long a pod runs decides whether it fits on a reserved node. One that may not preempt yet is
-        not tried for those that may. The members of a pod group are tried together, for all groups
-        that are equal.
+        not tried for those that may, and a pod of one Queue not for those of others. The members of
+        a pod group are tried together, for all groups that are equal.
         """
         pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
         by_specs = queued.decided_by_specs and plugins <= pipeline.plugins_of_node_only
         group = self._group(pod, by_specs=by_specs) if pipeline.group_policy else None
-        rejected = (pod.spec, pipeline, plugins, group, pod.longest_run, queued.is_delayed)
+        queue = self._cluster.queues.number_of(pod)
+        rejected = (pod.spec, pipeline, plugins, group, queue, pod.longest_run, queued.is_delayed)
         if plugins <= pipeline.plugins_of_node_only:
             return rejected
         read = (*rejected, frozenset(pod.labels.items()), pod.owner)
@@ -88,7 +89,8 @@ class QueueingHints:
         """Return whether an attempt may help the pod although the hints of all events say SKIP.
 
         It may free devices of a claim, reserve nodes for a group, or evict other pods. Who may be
-        evicted depends on pods that arrive, and no hint runs for these.
+        evicted depends on pods that arrive, and no hint runs for these; for a pod of a Queue, it
+        may be a pod of any priority.
         """
         pod, pipeline, cluster = queued.pod, queued.pipeline, self._cluster
         claims, groups = cluster.dynamic_resources.claims, cluster.pod_groups
@@ -99,8 +101,10 @@ class QueueingHints:
         policy = pipeline.group_policy
         if policy and policy.reserve_after_seconds and groups.of(pod) is not None:
             return True
-        is_above = groups.disrupted_whole or cluster.pod_columns.has_below(pod.spec.priority)
-        return pod.spec.preempts and bool(is_above)
+        if not pod.spec.preempts:
+            return False
+        of_any = groups.disrupted_whole or cluster.queues.of(pod) is not None
+        return bool(of_any) or cluster.pod_columns.has_below(pod.spec.priority)
 
     def is_worth_requeuing(
         self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
