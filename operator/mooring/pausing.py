@@ -113,9 +113,9 @@ class Work(Generic[_Result]):
             self.leave()
 
     def leave(self) -> None:
-        """Return to the caller of `advance` until its next call; do nothing if already cancelled.
+        """Pause now: the caller of `advance` goes on, and calls `advance` again later.
 
-        Raise Interrupted if the work is cancelled in this pause.
+        Raise Interrupted if the work is cancelled in this pause; do nothing if it was before.
         """
         if self._is_cancelled:
             return

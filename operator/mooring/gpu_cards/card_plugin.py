@@ -93,7 +93,10 @@ class CardPlugin(AssignsInTrials):
 
     @abstractmethod
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best cards of the row for a pod that is on it already; None if none fit."""
+        """Return the best cards of the node in this row for a pod that is assumed there.
+
+        None if none fit.
+        """
 
     @abstractmethod
     def _annotations(

@@ -478,7 +478,10 @@ def _json(value: Any) -> web.Response:
 
 
 def _dumped(value: Any) -> bytes:
-    """Return the value as JSON; raise TypeError for a document, which only `Viewer` may show."""
+    """Return the value as JSON; raise TypeError for a dataclass.
+
+    Dataclasses have names of pods. `Viewer.shown` hides those that the user may not see.
+    """
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS)
 
 

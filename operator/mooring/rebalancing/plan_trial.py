@@ -251,7 +251,10 @@ class PlanTrial:
         return total
 
     def share_of(self, pod: Pod) -> float:
-        """Return the largest share that the pod requests of the cluster's allocatable amounts."""
+        """Return the pod's dominant share; 0.0 if it requests nothing.
+
+        That is the largest quotient of a request and the allocatable amount of all nodes.
+        """
         nodes = self.cluster.nodes
         return max(
             (

@@ -154,8 +154,7 @@ class RunSettings:
     )
     decision_log: str | None = _setting(
         None,
-        "File to which the leader appends every step of every pod, one line of JSON each. "
-        "Without it: none.",
+        "File to which the leader appends every step of every pod, one line of JSON each.",
         click.Path(dir_okay=False),
     )
     decision_log_mib: float = _setting(
@@ -166,7 +165,7 @@ class RunSettings:
     otlp_endpoint: str | None = _setting(
         None,
         "URL of an OTLP/HTTP endpoint, such as `http://collector:4318`, which gets a trace of each "
-        "pod with its attempts; needs the extra `otlp`. Without it: none.",
+        "pod with its attempts; needs the extra `otlp`.",
     )
     plugin_slow_seconds: float = _setting(
         1.0,

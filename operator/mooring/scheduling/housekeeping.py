@@ -77,11 +77,11 @@ class Housekeeping:
                 logger.warning("pod %s is still unconfirmed: %s", pod.key, text)
 
     async def _settle(self, pod: Pod) -> None:
-        """Read a bound pod that the watch has never shown, and correct the state.
+        """Read an assumed pod whose binding no watch has shown in time, and correct the state.
 
-        The answer is used only if the watches have shown nothing newer meanwhile. A pod that is
-        bound stays assumed, because only the watch shows its binding and later changes in their
-        order.
+        The answer is used only if the watches have shown nothing newer meanwhile. If the pod has
+        gone, its assumption is undone. If it is bound as assumed, it stays assumed, because only
+        the watch shows its later changes in their order.
         """
         with self.scheduler.departures.meanwhile() as gone:
             found = await self._read(pod)

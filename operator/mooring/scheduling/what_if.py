@@ -203,7 +203,10 @@ class WhatIf:
             )
 
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
-        """Return a search for nodes that fit the pod, as if the pod never ended."""
+        """Return a search for nodes that fit the pod, whatever its deadline is.
+
+        So the pod gets no node that is reserved from a later time on.
+        """
         pipeline.evaluations.begin_attempt()
         return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline))
 

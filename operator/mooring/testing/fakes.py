@@ -148,7 +148,7 @@ class FakeApi:
         return merged
 
     def record(self, pod: Pod, reason: str, note: str) -> None:
-        """Remember the event."""
+        """Append the pod's key, the reason and the note to `recorded`."""
         self.recorded.append((pod.key, reason, note))
 
     async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:

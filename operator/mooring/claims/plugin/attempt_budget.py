@@ -14,14 +14,14 @@ _UNITS_PER_STEP: Final = 40
 class Budget:
     """The work that may be spent on searches that do not succeed immediately.
 
-    A step is a candidate that is tried after a device was given back. A node where the search
-    succeeds without such steps costs nothing.
+    A step is a candidate that the search tries after it went back and freed a device. A node where
+    the search succeeds without such steps costs nothing.
 
     Args:
         steps: The steps on all nodes together.
         steps_on_node: The steps on one node.
-        least_on_node: The steps on a node when `steps` are used up.
-        evaluations: The budget of the attempt; None where nothing else waits for the search.
+        least_on_node: The steps on a node even when `steps` are used up.
+        evaluations: What the whole attempt may spend, which steps spend too; None for no limit.
     """
 
     steps: int = 300_000

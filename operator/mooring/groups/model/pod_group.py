@@ -1,13 +1,15 @@
 """Pod groups: their definition by objects, or by the labels of their members.
 
-A group is named by its members in one of these ways, which are its source:
+A `GroupFormat` is a label or annotation, outside of kube-scheduler's own, by which pods name their
+group. A group is named by its members in one of these ways, which are its source:
 
 - `spec.schedulingGroup.podGroupName` names a PodGroup of `scheduling.k8s.io`;
 - the label `scheduling.x-k8s.io/pod-group` names a PodGroup of `scheduling.x-k8s.io`, which the
   coscheduling plugin made common, or of its older name `scheduling.sigs.k8s.io`; a `GroupFormat`
-  may have another label do so;
+  can name it by another label;
 - an annotation of Volcano's or KAI's (a `GroupFormat` too) names a PodGroup of
-  `scheduling.volcano.sh` or `scheduling.run.ai`, a label of Grove's a PodGang;
+  `scheduling.volcano.sh` or `scheduling.run.ai`;
+- a label of Grove's names a PodGang;
 - a label or annotation of YuniKorn's (a `GroupFormat` too) names the application of a pod that is
   in a task group (`groups/model/task_groups.py`); the group has no object;
 - a label or annotation of the site's own (`GroupFormat`) names a group that has no object.

@@ -89,7 +89,10 @@ class _Rules:
         }
 
     def units(self) -> Iterator[Unit]:
-        """Yield what may be evicted, whatever the nominal quotas of its queues."""
+        """Yield the pods and the gangs that the preemptor may evict.
+
+        `within_nominal` checks that their queues keep their nominal quota.
+        """
         cluster, columns = self._cluster, self._cluster.pod_columns
         borrow, others = self._allowed()
         found = borrow | others

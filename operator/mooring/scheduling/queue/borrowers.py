@@ -48,7 +48,7 @@ class ActivePodsWithBorrowers:
             pods.rest(namespace, until)
 
     def add(self, queued: QueuedPod) -> None:
-        """Add the pod."""
+        """Add the pod, to those of its Queue if that or one above it has borrowed."""
         borrowing = self._borrowing()
         name = borrowing.borrower_of(queued.pod)
         if not name:
