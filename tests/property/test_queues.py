@@ -14,7 +14,7 @@ from deciding import Deciding
 from mooring.framework.post_filter import Nomination
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.quota.model.queue import QUEUE_LABEL, Queue
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.state.cluster import ClusterState
@@ -84,6 +84,7 @@ class Queues(RuleBasedStateMachine):
         self.deciding = Deciding(*(node(n, cpu="64", resources={GPU: 6}) for n in NODES))
         self.state = self.deciding.state
         self.number = 0
+        self.waiting: dict[Uid, dict[str, Any]] = {}
         self.put(namespace("default"))
         self.put(queue_object("root", {GPU: 2}))
         for name, parent in PARENTS.items():
@@ -141,29 +142,56 @@ class Queues(RuleBasedStateMachine):
         if not isinstance(outcome.nomination, Nomination):
             return []
         victims = list(outcome.nomination.victims)
-        assert victims
-        over = {q for q in model.queues if model.used(q) > model.nominal(q)}
-        for victim in victims:
-            self.state.delete(Kind.POD, victim.uid)
-        after = Model(self.state)
+        leaving = {pod.uid for pod in model.pods if pod.terminating}
+        new = [victim for victim in victims if victim.uid not in leaving]
+        self.no_share_is_lost(model, one, leaving, new)
+        self.state.nominate(one, outcome.nomination.node)
+        for victim in new:
+            self.state.put(Kind.POD, victim.uid, replace(victim, terminating=True))
+        self.waiting[one.uid] = raw
+        return new
+
+    def no_share_is_lost(
+        self, model: Model, one: Pod, leaving: set[Uid], victims: list[Pod]
+    ) -> None:
+        """Assert that the victims' queues keep their quota once all that leave are gone."""
+        before, after = Model(self.state), Model(self.state)
+        before.pods = [pod for pod in model.pods if pod.uid not in leaving]
+        gone = leaving | {victim.uid for victim in victims}
+        after.pods = [pod for pod in model.pods if pod.uid not in gone]
+        name = one.labels[QUEUE_LABEL]
         for victim in victims:
             its = victim.labels[QUEUE_LABEL]
             if its == name:
                 assert victim.spec.priority <= one.spec.priority
                 continue
-            other_side = [q for q in model.path(its) if q not in model.path(name)]
-            for each in other_side:
-                assert each in over
+            for each in (q for q in model.path(its) if q not in model.path(name)):
+                assert before.used(each) > before.nominal(each)
                 assert after.used(each) >= after.nominal(each)
-        outcome = self.deciding.outcome(raw)
-        assert isinstance(outcome, ScheduleResult), outcome.message
-        self.state.assume(one, outcome.row)
-        return victims
+
+    @rule()
+    def all_that_leave_are_gone(self) -> None:
+        """Nominated pods get their nodes then, unless quotas have changed meanwhile."""
+        for placed in list(self.state.pods):
+            if placed.pod.terminating:
+                self.state.delete(Kind.POD, placed.pod.uid)
+        waiting, self.waiting = self.waiting, {}
+        for uid, raw in waiting.items():
+            outcome = self.deciding.outcome(raw)
+            self.state.withdraw(uid)
+            if isinstance(outcome, ScheduleResult):
+                self.state.assume(parse_pod(raw), outcome.row)
 
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
         if uids := [placed.pod.uid for placed in self.state.pods]:
             self.state.delete(Kind.POD, data.draw(st.sampled_from(uids)))
+
+    @rule(data=st.data())
+    def begin_to_end(self, data: st.DataObject) -> None:
+        if pods := [placed.pod for placed in self.state.pods]:
+            one = data.draw(st.sampled_from(pods))
+            self.state.put(Kind.POD, one.uid, replace(one, terminating=True))
 
     @rule(data=st.data(), name=leaves)
     def relabel(self, data: st.DataObject, name: str) -> None:

@@ -232,3 +232,44 @@ def test_a_hint_is_given_for_a_pod_that_leaves_the_tree_by_a_new_label() -> None
     assert hint(deciding, moved) is QueueingHint.QUEUE
     same = ClusterEvent(Kind.POD, Action.UPDATE, before, before)
     assert hint(deciding, same) is QueueingHint.SKIP
+
+
+def test_a_hint_is_given_for_a_pod_that_was_shrunk_in_place() -> None:
+    deciding = Deciding(a_node(), queue_object("a", {GPU: 1}))
+    before = parse_pod(using("x", "a", "n1", gpu=2))
+    smaller = replace(before, spec=parse_pod(using("x", "a", "n1")).spec)
+    shrunk = ClusterEvent(Kind.POD, Action.UPDATE, before, smaller)
+    assert hint(deciding, shrunk) is QueueingHint.QUEUE
+
+
+def test_a_gang_with_members_in_several_queues_is_refused() -> None:
+    queues = (queue_object("all", {GPU: 8}), *(queue_object(n, parent="all") for n in "ab"))
+    deciding = Deciding(a_node(), *queues, pod_group("g", 2))
+    members = [using("m0", "a", group="g"), using("m1", "b", group="g")]
+    assert decided(deciding, members).message == "the members are in several queues: a, b"
+    alone = [using("m2", "a", group="g"), pod("m3", requests={GPU: 1}, group="g")]
+    assert "in several queues: a, none" in decided(deciding, alone).message
+
+
+def test_pods_wait_for_the_queue_of_their_namespace_until_it_is_ready() -> None:
+    deciding = Deciding(
+        a_node(),
+        namespace("default", {"team": "a"}),
+        queue_object("a", {GPU: 1}, parent="all", selector={"matchLabels": {"team": "a"}}),
+    )
+    waits = "queue a is not ready: spec.parent: queue all does not exist (a -> all)"
+    assert refusal(deciding, pod("p", requests={GPU: 1})) == waits
+    assert fits(deciding, pod("p", namespace="other", requests={GPU: 1}))
+    wrong = queue_object("a", {GPU: -1}, selector={"matchLabels": {"team": "a"}})
+    deciding.state.put(Kind.QUEUE, "a", parse_queue(wrong))
+    assert "nominalQuota: -1 is negative" in refusal(deciding, pod("p", requests={GPU: 1}))
+
+
+def test_a_pod_on_a_node_that_loses_its_label_stays_in_its_queue() -> None:
+    deciding = Deciding(a_node(), queue_object("a", {GPU: 1}), using("x", on="n1"))
+    assert not fits(deciding, using("p"))
+    bare = parse_pod(pod("x", node="n1", requests={GPU: 1}))
+    deciding.state.put(Kind.POD, bare.uid, bare)
+    assert not fits(deciding, using("p"))
+    deciding.state.delete(Kind.POD, bare.uid)
+    assert fits(deciding, using("p"))

@@ -44,7 +44,7 @@ from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
-from mooring.quota.state.queues import Queues
+from mooring.quota.state.queues import NO_QUEUE, Queues
 from mooring.state.evictions import Evictions
 from mooring.state.nodes import NodeTable
 from mooring.state.nominations import Nominations
@@ -603,9 +603,13 @@ class ClusterState:
         found = (self.pods.get(pod.uid) for pod in pods if pod is not None)
         return [placed for placed in found if placed is not None]
 
-    def _renew_queue(self, placed: PlacedPod) -> None:
+    def _renew_queue(self, placed: PlacedPod, *, leaves: bool = True) -> None:
+        """Count the pod in its queue of now; unless it `leaves`, in the former one if it has none.
+
+        So nobody makes a quota larger by taking labels from pods on nodes.
+        """
         before, number = self.pod_columns.queue_of(placed), self._queues.number_of(placed.pod)
-        if before != number:
+        if before != number and (leaves or number != NO_QUEUE):
             self._queues.detach(before, placed.pod)
             self._queues.attach(number, placed.pod)
             self.pod_columns.requeue(placed, number)
@@ -708,7 +712,7 @@ class ClusterState:
             known.equivalent = self.topology.attach(pod, known.row)
         self.pod_groups.attach(known)
         if before.labels != pod.labels:
-            self._renew_queue(known)
+            self._renew_queue(known, leaves=False)
         self.pod_columns.renew(known, self.pod_groups.number_of(pod.uid))
         if self.devices.renew(known) or recounted:
             self.nodes.changes.mark(known.row)

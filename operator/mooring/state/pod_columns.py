@@ -35,6 +35,7 @@ class PodColumns:
         self._arrivals = columns.add(np.int64)
         self._nominated = columns.add(np.bool_)
         self._evicting = columns.add(np.bool_)
+        self._terminating = columns.add(np.bool_)
         self._keeps_out_below = columns.add(np.int64)
         self._backfill_until = columns.add(np.float64)
         self._groups = columns.add(np.int64, _NO_GROUP)
@@ -116,6 +117,12 @@ class PodColumns:
     def evicting(self) -> npt.NDArray[np.bool_]:
         """True for slots of pods that this scheduler is evicting."""
         return read_only(self._evicting.data[: len(self._pods)])
+
+    @property
+    def leaving(self) -> npt.NDArray[np.bool_]:
+        """True for slots of pods that are terminating, or that this scheduler is evicting."""
+        found: npt.NDArray[np.bool_] = self._terminating.data[: len(self._pods)] | self.evicting
+        return found
 
     @property
     def groups(self) -> IntArray:
@@ -224,6 +231,7 @@ class PodColumns:
         self._rows.data[slot] = row
         self._priority.data[slot] = pod.spec.priority
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
+        self._terminating.data[slot] = pod.terminating
         self._namespaces.put(slot, pod.namespace)
         for resource, amount in pod.spec.demand.resources.items():
             self._requests.put(resource, slot, amount)
@@ -234,6 +242,7 @@ class PodColumns:
         self._rows.data[slot] = _NOWHERE
         self._arrivals.data[slot] = 0
         self._evicting.data[slot] = False
+        self._terminating.data[slot] = False
         self._groups.data[slot] = _NO_GROUP
         self._queues.data[slot] = _NO_QUEUE
         self._namespaces.put(slot, "")
@@ -250,6 +259,7 @@ class PodColumns:
         slot, pod = placed.slot, placed.pod
         self._pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started
+        self._terminating.data[slot] = pod.terminating
         self._groups.data[slot] = _NO_GROUP if group is None else group
 
     def mark_evicting(self, pod: Pod, *, evicting: bool) -> None:

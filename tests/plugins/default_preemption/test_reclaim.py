@@ -210,3 +210,61 @@ def test_shares_of_odd_parts_are_exact() -> None:
     labels = {QUEUE_LABEL: "a"}
     assert isinstance(deciding.outcome(pod("p", cpu="3332m", labels=labels)), ScheduleResult)
     assert "3333m asked, only 3332m left" in refusal(deciding, pod("q", cpu="3333m", labels=labels))
+
+
+def leaving(name: str, on: str, gpu: int, of: str = "b", **fields: Any) -> Raw:
+    return using(name, of, on, gpu, terminating=True, **fields)
+
+
+def test_pods_that_leave_anyway_are_waited_for_before_others_are_evicted() -> None:
+    gone = [leaving(f"gone{i}", f"n{1 + i % 2}", 1) for i in range(8)]
+    deciding = Deciding(*two_teams(), *borrowers(8), *gone)
+    outcome = deciding.outcome(using("p", "a"))
+    assert isinstance(outcome, FitError)
+    assert isinstance(outcome.nomination, Nomination)
+    assert {victim.name for victim in outcome.nomination.victims} <= {
+        raw["metadata"]["name"] for raw in gone
+    }
+
+
+def test_a_queue_that_is_losing_what_it_borrowed_loses_no_more() -> None:
+    deciding = Deciding(*two_teams(), leaving("big1", "n1", 8), using("big2", "b", "n2", gpu=8))
+    deciding.nominate(using("p0", "a"), "n1")
+    assert pod_victims(deciding, using("p1", "a", gpu=7)) == ["big1"]
+    deciding.nominate(using("p1", "a", gpu=7), "n1")
+    assert "No preemption victims" in refusal(deciding, using("p2", "a"))
+
+
+def test_nominated_pods_of_the_queue_count_against_its_share() -> None:
+    deciding = Deciding(
+        gpus("n1"),
+        gpus("n2"),
+        gpus("n3"),
+        queue_object("all"),
+        *(queue_object(name, {GPU: 8}, parent="all") for name in "abc"),
+        *(using(f"b{i}", "b", f"n{1 + i // 8}") for i in range(24)),
+    )
+    for i in range(8):
+        deciding.nominate(using(f"p{i}", "a"), "n1")
+    assert "No preemption victims" in refusal(deciding, using("p8", "a"))
+
+
+def test_pods_of_a_queue_that_got_a_queue_below_it_are_not_evicted_for_that() -> None:
+    deciding = Deciding(
+        gpus("n1", 4),
+        queue_object("all", {GPU: 4}),
+        *(using(f"x{i}", "all", "n1", priority=1000) for i in range(4)),
+        queue_object("kid", {GPU: 4}, parent="all"),
+    )
+    assert "No preemption victims" in refusal(deciding, using("p", "kid"))
+
+
+def test_other_resources_of_a_queue_do_not_fall_below_its_quota_either() -> None:
+    deciding = Deciding(
+        node("n1", cpu="8", resources={GPU: 8}),
+        queue_object("all"),
+        queue_object("a", {GPU: 4, "cpu": 4}, parent="all"),
+        queue_object("b", {GPU: 4, "cpu": 4}, parent="all"),
+        *(using(f"b{i}", "b", "n1", cpu="500m") for i in range(8)),
+    )
+    assert "No preemption victims" in refusal(deciding, using("p", "a"))

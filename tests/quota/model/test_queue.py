@@ -13,7 +13,7 @@ def refused(quotas: Any = (), **spec: Any) -> str:
     """Return what is wrong with the spec."""
     read = parse_queue(queue_object("team-a", dict(quotas), **spec))
     assert read.invalid is not None
-    assert read == Queue("team-a", invalid=read.invalid)
+    assert read == Queue("team-a", invalid=read.invalid, namespaces=read.namespaces)
     return read.invalid
 
 

@@ -10,6 +10,7 @@ def tree(*queues: Queue) -> dict[str, QueueState]:
     for number, queue in enumerate(queues):
         states[queue.name] = QueueState(queue, number, states.get(queue.parent))
     states[queues[0].name].add_up({"cpu": None})
+    states[queues[0].name].note_guaranteed(lends_all=True)
     return states
 
 

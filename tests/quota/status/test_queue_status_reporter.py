@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -50,18 +51,19 @@ class Queues:
     def put(self, raw: dict[str, Any]) -> None:
         """Let the watch show this queue."""
         queue = parse_object(Kind.QUEUE, raw)
-        self.scheduler.state.put(Kind.QUEUE, queue.name, queue)
+        self.scheduler.turn.post(lambda: self.scheduler.state.put(Kind.QUEUE, queue.name, queue))
 
     def run_pod(self, name: str, **fields: Any) -> None:
         """Let the watch show this pod on the node."""
         value = parse_pod(pod(name, node="n", labels=LABELS, **fields))
-        self.scheduler.state.put(Kind.POD, value.uid, value)
+        self.scheduler.turn.post(lambda: self.scheduler.state.put(Kind.POD, value.uid, value))
 
     def wait(self, *raws: dict[str, Any]) -> None:
         """Add these pods to the scheduling queue."""
         entry = put_profile(self.scheduler)
         for raw in raws:
-            self.scheduler.queue.add(parse_pod(raw), entry.pipeline, self.time)
+            add = partial(self.scheduler.queue.add, parse_pod(raw), entry.pipeline, self.time)
+            self.scheduler.turn.post(add)
 
 
 class Server:

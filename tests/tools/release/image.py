@@ -15,7 +15,7 @@ from controlplane.build import cache_root
 from mooring import __version__
 from release.artifacts import write_tar
 from release.base import BUILDER, EPOCH, PYTHON_LIBRARY, RUNTIME, make_base
-from release.commands import run
+from release.commands import ReleaseError, run
 
 ROOT: Final = Path(__file__).parents[3]
 PROGRAMS: Final = ("buildah", "mmdebstrap", "runc")
@@ -81,7 +81,8 @@ class Images:
                 # The first stage has a name, so that the next build finds its layers.
                 self._build("--layers", *options, "--target=build", "--tag=localhost/build", ROOT)
                 self._build("--layers", *options, f"--tag={name}", ROOT)
-            self._buildah("rmi", "--prune")
+            with contextlib.suppress(ReleaseError):  # a killed build leaves a container of an image
+                self._buildah("rmi", "--prune")
             return self._found(name, bases[RUNTIME])
 
     def save(self, image: Image, file: Path, epoch: str) -> str:

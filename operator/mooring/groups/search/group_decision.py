@@ -43,7 +43,8 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.resources import amount_text
 from mooring.model.wording import plural
 from mooring.pausing import pause
-from mooring.quota.capacity_scheduling import CapacityScheduling, quota_rejection, used_at
+from mooring.quota.capacity_scheduling import CapacityScheduling, quota_rejection
+from mooring.quota.usage import used_at
 from mooring.runtime.extension_points import (
     run_generate_placements,
     run_pod_group_post_filter,

@@ -118,8 +118,9 @@ class DefaultPreemption:
         not_eligible = _not_eligible_to_preempt_others(state)
         if not_eligible is not None:
             return NotEligible(f"preemption: {not_eligible}")
-        if (queue := state.cluster.queues.of(state.pod)) is not None:
-            return self._reclaim(state, queue)
+        queue, why_in_none = state.cluster.queues.membership(state.pod)
+        if queue is not None:
+            return self._reclaim(state, queue) if why_in_none is None else Unschedulable("")
         return self._by_priority(state)
 
     def _by_priority(self, state: PostFilterState) -> PostFilterResult:

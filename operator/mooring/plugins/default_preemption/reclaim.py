@@ -9,9 +9,9 @@
 Of a gang, what it needs for its minimum is one victim.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -20,13 +20,14 @@ import numpy.typing as npt
 
 from mooring.framework.post_filter import GroupNomination, GroupPreemption
 from mooring.groups.state.pod_groups import PodGroupState
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
 from mooring.plugins.default_preemption.units import (
     MOST_UNITS,
     Preemptor,
     Unit,
     importance,
+    leaving,
     not_helpful,
     without_units,
 )
@@ -34,6 +35,7 @@ from mooring.plugins.default_preemption.victims import protected
 from mooring.quota.model.queue import Preempts
 from mooring.quota.state.queue_tree import QueueState
 from mooring.quota.state.queues import below, demand_of
+from mooring.quota.usage import nominated_usage, used_at
 
 _MOST_FOR_POD: Final = 100
 """Pods on the best nodes, and as many of the least important ones, that are looked at for a single
@@ -49,22 +51,35 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
     """
     numbers = frozenset(state.number for state in below(queue.root))
     preemptor = replace(preemptor, tree=numbers)
+    gone = dict(leaving(preemptor))
+    if gone and (fits := preemptor.place([*gone])) is not None:
+        return _nominated(preemptor, fits, gone)
     rules = _Rules(preemptor, queue)
-    units = sorted(rules.units(), key=importance)[-MOST_UNITS:]
-    if not units:
-        return without_units(preemptor, units)
-    nodes = preemptor.place([pod for unit in units for pod, _ in unit.pods])
+    with rules.as_if_settled():
+        units = sorted(rules.units(), key=importance)
+    nodes = preemptor.place([*gone, *(pod for unit in units for pod, _ in unit.pods)])
     if nodes is None:
-        return not_helpful(preemptor)
+        return not_helpful(preemptor) if units else without_units(preemptor, units)
     rows = set(nodes.values())
     there = [unit for unit in units if any(row in rows for _, row in unit.pods)]
     elsewhere = [unit for unit in units if not any(row in rows for _, row in unit.pods)]
     found = list[GroupPreemption]()
     for order in (units, [*elsewhere, *there]):
-        safe = rules.within_nominal(order[::-1])
+        with rules.as_if_settled():
+            safe = rules.within_nominal(order[::-1])
         found.append(without_units(preemptor, sorted(safe, key=importance)))
     nominations = [each for each in found if isinstance(each, GroupNomination)]
     return min(nominations, key=_cost) if nominations else found[0]
+
+
+def _nominated(
+    preemptor: Preemptor, rows: Mapping[Uid, int], gone: Mapping[Pod, int]
+) -> GroupNomination:
+    """Return a nomination that evicts nobody: it waits for those that leave these nodes."""
+    names, there = preemptor.cluster.node_names, {*rows.values()}
+    nodes = {uid: names[row] for uid, row in rows.items()}
+    victims = tuple(pod for pod, row in gone.items() if row in there)
+    return GroupNomination(nodes, victims, preemptor.limits.strict)
 
 
 def _cost(nomination: GroupNomination) -> tuple[int, int, int, int]:
@@ -88,6 +103,16 @@ class _Rules:
             if resource in queue.used and amount
         }
 
+    @contextmanager
+    def as_if_settled(self) -> Iterator[None]:
+        """Count the pods of the tree that leave as gone, and nominated ones as there."""
+        cluster, columns = self._cluster, self._cluster.pod_columns
+        in_tree = np.isin(columns.queues, [*self._preemptor.tree]) & ~columns.nominated
+        gone = used_at(np.flatnonzero(in_tree & columns.leaving), cluster)
+        coming = nominated_usage(self._preemptor.pods, cluster)
+        with cluster.queues.without(gone), cluster.queues.with_more(coming):
+            yield
+
     def units(self) -> Iterator[Unit]:
         """Yield the pods and the gangs that the preemptor may evict.
 
@@ -96,7 +121,7 @@ class _Rules:
         cluster, columns = self._cluster, self._cluster.pod_columns
         borrow, others = self._allowed()
         found = borrow | others
-        regarded = self._regarded(found)
+        regarded = self._regarded(found, borrow)
         numbers = {*np.unique(columns.groups[found]).tolist()}
         groups = [group for group in cluster.pod_groups if group.number in numbers]
         for group in groups:
@@ -121,15 +146,18 @@ class _Rules:
                 yield Unit(((pod, row),), pod.spec.priority, borrows=bool(borrow[slot]))
             pause()
 
-    def _regarded(self, found: _Slots) -> _Slots:
-        """Return bool[slots]: the pods that are looked at, all for a group.
+    def _regarded(self, found: _Slots, borrow: _Slots) -> _Slots:
+        """Return bool[slots]: the pods that are looked at, for a group the least important.
 
-        For a pod those on the nodes where it needs the fewest gone, and the least important.
+        For a pod those on the nodes where it needs the fewest gone, too.
         """
-        if self._preemptor.what != "pod":
-            return found
         columns, nodes = self._cluster.pod_columns, self._cluster.nodes
         slots = np.flatnonzero(found)
+        least = slots[columns.by_importance(slots, borrow[slots])]
+        if self._preemptor.what != "pod":
+            regarded = np.zeros(len(found), np.bool_)
+            regarded[least[-MOST_UNITS:]] = True
+            return regarded
         at = columns.rows[slots]
         counts = np.bincount(at, minlength=len(nodes))
         fits = nodes.present.copy()
@@ -141,7 +169,7 @@ class _Rules:
         rows = rows[np.argsort(counts[rows], kind="stable")]
         rows = rows[: max(1, np.searchsorted(np.cumsum(counts[rows]), _MOST_FOR_POD, "right"))]
         regarded = found & np.isin(columns.rows, rows)
-        regarded[slots[columns.by_importance(slots)[-_MOST_FOR_POD:]]] = True
+        regarded[least[-_MOST_FOR_POD:]] = True
         return regarded
 
     def _of_group(
@@ -166,7 +194,7 @@ class _Rules:
     def _allowed(self) -> tuple[_Slots, _Slots]:
         """Return bool[slots] twice: pods that borrow from the preemptor, and others to evict."""
         preemptor, columns = self._preemptor, self._cluster.pod_columns
-        chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.evicting
+        chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
         chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
         lower = columns.priority < preemptor.priority
         in_tree = np.isin(columns.queues, [*preemptor.tree])
@@ -203,7 +231,8 @@ class _Rules:
             own_side.used[resource] + amount <= own_side.nominal[resource]
             for resource, amount in self._demand.items()
         )
-        return entitled and all(any(map(each.borrowed, self._demand)) for each in its_side)
+        borrows = all(any(map(each.borrowed, self._demand)) for each in its_side)
+        return entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
         """Return the preemptor's queue below the common ancestor, and those of the other side."""
@@ -220,7 +249,7 @@ class _Rules:
                 pause()
                 usage = self._usage(unit)
                 with ExitStack() as undo:
-                    before = self._borrowed_by(usage)
+                    before = self._used_by(usage)
                     undo.enter_context(queues.without(usage))
                     if not unit.borrows or self._stays_nominal(before):
                         gone.push(undo.pop_all())
@@ -233,24 +262,19 @@ class _Rules:
             by_queue[queues.number_of(pod)].append(pod)
         return {number: demand_of(pods) for number, pods in by_queue.items()}
 
-    def _borrowed_by(self, usage: Mapping[int, object]) -> dict[QueueState, Counter[str]]:
-        """Return how much each queue on the other side has borrowed of what is needed."""
-        found = dict[QueueState, Counter[str]]()
-        for number in usage:
-            state = self._cluster.queues.numbered(number)
-            if state is None or state is self._queue or number not in self._preemptor.tree:
-                continue
-            for each in self._sides(state)[1]:
-                amounts = {resource: each.borrowed(resource) for resource in self._demand}
-                found[each] = Counter(amounts)
-        return found
+    def _used_by(self, usage: Mapping[int, object]) -> dict[QueueState, dict[str, int]]:
+        """Return what each queue on the other side uses now."""
+        states = map(self._cluster.queues.numbered, usage)
+        others = (state for state in states if state is not None and state is not self._queue)
+        in_tree = (state for state in others if state.number in self._preemptor.tree)
+        return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
-    def _stays_nominal(self, before: Mapping[QueueState, Counter[str]]) -> bool:
-        """Return whether each queue gives something back, and nothing that it has not borrowed."""
-        for state, borrowed in before.items():
-            held = [resource for resource in self._demand if borrowed[resource] > 0]
-            if any(state.used[r] < state.nominal[r] for r in held):
+    def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
+        """Return whether each queue gives back what is needed, and nothing of its own quota."""
+        for state, used in before.items():
+            nominal, now = state.nominal, state.used
+            if any(now[r] < nominal[r] <= used[r] for r in used):
                 return False
-            if all(state.borrowed(r) == borrowed[r] for r in held):
+            if not any(now[r] < used[r] > nominal[r] for r in self._demand):
                 return False
         return True

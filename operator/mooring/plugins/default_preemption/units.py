@@ -100,7 +100,7 @@ def without_units(preemptor: Preemptor, units: Sequence[Unit]) -> GroupPreemptio
         text = f"preemption: the {name} needs more than {limits.max_victims} victims."
         return Unschedulable(text, resolvable=True)
     names, known = cluster.node_names, {victim.uid for victim in victims}
-    freeing = (pod for pod, row in _evicting(preemptor) if row in set(rows.values()))
+    freeing = (pod for pod, row in leaving(preemptor) if row in set(rows.values()))
     nodes = {uid: names[row] for uid, row in rows.items()}
     also = (pod for pod in freeing if pod.uid not in known)
     violations = sum(split.violating.get(unit, 0) for unit in chosen)
@@ -116,15 +116,17 @@ def not_helpful(preemptor: Preemptor) -> Unschedulable:
     return Unschedulable(_NOT_HELPFUL.format(name, whose), resolvable=True)
 
 
-def _evicting(preemptor: Preemptor) -> Iterator[tuple[Pod, int]]:
-    """Yield the pods that this scheduler is evicting, with their rows.
+def leaving(preemptor: Preemptor) -> Iterator[tuple[Pod, int]]:
+    """Yield the pods that leave without further victims, with their rows.
 
-    Those of lower priority, and those of the preemptor's tree of queues.
+    This scheduler is evicting those of lower priority. Of the preemptor's tree of queues, all that
+    terminate count too, because they free quota.
     """
     columns = preemptor.cluster.pod_columns
-    chosen = (columns.rows >= 0) & ~columns.nominated & columns.evicting
-    lower = columns.priority < preemptor.priority
-    chosen &= lower | np.isin(columns.queues, [*preemptor.tree])
+    chosen = columns.evicting & (columns.priority < preemptor.priority)
+    if preemptor.tree:
+        chosen |= columns.leaving & np.isin(columns.queues, [*preemptor.tree])
+    chosen &= (columns.rows >= 0) & ~columns.nominated
     for slot in np.flatnonzero(chosen).tolist():
         pod = columns.pods[slot]
         if pod is not None:
@@ -148,7 +150,7 @@ class _Reprieve:
     def fits(self) -> bool:
         """Return whether the preemptor fits now, with the units that stay."""
         self._searches += 1
-        gone = [pod for pod, _ in _evicting(self._preemptor)]
+        gone = [pod for pod, _ in leaving(self._preemptor)]
         gone += (pod for unit in self._gone for pod, _ in unit.pods)
         rows = self._preemptor.place(gone)
         if rows is not None:

@@ -1,7 +1,7 @@
 """A Queue of `scheduling.mooring.dev`: quotas for the pods of a team, in a tree of queues.
 
 The words are those of Kueue's ClusterQueue and Cohort (apis/kueue/v1beta1). Unlike there, one kind
-serves both, and pods may be in any queue of the tree.
+serves both; pods are in queues without others below them.
 """
 
 from collections.abc import Mapping
@@ -60,8 +60,8 @@ class Queue:
 
     `parent` is "" for the root of a tree. `namespaces` selects the namespaces whose pods may be in
     the queue; None: no pods may be in it, only other queues. `invalid` says what is wrong with the
-    spec, with the path of the field; then no other field of the spec has a meaning. `status` is
-    what the API server has.
+    spec, with the path of the field; then only `namespaces` has a meaning. `status` is what the API
+    server has.
     """
 
     name: str
@@ -84,13 +84,23 @@ def parse_queue(raw: Mapping[str, Any]) -> Queue:
     try:
         queue = _parsed(mapping(raw, "spec"), name)
     except ManifestError as error:
-        queue = Queue(name, invalid=str(error))
+        queue = Queue(name, invalid=str(error), namespaces=_selector_of(raw))
     return replace(
         queue,
         uid=text(metadata, "uid", "metadata"),
         generation=integer(metadata, "generation", "metadata") or 0,
         status=mapping(raw, "status"),
     )
+
+
+def _selector_of(raw: Mapping[str, Any]) -> LabelSelector | None:
+    """Return the selector of an invalid queue, whose pods wait; None if it is malformed too."""
+    try:
+        spec = mapping(raw, "spec")
+        selector = optional_mapping(spec, "namespaceSelector", "spec")
+        return parse_label_selector(selector, "spec.namespaceSelector")
+    except ManifestError:
+        return None
 
 
 def _parsed(spec: Mapping[str, Any], name: str) -> Queue:

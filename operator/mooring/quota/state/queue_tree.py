@@ -64,8 +64,6 @@ class QueueState:
             kept = nominal - quota.lending_limit if quota.lending_limit is not None else 0
             self.guaranteed[resource] = max(0, kept)
             self.used[resource] = 0
-        for child in self.children:
-            child.note_guaranteed(lends_all=True)
 
     def note_guaranteed(self, *, lends_all: bool) -> None:
         """Note whether the queue and all above it lend their whole quota."""

@@ -5,7 +5,7 @@ is, its former version stays. Pods on nodes are counted, assumed ones too, whoev
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from sys import getsizeof
 from typing import Final
 
@@ -13,7 +13,9 @@ from mooring.model.bounded_cache import BoundedCache
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.resources import amount_text
+from mooring.model.selectors import LabelSelector
 from mooring.model.wording import listed
+from mooring.pausing import pause
 from mooring.quota.model.queue import PODS, QUEUE_LABEL, Queue
 from mooring.quota.state.queue_tree import QueueState
 from mooring.state.objects import Objects
@@ -45,6 +47,8 @@ class Queues:
         """What the pods of each queue use, by its number."""
         self._drawing: list[Queue] = []
         """The queues in force to which pods without the label may belong."""
+        self._not_ready: list[tuple[str, LabelSelector]] = []
+        """The other queues to which these may belong, which wait for them."""
         self._memberships: BoundedCache[tuple[str, str], Membership] = BoundedCache(
             _MEMBERSHIPS_BYTES, lambda key, found: getsizeof(key) + getsizeof(found[1] or "")
         )
@@ -107,14 +111,21 @@ class Queues:
                 return _why_not(state, resource, amount)
         return None
 
-    @contextmanager
-    def without(self, usage: Usage) -> Iterator[None]:
+    def without(self, usage: Usage) -> AbstractContextManager[None]:
         """Count as if this was not used, inside."""
-        self._charge(usage, -1)
+        return self._counting(usage, -1)
+
+    def with_more(self, usage: Usage) -> AbstractContextManager[None]:
+        """Count as if this was used too, inside."""
+        return self._counting(usage, 1)
+
+    @contextmanager
+    def _counting(self, usage: Usage, sign: int) -> Iterator[None]:
+        self._charge(usage, sign)
         try:
             yield
         finally:
-            self._charge(usage, 1)
+            self._charge(usage, -sign)
 
     def _charge(self, usage: Usage, sign: int) -> None:
         for number, amounts in usage.items():
@@ -146,7 +157,7 @@ class Queues:
             return
         if kind is Kind.QUEUE:
             self._queues_changed = True
-        elif kind is Kind.NAMESPACE and self._in_force:
+        elif kind is Kind.NAMESPACE and (self._in_force or self._not_ready):
             self._memberships.clear()
             self._changed_namespaces.add(key)
 
@@ -161,38 +172,58 @@ class Queues:
         The caller says `settled` once these are.
         """
         if not self._queues_changed:
-            return self._changed_namespaces
+            return tuple(self._changed_namespaces)
         written: Mapping[str, Queue] = self._objects.of(Kind.QUEUE)
-        self._in_force, self._problems = _resolved(written, self._in_force)
-        self._states, self._by_number = {}, {}
-        for queue in self._in_force.values():
-            self._make(queue)
-        for state in self._states.values():
+        in_force, problems = _resolved(written, self._in_force)
+        states = dict[str, QueueState]()
+        for queue in in_force.values():
+            self._make(queue, in_force, states)
+            pause()
+        for state in states.values():
             if state.parent is None:
                 state.add_up({r: None for each in below(state) for r in each.queue.quotas})
+                state.note_guaranteed(lends_all=True)
+            pause()
+        return self._replace(written, in_force, problems, states)
+
+    def _replace(
+        self,
+        written: Mapping[str, Queue],
+        in_force: dict[str, Queue],
+        problems: dict[str, str],
+        states: dict[str, QueueState],
+    ) -> Collection[str] | None:
+        """Put the new tree in force, without a pause: whoever is ended in one changes nothing."""
+        before = {name: queue.namespaces for name, queue in self._in_force.items()}
+        self._in_force, self._problems, self._states = in_force, problems, states
+        self._by_number = {state.number: state for state in states.values()}
         for number, state in self._by_number.items():
             state.charge(self._used.setdefault(number, {}))
-        drawing = (state.queue for state in self._states.values())
+        drawing = (state.queue for state in states.values())
         chosen = [q for q in drawing if q.namespaces is not None and not q.namespaces.empty]
         self._drawing = sorted(chosen, key=lambda queue: queue.name)
+        selectors = ((name, written[name].namespaces) for name in sorted(problems))
+        self._not_ready = [(name, each) for name, each in selectors if each and not each.empty]
         self._memberships.clear()
         self.changes += 1
         self.decreases += 1
-        return None
+        after = {name: queue.namespaces for name, queue in in_force.items()}
+        return None if after != before else tuple(self._changed_namespaces)
 
     def settled(self) -> None:
         """Note that all pods have the number of their queue."""
         self._queues_changed = False
         self._changed_namespaces = set()
 
-    def _make(self, queue: Queue) -> QueueState:
+    def _make(
+        self, queue: Queue, in_force: Mapping[str, Queue], states: dict[str, QueueState]
+    ) -> QueueState:
         """Return the state of a queue; make it and its parents where they are not there yet."""
-        if (known := self._states.get(queue.name)) is not None:
+        if (known := states.get(queue.name)) is not None:
             return known
-        parent = self._make(self._in_force[queue.parent]) if queue.parent else None
+        parent = self._make(in_force[queue.parent], in_force, states) if queue.parent else None
         number = self._numbers.setdefault(queue.name, len(self._numbers))
-        state = self._states[queue.name] = QueueState(queue, number, parent)
-        self._by_number[number] = state
+        state = states[queue.name] = QueueState(queue, number, parent)
         return state
 
     def membership(self, pod: Pod) -> Membership:
@@ -213,6 +244,14 @@ class Queues:
         drawing = ((queue.name, queue.namespaces) for queue in self._drawing)
         names = [each for each, selects in drawing if selects and selects.matches(labels)]
         default = self._states[names[0]] if names else None
+        if not names and not name:
+            waiting = [each for each, selects in self._not_ready if selects.matches(labels)]
+            why = (
+                f"queue {waiting[0]} is not ready: {self._problems[waiting[0]]}"
+                if waiting
+                else None
+            )
+            return None, why
         if name:
             if (why := self._why_not_named(name, namespace)) is not None:
                 return default, why
