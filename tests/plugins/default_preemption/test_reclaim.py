@@ -268,3 +268,15 @@ def test_other_resources_of_a_queue_do_not_fall_below_its_quota_either() -> None
         *(using(f"b{i}", "b", "n1", cpu="500m") for i in range(8)),
     )
     assert "No preemption victims" in refusal(deciding, using("p", "a"))
+
+
+def test_pods_within_a_quota_stay_where_a_nominated_pod_will_exceed_it() -> None:
+    deciding = Deciding(
+        gpus("n1"),
+        queue_object("all"),
+        queue_object("a", {GPU: 4}, parent="all"),
+        queue_object("b", {GPU: 4}, parent="all"),
+        *(using(f"b{i}", "b", "n1") for i in range(4)),
+    )
+    deciding.nominate(using("next", "b", gpu=4), "n1")
+    assert "No preemption victims" in refusal(deciding, using("p", "a", gpu=4))

@@ -11,7 +11,7 @@ Of a gang, what it needs for its minimum is one victim.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import Final
 
@@ -55,7 +55,7 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
     if gone and (fits := preemptor.place([*gone])) is not None:
         return _nominated(preemptor, fits, gone)
     rules = _Rules(preemptor, queue)
-    with rules.as_if_settled():
+    with rules.without_leaving():
         units = sorted(rules.units(), key=importance)
     nodes = preemptor.place([*gone, *(pod for unit in units for pod, _ in unit.pods)])
     if nodes is None:
@@ -65,7 +65,7 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
     elsewhere = [unit for unit in units if not any(row in rows for _, row in unit.pods)]
     found = list[GroupPreemption]()
     for order in (units, [*elsewhere, *there]):
-        with rules.as_if_settled():
+        with rules.without_leaving():
             safe = rules.within_nominal(order[::-1])
         found.append(without_units(preemptor, sorted(safe, key=importance)))
     nominations = [each for each in found if isinstance(each, GroupNomination)]
@@ -95,23 +95,32 @@ class _Rules:
     def __init__(self, preemptor: Preemptor, queue: QueueState) -> None:
         self._preemptor = preemptor
         self._queue = queue
-        self._cluster = preemptor.cluster
+        cluster = self._cluster = preemptor.cluster
         self._path = queue.path
         self._demand = {
             resource: amount
             for resource, amount in demand_of(preemptor.pods).items()
             if resource in queue.used and amount
         }
+        columns = cluster.pod_columns
+        leaving = columns.leaving & ~columns.nominated & np.isin(columns.queues, [*preemptor.tree])
+        self._leaving = used_at(np.flatnonzero(leaving), cluster)
+        coming = nominated_usage(preemptor.pods, cluster)
+        with self.without_leaving(), cluster.queues.with_more(coming):
+            self._entitled = [each for each in self._path if self._stays_below(each)]
+        """The queues from the preemptor's up that stay nominal, nominated pods counted."""
 
-    @contextmanager
-    def as_if_settled(self) -> Iterator[None]:
-        """Count the pods of the tree that leave as gone, and nominated ones as there."""
-        cluster, columns = self._cluster, self._cluster.pod_columns
-        in_tree = np.isin(columns.queues, [*self._preemptor.tree]) & ~columns.nominated
-        gone = used_at(np.flatnonzero(in_tree & columns.leaving), cluster)
-        coming = nominated_usage(self._preemptor.pods, cluster)
-        with cluster.queues.without(gone), cluster.queues.with_more(coming):
-            yield
+    def without_leaving(self) -> AbstractContextManager[None]:
+        """Count the pods of the tree that leave as gone, inside.
+
+        Nominated pods are not counted: to evict others does not end what they borrow.
+        """
+        return self._cluster.queues.without(self._leaving)
+
+    def _stays_below(self, state: QueueState) -> bool:
+        """Return whether the queue stays within its nominal quota with the preemptor."""
+        used, nominal = state.used, state.nominal
+        return all(used[r] + amount <= nominal[r] for r, amount in self._demand.items())
 
     def units(self) -> Iterator[Unit]:
         """Yield the pods and the gangs that the preemptor may evict.
@@ -227,12 +236,8 @@ class _Rules:
         if state is None or state is self._queue:
             return False
         own_side, its_side = self._sides(state)
-        entitled = all(
-            own_side.used[resource] + amount <= own_side.nominal[resource]
-            for resource, amount in self._demand.items()
-        )
         borrows = all(any(map(each.borrowed, self._demand)) for each in its_side)
-        return entitled and bool(its_side) and borrows
+        return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
         """Return the preemptor's queue below the common ancestor, and those of the other side."""
