@@ -272,7 +272,7 @@ class LiveDryRun:
     ) -> None:
         self._search = search
         self._pre_filtered = pre_filtered
-        self._cache = cache or ResultCache(search.cluster)
+        self._cache = ResultCache(search.cluster) if cache is None else cache
         self._seed = seed
 
     @property
