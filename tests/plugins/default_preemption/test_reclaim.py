@@ -5,6 +5,7 @@ from typing import Any
 from deciding import Deciding
 from mooring.framework.post_filter import GroupNomination, GroupPreemption, Nomination
 from mooring.groups.search.group_decision import preempt_for_group
+from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.scheduling.outcome import FitError, ScheduleResult
@@ -210,6 +211,47 @@ def test_shares_of_odd_parts_are_exact() -> None:
     labels = {QUEUE_LABEL: "a"}
     assert isinstance(deciding.outcome(pod("p", cpu="3332m", labels=labels)), ScheduleResult)
     assert "3333m asked, only 3332m left" in refusal(deciding, pod("q", cpu="3333m", labels=labels))
+
+
+def test_two_queues_that_come_late_both_get_their_share_of_what_one_took() -> None:
+    # kubernetes-sigs/kueue#9345: one queue took the whole cohort before two others came.
+    queues = (queue_object(name, {GPU: 4}, parent="all") for name in "abc")
+    taken = (using(f"c{i:02}", "c", "n1", priority=1000) for i in range(12))
+    deciding = Deciding(gpus("n1", 12), queue_object("all"), *queues, *taken)
+    for i in range(4):
+        for of in "ab":
+            (victim,) = pod_victims(deciding, using(f"{of}{i}", of))
+            deciding.state.delete(Kind.POD, parse_pod(pod(victim)).uid)
+            deciding.place(using(f"{of}{i}", of), "n1")
+    states = deciding.state.queues.states
+    assert [states[name].used[GPU] for name in "abc"] == [4, 4, 4]
+    for of in "abc":
+        assert "No preemption victims" in refusal(deciding, using("late", of))
+
+
+def test_a_pod_beyond_the_share_of_its_queue_does_not_end_reclaim_for_the_next() -> None:
+    # volcano#3003: the queue was left out after its first job that could not reclaim.
+    deciding = Deciding(*two_teams(), *borrowers())
+    assert "No preemption victims" in refusal(deciding, using("large", "a", gpu=9))
+    assert len(pod_victims(deciding, using("small", "a"))) == 1
+
+
+def test_a_queue_above_its_share_gives_back_from_nodes_with_pods_of_others_too() -> None:
+    # volcano#5881: no node had pods that a queue of high priority could reclaim.
+    deciding = Deciding(
+        gpus("n1"),
+        gpus("n2"),
+        queue_object("all"),
+        queue_object("high", {GPU: 6}, parent="all"),
+        queue_object("low", {GPU: 6}, parent="all"),
+        queue_object("own", {GPU: 4}, parent="all"),
+        *(using(f"o{i}", "own", f"n{1 + i % 2}", priority=-5) for i in range(4)),
+        *(using(f"l{i:02}", "low", f"n{1 + i % 2}", priority=i) for i in range(12)),
+    )
+    assert pod_victims(deciding, using("p", "high", priority=100)) == ["l00"]
+    found = pod_victims(deciding, using("p", "high", gpu=6, priority=100))
+    assert len(found) == 6
+    assert all(name.startswith("l") for name in found)
 
 
 def leaving(name: str, on: str, gpu: int, of: str = "b", **fields: Any) -> Raw:
