@@ -863,6 +863,18 @@ def test_no_pod_is_evicted_for_devices() -> None:
     assert "2 Preemption is not helpful for scheduling" in outcome.message
 
 
+def test_a_pod_preempts_on_a_node_where_a_later_alternative_of_its_claim_is_free() -> None:
+    fields = {"deviceClassName": "gpu", "allocationMode": "ExactCount"}
+    alternatives = [{"name": f"of-{count}", "count": count, **fields} for count in (2, 1)]
+    claim = device_claim("claim", {"name": "r", "firstAvailable": alternatives})
+    low = pod("low", node="n2", cpu="8", priority=1)
+    deciding = Deciding(node("n2", cpu="8"), *GPUS, claim, low)
+    outcome = deciding.outcome(using(priority=10, cpu="1"))
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is not None
+    assert [victim.name for victim in outcome.nomination.victims] == ["low"]
+
+
 def test_a_pod_that_is_taken_off_its_node_in_a_what_if_finds_its_devices_free() -> None:
     claim = device_claim(
         "claim", request(count=2), allocation=allocated("a0", "a1", node="n1"), reserved_for=["web"]

@@ -7,10 +7,11 @@ import pytest
 
 from deciding import Deciding
 from device_builders import device_claim, device_class, resource_slice
+from mooring.framework.post_filter import GroupNomination, GroupPreemption
 from mooring.groups.search.alternatives import claims_with_alternatives
-from mooring.groups.search.group_decision import GroupDecision, decide_group
+from mooring.groups.search.group_decision import GroupDecision, decide_group, preempt_for_group
 from mooring.groups.search.group_search import SearchedMembers
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pod, pod_group
 
 Raw = dict[str, Any]
@@ -130,3 +131,55 @@ def test_only_claims_with_a_choice_and_without_devices_are_changed() -> None:
     member = parse_pod(pod("m", spec={"resourceClaims": entries}))
     searched = SearchedMembers([member], deciding.pipeline, deciding.shared, seed=0)
     assert [claim.name for claim in claims_with_alternatives(searched)] == ["choice"]
+
+
+def gang_on_a_full_node(devices: int) -> tuple[Deciding, list[Pod]]:
+    """Return two members that ask for two devices or one, on a node without free cpu."""
+    claims = [device_claim(f"c-m{number}", alternatives(2, 1)) for number in range(2)]
+    slices = resource_slice("s", [f"a{number}" for number in range(devices)], node="a")
+    low = [pod(f"low{number}", node="a", cpu="1", priority=number) for number in range(3)]
+    group = pod_group("g", 2, priority=100)
+    deciding = Deciding(node("a", cpu="3"), slices, device_class("gpu"), *claims, group, *low)
+    members = [
+        parse_pod(
+            pod(
+                f"m{number}",
+                group="g",
+                cpu="1",
+                priority=100,
+                spec={"resourceClaims": [{"name": "r", "resourceClaimName": f"c-m{number}"}]},
+            )
+        )
+        for number in range(2)
+    ]
+    for member in members:
+        deciding.state.put_unscheduled(member)
+    return deciding, members
+
+
+def preempted(deciding: Deciding, members: list[Pod]) -> GroupPreemption:
+    group = deciding.state.pod_groups.of(members[0])
+    assert group is not None
+    pipeline, cache = deciding.pipeline, deciding.shared
+    return preempt_for_group(group, members, pipeline, cache, seed=0, now=0.0)
+
+
+def test_a_group_preempts_if_it_fits_then_with_later_alternatives() -> None:
+    deciding, members = gang_on_a_full_node(devices=2)
+    answer = preempted(deciding, members)
+    assert isinstance(answer, GroupNomination)
+    assert sorted(victim.name for victim in answer.victims) == ["low0", "low1"]
+    assert answer.nodes == {member.uid: "a" for member in members}
+    group = deciding.state.pod_groups.of(members[0])
+    assert group is not None
+    pipeline, cache, ended = deciding.pipeline, deciding.shared, answer.victims
+    searched = SearchedMembers(members, pipeline, cache, seed=0, ended=ended)
+    assert chosen(decide_group(group, searched)) == {"of-1": 2}
+
+
+def test_nobody_is_evicted_for_a_group_that_fits_with_no_alternatives() -> None:
+    answer = preempted(*gang_on_a_full_node(devices=1))
+    assert not isinstance(answer, GroupNomination)
+    assert answer.reason == (
+        "preemption: the group does not fit without the pods of lower priority either."
+    )

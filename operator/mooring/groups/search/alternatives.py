@@ -27,6 +27,13 @@ def claims_with_alternatives(searched: SearchedMembers) -> list[ResourceClaim]:
     return [*found.values()]
 
 
+def place_with_last_alternatives(
+    search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray
+) -> Assignment:
+    """Return nodes and devices as below, if all these claims prefer the last alternatives."""
+    return _placed(search, claims, candidates, _most_steps(claims))
+
+
 def place_with_later_alternatives(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray
 ) -> Assignment:
@@ -35,8 +42,8 @@ def place_with_later_alternatives(
     If all members fit when these claims prefer the last alternatives, fewer steps from one
     alternative to the next are tried. The claims of the last members take the first steps.
     """
-    low, high = 1, len(claims) * max(_alternatives(claim.spec) - 1 for claim in claims)
-    best = _placed(search, claims, candidates, high)
+    low, high = 1, _most_steps(claims)
+    best = place_with_last_alternatives(search, claims, candidates)
     while best.complete and low < high:
         steps = (low + high) // 2
         found = _placed(search, claims, candidates, steps)
@@ -45,6 +52,10 @@ def place_with_later_alternatives(
         else:
             low = steps + 1
     return best
+
+
+def _most_steps(claims: Sequence[ResourceClaim]) -> int:
+    return len(claims) * max(_alternatives(claim.spec) - 1 for claim in claims)
 
 
 def _alternatives(spec: ClaimSpec) -> int:

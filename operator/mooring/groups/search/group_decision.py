@@ -27,6 +27,7 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.groups.model.pod_group import GroupSource
 from mooring.groups.search.alternatives import (
     claims_with_alternatives,
+    place_with_last_alternatives,
     place_with_later_alternatives,
 )
 from mooring.groups.search.group_search import (
@@ -409,11 +410,18 @@ class _GroupDryRun:
         return best.assignment.rows
 
     def _place(self, without: Collection[Pod], rows: IntArray) -> Assignment:
-        """Place the members on these rows, by counting where that is possible, else in a trial."""
+        """Place the members on these rows, by counting where that is possible, else in a trial.
+
+        If they do not all fit in the trial, their claims prefer the last alternatives.
+        """
         if self._search.is_counted():
             slots = self._cluster.pod_columns.slots_of(without)
             return self._search.place_once_ended(slots, rows)
-        return self._search.without(without).place(rows)
+        search = self._search.without(without)
+        found = search.place(rows)
+        if found.complete or not (claims := claims_with_alternatives(search.searched)):
+            return found
+        return place_with_last_alternatives(search, claims, rows)
 
 
 def placements_of(
