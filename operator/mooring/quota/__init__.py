@@ -1,1 +1,1 @@
-"""Queues: how much pods of a team may use, and who gives back what it borrowed."""
+"""Queues limit how much a team's pods may use, and let teams borrow unused quota from others."""

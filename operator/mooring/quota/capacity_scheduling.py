@@ -1,7 +1,7 @@
 """Keeps pods and groups within the quota of their queue.
 
-What nominated pods will use counts as used, unless they are of the same queue and of lower
-priority: otherwise what preemption frees for one pod could be taken by another.
+The requests of nominated pods count as used, so that no other pod takes what preemption frees for
+them. Nominated pods of the same queue with lower priority do not count.
 """
 
 from collections.abc import Collection
@@ -45,9 +45,9 @@ class CapacityScheduling:
         return quota_rejection((pod,), cluster) or SKIP
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE for a queue or namespace, and for a pod of the same tree that has left.
+        """Return QUEUE for each change of a queue or namespace, and when a pod of the tree leaves.
 
-        A relabelled pod may have left the queue, and a resized one may use less.
+        A pod whose labels change may leave its queue; a pod that is resized may use less.
         """
         if event.kind is not Kind.POD:
             return QueueingHint.QUEUE
@@ -62,9 +62,9 @@ class CapacityScheduling:
 
 
 def quota_rejection(pods: Collection[Pod], cluster: ClusterView) -> Unschedulable | None:
-    """Return why the queue of these pods does not take all of them now; None if it does.
+    """Return why the queue of these pods cannot take all of them now; None if it can.
 
-    All must be in one queue, or in none.
+    All pods must be in the same queue, or all in no queue.
     """
     queues, names = cluster.queues, dict[str, QueueState | None]()
     for pod in pods:

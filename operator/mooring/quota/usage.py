@@ -1,4 +1,4 @@
-"""What some pods use of their queues, placed and nominated ones."""
+"""Computes what placed and nominated pods use of their queues."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -26,10 +26,10 @@ def used_at(slots: IntArray, cluster: ClusterView) -> Mapping[int, Counter[str]]
 
 
 def nominated_usage(pods: Collection[Pod], cluster: ClusterView) -> Mapping[int, Counter[str]]:
-    """Return what nominated pods will use that these pods must leave to them.
+    """Return the usage of the nominated pods that these pods must not displace.
 
-    These are all that are not among the pods, and not of the same queue and of lower priority.
-    Pods for which nodes are reserved do not count.
+    It does not count the given pods, pods of the same queue with lower priority, and pods that have
+    reserved nodes.
     """
     usage = dict[int, Counter[str]]()
     if not len(cluster.nominations):

@@ -1,1 +1,1 @@
-"""The plugin DefaultPreemption: victims, candidates, and the choice among them."""
+"""The plugin DefaultPreemption evicts pods of lower priority to make room for a pod."""

@@ -1,4 +1,4 @@
-"""The victims on one node, and the choice among candidate nodes.
+"""Selects the victims on one node, and chooses among candidate nodes.
 
 See SelectVictimsOnNode in framework/plugins/defaultpreemption/default_preemption.go, and
 pickOneNodeForPreemption in framework/preemption/preemption.go.
@@ -23,19 +23,20 @@ from mooring.state.evictions import Evictions
 
 _Victim = TypeVar("_Victim")
 BudgetsOf: TypeAlias = Callable[[_Victim], Iterable[tuple[Sequence[PodDisruptionBudget], int]]]
-"""Returns the disruption budgets of a victim: sets of budgets, each with the number of the victim's
-pods that have exactly this set."""
+"""Returns the disruption budgets of a victim. Each item is a set of budgets, with the number of the
+
+victim's pods that have exactly this set.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A node where the pod would fit without the victims, which are the most important first.
+    """A node where the pod would fit without the victims; the most important victim comes first.
 
     `row` is the node's row. `violations` is the number of victims whose eviction violates a
     disruption budget. `evicting` are pods of lower priority on the node that this scheduler is
-    evicting already. They cost nothing more, so the resources they free are used before another pod
-    is evicted. `matches` counts the comparisons with disruption budgets that finding the victims
-    took.
+    evicting already. They cost nothing more, so the pod uses their resources before another pod is
+    evicted. `matches` is how many pairs of a pod and a disruption budget were compared.
     """
 
     row: int
@@ -46,7 +47,7 @@ class Candidate:
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """All pods of the victims; the pods of a group may be on other nodes."""
+        """The pods of all victims; the pods of a group may be on other nodes."""
         return tuple(pod for victim in self.victims for pod in pods_of(victim))
 
     @property
@@ -56,7 +57,7 @@ class Candidate:
 
     @property
     def cost(self) -> tuple[int, int, int, int, float]:
-        """kube-scheduler's criteria in its order; smaller is better (pickOneNodeForPreemption)."""
+        """The criteria of pickOneNodeForPreemption in kube-scheduler's order; smaller is better."""
         if not self.victims:
             return (self.violations, -PRIORITY_OFFSET, 0, 0, 0.0)
         cost = cost_of(self.victims)
@@ -64,9 +65,10 @@ class Candidate:
 
 
 class SplitVictims(NamedTuple, Generic[_Victim]):
-    """Victims divided by whether their eviction violates a disruption budget.
+    """Victims in two parts: those whose eviction violates a disruption budget, and the others.
 
-    `violating` maps them to their number of violating pods; `matches` counts matching budgets.
+    `violating` maps each of the former to its number of violating pods; `matches` is how many pairs
+    of a pod and a matching budget were found.
     """
 
     violating: dict[_Victim, int]
@@ -86,11 +88,11 @@ def select_victims(
 ) -> Candidate:
     """Reprieve as many of the row's potential victims as possible; the rest are its victims.
 
-    The caller has removed all potential victims, also the pods of groups on other rows. `reprieve`
-    adds one victim back. If the pod then does not fit, it removes that victim again and returns
-    False. Victims whose eviction violates a disruption budget are reprieved first, then the others;
-    the most important first in each case. Pods that are being evicted already are not reprieved.
-    For `members_first` see `by_importance`, for `strict` see `split_by_budgets`.
+    The caller has removed all potential victims, including the pods of groups on other rows.
+    `reprieve` adds one victim back. If the pod then does not fit, it removes that victim again and
+    returns False. Victims whose eviction violates a disruption budget are reprieved first, then the
+    others; the most important first in each case. Pods that are being evicted already are not
+    reprieved. For `members_first` see `by_importance`, for `strict` see `split_by_budgets`.
     """
     evicting: list[Pod] = []
     staying: list[Victim] = []
@@ -114,7 +116,7 @@ def select_victims(
 
 
 def select_candidate(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate with the lowest cost; the first among equals."""
+    """Return the candidate with the lowest cost, the first one if several cost the same."""
     return min(candidates, key=lambda candidate: candidate.cost)
 
 
@@ -125,7 +127,7 @@ def split_by_budgets(
     *,
     strict: bool = False,
 ) -> SplitVictims[_Victim]:
-    """Split victims by whether their eviction, in this order, violates a disruption budget.
+    """Divide victims by whether their eviction, in this order, violates a disruption budget.
 
     If `strict`, the Eviction API evicts the victims. It evicts no pod that several budgets match,
     so such a pod counts as a violation.

@@ -1,7 +1,4 @@
-"""Finds the victims on single nodes, by running the filters or by requests alone.
-
-Checking 100 nodes with 30 potential victims each takes 0.3 s, so each check may pause first.
-"""
+"""Finds the victims on one node, either by running the filters or by comparing requests only."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -22,19 +19,19 @@ from mooring.plugins.default_preemption.victims import (
 )
 
 _TERMS_PER_CHECK: Final = 6
-"""How many inter-pod terms and topology spread constraints of the pod cost as much as a check."""
+"""As many inter-pod terms and topology spread constraints of the pod cost as much as one check."""
 _VOLUMES_PER_CHECK: Final = 8
 _PORTS_PER_CHECK: Final = 32
 _RESOURCES_PER_CHECK: Final = 8
 _REQUIREMENTS_PER_CHECK: Final = 64
 REMOVALS_PER_CHECK: Final = 8
-"""How many potential victims can be removed from a node, and put back, in the time of a check."""
+"""The time of one check is enough to remove this number of victims, and to put them back."""
 
 
 def checks_of(pod: Pod) -> float:
     """Return how much more a check of this pod costs than a check of an ordinary pod (1).
 
-    The few volumes, ports, resources and requirements of an ordinary pod cost nothing extra.
+    An ordinary pod has few volumes, ports, resources and requirements; they add nothing.
     """
     spec = pod.spec
     required = spec.required_nodes.terms if spec.required_nodes is not None else ()
@@ -50,7 +47,7 @@ def checks_of(pod: Pod) -> float:
 
 
 class DryRuns:
-    """The dry runs of one attempt for a pod. For `members_first` see `by_importance`."""
+    """Runs the dry runs of one attempt for a pod. For `members_first` see `by_importance`."""
 
     def __init__(self, state: PostFilterState, *, members_first: bool = False) -> None:
         self._state = state
@@ -59,7 +56,7 @@ class DryRuns:
         self._budgets: dict[WholeGroup, Sequence[tuple[Sequence[PodDisruptionBudget], int]]] = {}
 
     def whole_group(self, group: PodGroupState) -> WholeGroup:
-        """Return the group as one victim; the result is kept for this attempt."""
+        """Return the group as one victim; the result is cached for this attempt."""
         known = self._groups.get(group.number)
         if known is None:
             known = self._groups[group.number] = WholeGroup(group, self._state.cluster)
@@ -71,8 +68,8 @@ class DryRuns:
     ) -> Candidate | tuple[str, ...]:
         """Return the candidate for the row, or why the pod does not fit there after all evictions.
 
-        `potential` are the row's potential victims. `free` is given if only requests reject the pod
-        and it fits without all of them: the node's free resources then, after the pod is placed.
+        `potential` are the row's potential victims. If only requests reject the pod, `free` has the
+        resources that are free with the pod and without all potential victims.
         """
         pause()
         if free is not None:
@@ -113,7 +110,7 @@ class DryRuns:
         )
 
     def _budgets_of(self, victim: Victim) -> Iterable[tuple[Sequence[PodDisruptionBudget], int]]:
-        """Return the victim's disruption budgets in the form of `BudgetsOf`."""
+        """Return the victim's disruption budgets, see `BudgetsOf`."""
         evictions, strict = self._state.cluster.evictions, self._state.limits.strict
         if not isinstance(victim, WholeGroup):
             return ((evictions.matching_budgets(victim, by_eviction_api=strict), 1),)

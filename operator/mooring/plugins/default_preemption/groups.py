@@ -1,9 +1,9 @@
 """Finds the pods whose eviction makes a whole pod group fit (preemption/podgrouppreemption.go).
 
-All pods of lower priority count as gone. If the group fits then, they are added back, the most
-important first, while the group still fits; the others are the victims, on all nodes. A group that
-may only be disrupted as a whole is one victim. For a pod or a group in a queue, the rules of its
-queue say who may be a victim (`reclaim`).
+All pods of lower priority count as removed. If the group fits then, the pods are added back, the
+most important first, while the group still fits; the other pods are the victims. A group that may
+only be disrupted as a whole is one victim. For a pod or a group in a queue, the rules of the queue
+say which pods may be victims (`reclaim`).
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _TERMINATING: Final = "preemption: not eligible due to terminating pods on the n
 
 
 def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
-    """Return the victims without which the group fits, and its nodes; or why there are none."""
+    """Return the victims to evict and the nodes for the group, or why preemption does not help."""
     if (why := _why_not_eligible(state)) is not None:
         return NotEligible(why)
     group = state.group
@@ -72,7 +72,7 @@ def _why_not_eligible(state: PodGroupPostFilterState) -> str | None:
 
 
 def _has_preempted(state: PodGroupPostFilterState) -> bool:
-    """Return whether a member is nominated, and not by a reservation or as a replacement."""
+    """Return whether a member is nominated because of a preemption."""
     nominees = (state.cluster.nominations.get(pod.uid) for pod in state.members)
     return any(nominee is not None and nominee.has_preempted for nominee in nominees)
 
@@ -80,8 +80,8 @@ def _has_preempted(state: PodGroupPostFilterState) -> bool:
 def _awaits_victims(state: PodGroupPostFilterState) -> bool:
     """Return whether victims of the group's last preemption are still on their nodes.
 
-    The members that preempted then need not be those that need nodes now. See isOngoingPreemption
-    in podgrouppreemption.go.
+    The victims may have been evicted for other members than those that need nodes now. See
+    isOngoingPreemption in podgrouppreemption.go.
     """
     pause()  # there may be 50,000 members
     cluster, waiting = state.cluster, state.group.unscheduled
@@ -97,8 +97,7 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
 def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
     """Yield the units of lower priority than the group, without pods that are being evicted.
 
-    Of single pods at most MOST_UNITS, the least important: no others can be among the least
-    important of all units.
+    It yields at most MOST_UNITS single pods, the least important ones.
     """
     cluster, priority = state.cluster, state.group.priority
     whole = cluster.pod_groups.disrupted_whole
@@ -127,7 +126,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
 
 
 def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
-    """Return bool[slots]: the members beyond their group's minimum, those that started last."""
+    """Return bool[slots]: True for members beyond their group's minimum, which started last."""
     columns, groups = state.cluster.pod_columns, state.cluster.pod_groups.with_surplus
     found = np.zeros(len(columns.pods), np.bool_)
     slots = np.flatnonzero(columns.in_groups(group.number for group in groups))

@@ -1,6 +1,6 @@
 """Finds the node on which a pod fits if pods of lower priority are evicted.
 
-Counting requests finds and ranks candidates on all nodes at once (`potential_victims`). That is not
+`potential_victims` finds and ranks candidates on all nodes at once by their requests. This is not
 exact if a disruption budget matches a potential victim, or if other filters of the pod depend on
 other pods. Then the victims of the best nodes are selected one node at a time, in a dry run if
 filters need it, as kube-scheduler does for all nodes (framework/plugins/defaultpreemption,
@@ -64,9 +64,9 @@ class DefaultPreemptionArgs(PolicyModel):
     """How many candidate nodes preemption compares before it chooses one."""
 
     min_candidate_nodes_percentage: int = Field(10, ge=0, le=100)
-    """The fewest candidates to find, as a percentage of all nodes."""
+    """The smallest number of candidates to find, as a percentage of all nodes."""
     min_candidate_nodes_absolute: int = Field(100, ge=0, le=2**31 - 1)
-    """The fewest candidates to find, as a number; the larger of the two numbers is used."""
+    """The smallest number of candidates to find; the larger of the two minima is used."""
 
     def mistakes(self) -> Iterator[FieldError]:
         """Yield mistakes if both minima are zero: preemption would look for no candidate."""
@@ -80,16 +80,18 @@ _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"
 _COMPARED_ALWAYS: Final = 100
-"""kube-scheduler compares at least so many candidates in any cluster, so each attempt does."""
+"""kube-scheduler compares at least this number of candidates in any cluster."""
 _MOST_CHECKS: Final = 600
-"""How often dry runs of one decision check whether the pod fits on a node, 0.1 ms each."""
+"""The number of checks in the dry runs of one decision; one check takes 0.1 ms."""
 _UNITS_PER_CHECK: Final = 1_000
-"""The cost of a check for the attempt, in the units of `Evaluations`."""
+"""The cost of one check in the units of `Evaluations`."""
 _MOST_LOOKED_AT: Final = 8_000
-"""How many potential victims one decision compares with disruption budgets, 8 us each."""
+"""The number of victims that one decision compares with disruption budgets; each takes 8 us."""
 _MOST_IN_DRY_RUN: Final = 200
-"""Limit for the potential victims in one dry run, members of their groups on other nodes included.
-A dry run removes all of them, and puts them back, 60 us each time."""
+"""The number of potential victims in one dry run, with members of their groups on other nodes.
+
+A dry run removes and restores all of them, which takes 60 us for each.
+"""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _PREEMPT_VERB: Final = "preemption: extenders with a preemptVerb are not asked for pods in a queue"
 _NO_CANDIDATE: Final = "no candidate node for preemption"
@@ -113,7 +115,8 @@ class DefaultPreemption:
     def post_filter(self, state: PostFilterState) -> PostFilterResult:
         """Return a nomination of the cheapest candidate, or why there is none.
 
-        If extenders take part, the first call returns all candidates for them.
+        If extenders take part, the first call returns all candidates, and the extenders choose from
+        them.
         """
         not_eligible = _not_eligible_to_preempt_others(state)
         if not_eligible is not None:
@@ -124,7 +127,7 @@ class DefaultPreemption:
         return self._by_priority(state)
 
     def _by_priority(self, state: PostFilterState) -> PostFilterResult:
-        """Return the cheapest candidate whose victims are of lower priority, or why none is."""
+        """Return the cheapest candidate with victims of lower priority, or why there is none."""
         if state.processed is not None:
             return self._of_processed(state, state.processed)
         rows = state.diagnosis.resolvable_rows
@@ -150,11 +153,11 @@ class DefaultPreemption:
         return Unschedulable(f"preemption: {text}", resolvable=True)
 
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
-        """Return the victims without which a whole pod group fits, or why there are none."""
+        """Return the victims whose eviction lets the whole pod group fit, or why there are none."""
         return preempt_for_group(state)
 
     def _reclaim(self, state: PostFilterState, queue: QueueState) -> PostFilterResult:
-        """Return the nomination of a pod in a queue, or why there is none."""
+        """Return a nomination by the rules of the pod's queue, or why there is none."""
         if state.preempt_extenders:
             return Unschedulable(_PREEMPT_VERB)
         if state.cluster.evictions.awaits_victims(state.pod):
@@ -186,8 +189,8 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates within the profile's limits, as many as kube-scheduler compares.
 
-        If the best candidate is known without a comparison, only that one is returned, unless
-        extenders must see all. If there is none, `rejections` counts the reason of every node.
+        If the best candidate is already known, the list has only this one, unless extenders must
+        see all candidates. If there is no candidate, `rejections` counts the reason of every node.
         """
         if not len(rows):
             return []
@@ -221,7 +224,7 @@ class DefaultPreemption:
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
     def _groups(self, state: PostFilterState) -> dict[int, PodGroupState]:
-        """Return by number the groups that are disrupted as a whole and may be victims."""
+        """Return, by number, the groups that may be victims and are only disrupted as a whole."""
         cluster = state.cluster
         if not self._knows_groups or not cluster.pod_groups.disrupted_whole:
             return {}
@@ -231,11 +234,11 @@ class DefaultPreemption:
         return {group.number: group for group in may_be}
 
     def _wanted(self, nodes: int) -> int:
-        """Return how many candidates to find among so many nodes (calculateNumCandidates)."""
+        """Return how many candidates to find among this many nodes (calculateNumCandidates)."""
         return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
-        """Return whether enough candidates are found, and at least one violates no budget.
+        """Return whether enough candidates were found, one without a violated budget.
 
         See calculateNumCandidates and DryRunPreemption in framework/preemption/preemption.go.
         """
@@ -258,7 +261,7 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates if only requests reject the pod; `ranked` are the best positions.
 
-        It finds as many as kube-scheduler compares, unless it reaches `_MOST_LOOKED_AT` before.
+        It stops at as many candidates as kube-scheduler compares, or at `_MOST_LOOKED_AT`.
         """
         candidates, looked = list[Candidate](), 0
         for position in _looked_at(ranked, potential.counts, state.seed):
@@ -286,8 +289,7 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        Raises AttemptTooLongError if there is no time for a dry run, or the first one takes too
-        long.
+        It raises AttemptTooLongError if there is no time for one complete dry run.
         """
         rejections[_NO_VICTIMS] += int((potential.counts == 0).sum())
         if not potential.counts.any():
@@ -328,14 +330,13 @@ class DefaultPreemption:
         by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         each: float,
     ) -> tuple[IntArray, int]:
-        """Return the positions in the order of dry runs, and how many of them are always compared.
+        """Return the positions in the order of dry runs, and how many are always compared.
 
-        If there may be more candidates than kube-scheduler compares in any cluster, the number of
-        checks is limited, because one decision must not keep others waiting. `each` is the cost of
-        one check of this pod; if a check costs more, fewer are made. Half of the checks are for the
-        nodes where requests alone would need the cheapest victims, which `by_requests` computes.
-        The other half begins at another node in each attempt. Nodes are tried in this order also if
-        all checks may take longer than one attempt may.
+        One decision must not keep others waiting. So if there may be more candidates than
+        kube-scheduler compares in any cluster, the number of checks is limited; `each` is the cost
+        of one check of this pod. Half of the checks are for the nodes whose victims are the
+        cheapest by requests, which `by_requests` computes. The other half begins at another node in
+        each attempt. The same order is used if all checks may take longer than one attempt may.
         """
         left, most = _MOST_CHECKS / each, self._evaluations.left / _UNITS_PER_CHECK / each
         order = np.flatnonzero(potential.counts)
@@ -350,7 +351,7 @@ class DefaultPreemption:
         return np.concatenate((best, order[~np.isin(order, best)])), always
 
     def _nomination(self, state: PostFilterState, candidates: Sequence[Candidate]) -> Nomination:
-        """Return the candidate with the lowest cost as a nomination."""
+        """Return a nomination of the candidate with the lowest cost."""
         best, message = select_candidate(candidates), ""
         node, victims = state.cluster.nodes.name(best.row), best.all_pods
         if self._says_placement:
@@ -365,8 +366,8 @@ class DefaultPreemption:
     ) -> Nomination | NotEligible:
         """Return the cheapest candidate that the extenders left (SelectCandidate in preemption.go).
 
-        A candidate is ignored if one of its victims has gone meanwhile, or if the filters of its
-        node now say that evictions do not help.
+        It ignores a candidate if one of its victims has gone, or if the node's filters now say that
+        evictions do not help.
         """
         if processed.error is not None:
             return NotEligible(f"preemption: {processed.error}", is_error=True)
@@ -390,7 +391,7 @@ class DefaultPreemption:
 
 
 def _few_enough(victims: list[Victim]) -> list[Victim]:
-    """Return the potential victims of a dry run; if too many, without the largest groups."""
+    """Return the victims to try in a dry run; leave out the largest groups if they are too many."""
     left = _MOST_IN_DRY_RUN - sum(not isinstance(victim, WholeGroup) for victim in victims)
     chosen = list[Victim]()
     for victim in sorted(victims, key=lambda victim: len(pods_of(victim))):
@@ -405,8 +406,8 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
     """Return the cheapest candidates by requests, and how many of them are always compared.
 
-    The candidates are positions, not more than `checks` allow. All of them are always compared if
-    kube-scheduler compares them in any cluster; else the number is 0.
+    The candidates are positions, as many as `checks` allow. The second number is 0 if there are
+    more candidates than kube-scheduler compares in any cluster.
     """
     ranked = potential.ranked(potential.victims())
     if len(ranked) <= _COMPARED_ALWAYS:
@@ -416,7 +417,7 @@ def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int
 
 
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
-    """Yield the positions whose victims are compared with disruption budgets, the best first.
+    """Yield the positions whose victims to compare with disruption budgets, the best first.
 
     If there are too many victims, half of the comparisons are for the best positions. The other
     half begins at another position in each attempt, because budgets may forbid the victims of all
@@ -459,11 +460,11 @@ def _expected_victims(state: PostFilterState, rows: list[int]) -> str:
 
 
 def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
-    """Return why the pod may not preempt, or not yet; None if it may.
+    """Return why the pod may not preempt now; None if it may.
 
     A pod waits for the victims of its last preemption, unless its nominated node no longer exists
-    or evictions no longer help there. A pod that has preempted has waited for the profile's
-    `delaySeconds` before, perhaps under another leader. See PodEligibleToPreemptOthers in
+    or evictions no longer help there. A pod that has preempted before need not wait for the
+    profile's `delaySeconds` again. See PodEligibleToPreemptOthers in
     framework/plugins/defaultpreemption/default_preemption.go.
     """
     pod, cluster = state.pod, state.cluster
@@ -490,8 +491,8 @@ def _protected(
 ) -> npt.NDArray[np.bool_]:
     """Return bool per pod slot: True for pods that may not be victims of a single pod.
 
-    The profile's limits protect them, or they belong to a group that is disrupted as a whole and is
-    not one of `groups`, which may be victims.
+    The profile's limits protect these pods, or they belong to a group that is only disrupted as a
+    whole and is not in `groups`.
     """
     cluster = state.cluster
     whole = {group.number for group in cluster.pod_groups.disrupted_whole} - groups.keys()
@@ -502,7 +503,7 @@ def _protected(
 def _allowed(
     state: PostFilterState, candidates: list[Candidate], rejections: Counter[str]
 ) -> list[Candidate]:
-    """Return the candidates within the profile's limits; `rejections` counts the other ones."""
+    """Return the candidates within the profile's limits; count the others in `rejections`."""
     allowed = list[Candidate]()
     for candidate in candidates:
         exceeded = _exceeded_limit(state, candidate)

@@ -1,4 +1,4 @@
-"""Finds the potential victims on all nodes at once, and computes which of them are victims.
+"""Finds potential victims on all nodes at once, and computes which of them must leave.
 
 The result is exact if only requests reject the pod and no disruption budget matches a potential
 victim. Otherwise it gives the order in which to examine the nodes. Arrays are int64 unless a
@@ -54,7 +54,7 @@ class VictimSlots:
     """The victims of all nodes, the most important first on each node, as three arrays.
 
     For each victim, `slots` is its slot in the pod columns, `at` is the position of its node in
-    `PotentialVictims.rows`, and `evicting` (bool) says whether it is being evicted already.
+    `PotentialVictims.rows`, and `evicting` (bool) says whether its eviction has begun already.
     """
 
     slots: IntArray
@@ -63,7 +63,7 @@ class VictimSlots:
 
 
 class _Costs(NamedTuple):
-    """The costs of victims: one item per pod, and one per group and node with members of it.
+    """The costs of victims: one item per pod, and one per group on each node with members.
 
     `at` is the position of the node in `PotentialVictims.rows`. `highest` is the highest priority
     of the pods, `total` the sum of their priorities, each made positive, and `number` their number.
@@ -81,12 +81,12 @@ _NO_GROUPS: Final[Mapping[int, Callable[[], WholeGroup]]] = MappingProxyType({})
 
 
 class PotentialVictims:
-    """The pods of lower priority on the nodes at `rows`, and the free amounts without them.
+    """The pods of lower priority on the nodes in `rows`, and the free resources without them.
 
     `needs` has the pod's requests by resource. `protected` (bool per pod slot, or None) is True for
-    pods that may not be victims although their priority is lower. `groups` maps the number of each
-    group that is disrupted as a whole to a function that makes it a victim; the priorities of its
-    members do not matter. For `members_first` see `by_importance`.
+    pods of lower priority that may not be victims. `groups` maps the number of each group that is
+    only disrupted as a whole to a function that makes the group a victim, whatever the priorities
+    of its members are. For `members_first` see `by_importance`.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class PotentialVictims:
         self._in_group = (in_group & ~columns.evicting)[self._slots]
         self._numbers = columns.groups[self._slots]
         self.counts = np.bincount(self._at, minlength=len(rows))
-        """int64[len(rows)]: how many potential victims each node has."""
+        """int64[len(rows)]: the number of potential victims on each node."""
         nominated, nominated_requests = columns.nominated_demand(
             needs, pod.spec.priority, pod.uid, len(cluster.nodes)
         )
@@ -154,20 +154,20 @@ class PotentialVictims:
 
     @cached_property
     def fits(self) -> BoolArray:
-        """bool[len(rows)]: the node has potential victims, and the pod fits without them."""
+        """bool[len(rows)]: True if the node has potential victims and the pod fits without them."""
         fits = (self.counts > 0) & (self._free_slots >= 0)
         for free in self._free.values():
             fits &= free >= 0
         return fits
 
     def insufficient(self) -> list[tuple[str, BoolArray]]:
-        """Return each reason with bool[len(rows)]: where it applies even after all evictions."""
+        """Return each reason with bool[len(rows)]: True where it holds after all evictions."""
         reasons = [("Too many pods", self._free_slots < 0)]
         reasons += [(f"Insufficient {name}", free < 0) for name, free in self._free.items()]
         return reasons
 
     def victims_at(self, position: int) -> list[Victim]:
-        """Return the potential victims, pods and whole groups, at a position of `rows`."""
+        """Return the potential victims, pods and whole groups, at this position in `rows`."""
         ends = self._ends
         first = int(ends[position - 1]) if position else 0
         here = self._by_node[first : int(ends[position])]
@@ -186,17 +186,17 @@ class PotentialVictims:
 
     @cached_property
     def _by_node(self) -> IntArray:
-        """Indices of the potential victims, sorted by node."""
+        """The indices of the potential victims, sorted by node."""
         return self._columns.by_arrival(self._slots, self._at)
 
     @cached_property
     def _ends(self) -> IntArray:
-        """For each node the index in `_by_node` after its last potential victim."""
+        """The end index of each node in `_by_node`, one after the node's last potential victim."""
         ends: IntArray = np.cumsum(self.counts)
         return ends
 
     def free_on(self, row: int) -> FreeResources:
-        """Return what is free on the row with the pod and without the potential victims."""
+        """Return the resources that are free there with the pod, without potential victims."""
         position = int(np.flatnonzero(self.rows == row)[0])
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return FreeResources(amounts, int(self._free_slots[position]))
@@ -234,7 +234,7 @@ class PotentialVictims:
         return VictimSlots(slots[victim], at[victim], evicting[victim])
 
     def _is_pod(self, slots: IntArray) -> BoolArray:
-        """Return bool[slots]: False for pods that `by_importance` treats as groups of one."""
+        """Return bool[slots]: False for pods that `by_importance` sorts as groups."""
         is_pod = np.ones(len(slots), np.bool_)
         if self._members_first:
             pods = (self._columns.pods[slot] for slot in slots.tolist())
@@ -298,7 +298,7 @@ class PotentialVictims:
         return highest, total, np.bincount(at, minlength=size), earliest
 
     def candidate(self, position: int, victims: VictimSlots) -> Candidate:
-        """Return the candidate for a position where the pod fits."""
+        """Return the candidate at a position where the pod fits."""
         here = victims.at == position
         new = self._pods(victims.slots[here & ~victims.evicting])
         evicting = self._pods(victims.slots[here & victims.evicting])

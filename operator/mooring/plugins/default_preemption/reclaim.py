@@ -1,12 +1,13 @@
-"""Finds the victims of a pod or a group in a queue: who may be one is up to the queue.
+"""Finds victims for a pod or a group in a queue. It may evict three kinds of pods.
 
-- Pods of its own queue: those of lower priority, or what `preemption.withinQueue` says.
-- Pods of other queues of its tree: those that their queue has borrowed, if the preemptor stays
-  within the nominal quota of its side of the tree, and `preemption.reclaimWithinCohort` allows it.
-  No queue falls below its nominal quota by that, so no queue can take back what it gives.
+- Pods of its own queue: those of lower priority, or those that `preemption.withinQueue` allows.
+- Pods of other queues of the tree that have borrowed quota: if `preemption.reclaimWithinCohort`
+  allows it, and if the preemptor stays within the nominal quota of its side of the tree. Each queue
+  keeps its nominal quota, so no queue can take back what it has given.
 - Pods of no queue, or of another tree: those of lower priority.
 
-Of a gang, what it needs for its minimum is one victim.
+
+The pods of a gang that keep its minimum are one victim.
 """
 
 from collections import defaultdict
@@ -38,16 +39,18 @@ from mooring.quota.state.queues import below, demand_of
 from mooring.quota.usage import nominated_usage, used_at
 
 _MOST_FOR_POD: Final = 100
-"""Pods on the best nodes, and as many of the least important ones, that are looked at for a single
-pod: each search removes them all, 60 us each."""
+"""For a single pod, this number of pods on the best nodes, and as many of the least important
+
+pods, are potential victims: each search removes all of them, which takes 60 us each.
+"""
 _Slots = npt.NDArray[np.bool_]
 
 
 def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
     """Return the victims of a preemptor in this queue, or why there are none.
 
-    They are chosen twice: the least important, and those on the nodes where the preemptor fits
-    best without all of them. The choice that costs less is taken.
+    It makes two choices: the least important victims, and victims on the nodes where the preemptor
+    fits best without all of them. It returns the choice that costs less.
     """
     numbers = frozenset(state.number for state in below(queue.root))
     preemptor = replace(preemptor, tree=numbers)
@@ -75,7 +78,7 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
 def _nominated(
     preemptor: Preemptor, rows: Mapping[Uid, int], gone: Mapping[Pod, int]
 ) -> GroupNomination:
-    """Return a nomination that evicts nobody: it waits for those that leave these nodes."""
+    """Return a nomination without new victims: pods that are leaving these nodes make room."""
     names, there = preemptor.cluster.node_names, {*rows.values()}
     nodes = {uid: names[row] for uid, row in rows.items()}
     victims = tuple(pod for pod, row in gone.items() if row in there)
@@ -90,7 +93,7 @@ def _cost(nomination: GroupNomination) -> tuple[int, int, int, int]:
 
 
 class _Rules:
-    """Which pods the preemptor may evict, and how many of them together."""
+    """Says which pods the preemptor may evict, and how many of them together."""
 
     def __init__(self, preemptor: Preemptor, queue: QueueState) -> None:
         self._preemptor = preemptor
@@ -108,12 +111,13 @@ class _Rules:
         coming = nominated_usage(preemptor.pods, cluster)
         with self.without_leaving(), cluster.queues.with_more(coming):
             self._entitled = [each for each in self._path if self._stays_below(each)]
-        """The queues from the preemptor's up that stay nominal, nominated pods counted."""
+        """The queues on the preemptor's path that stay nominal with it and with nominated pods."""
 
     def without_leaving(self) -> AbstractContextManager[None]:
-        """Count the pods of the tree that leave as gone, inside.
+        """Count the terminating pods of the tree as gone while the context manager is entered.
 
-        Nominated pods are not counted: to evict others does not end what they borrow.
+        It does not count nominated pods as gone: an eviction of other pods does not end what they
+        borrow.
         """
         return self._cluster.queues.without(self._leaving)
 
@@ -125,7 +129,7 @@ class _Rules:
     def units(self) -> Iterator[Unit]:
         """Yield the pods and the gangs that the preemptor may evict.
 
-        `within_nominal` checks that their queues keep their nominal quota.
+        It does not check whether their queues keep their nominal quota; see `within_nominal`.
         """
         cluster, columns = self._cluster, self._cluster.pod_columns
         borrow, others = self._allowed()
@@ -156,9 +160,10 @@ class _Rules:
             pause()
 
     def _regarded(self, found: _Slots, borrow: _Slots) -> _Slots:
-        """Return bool[slots]: the pods that are looked at, for a group the least important.
+        """Return bool[slots]: the potential victims, fewer than `found` to save time.
 
-        For a pod those on the nodes where it needs the fewest gone, too.
+        For a group they are the least important pods; for a pod also the pods on the nodes where
+        the fewest pods must leave.
         """
         columns, nodes = self._cluster.pod_columns, self._cluster.nodes
         slots = np.flatnonzero(found)
@@ -184,7 +189,7 @@ class _Rules:
     def _of_group(
         self, group: PodGroupState, slots: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64] | None, bool]:
-        """Return the members that leave together or not at all, and whether they may."""
+        """Return the group's members that must leave together, and whether they may leave."""
         if group.key == self._own_group():
             return slots, False
         if group in self._cluster.pod_groups.disrupted_whole:
@@ -201,7 +206,7 @@ class _Rules:
         return self._cluster.pod_groups.key_of(self._preemptor.pods[0])
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
-        """Return bool[slots] twice: pods that borrow from the preemptor, and others to evict."""
+        """Return bool[slots] twice: pods that use borrowed quota, and other possible victims."""
         preemptor, columns = self._preemptor, self._cluster.pod_columns
         chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
         chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
@@ -222,7 +227,7 @@ class _Rules:
         return (borrow & lower if reclaims is Preempts.LOWER_PRIORITY else borrow), others
 
     def _newer_equals(self, own: _Slots) -> _Slots:
-        """Return bool[slots]: pods of the queue of equal priority that were created later."""
+        """Return bool[slots]: True for newer pods of the queue with the preemptor's priority."""
         columns, oldest = self._cluster.pod_columns, min(p.created for p in self._preemptor.pods)
         found = np.zeros(len(own), np.bool_)
         for slot in np.flatnonzero(own & (columns.priority == self._preemptor.priority)).tolist():
@@ -231,7 +236,7 @@ class _Rules:
         return found
 
     def _may_reclaim_from(self, number: int) -> bool:
-        """Return whether the preemptor may evict pods that the queue of this number borrows for."""
+        """Return whether the preemptor may evict pods of this queue, which has borrowed."""
         state = self._cluster.queues.numbered(number)
         if state is None or state is self._queue:
             return False
@@ -240,14 +245,14 @@ class _Rules:
         return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
-        """Return the preemptor's queue below the common ancestor, and those of the other side."""
+        """Return the preemptor's queue below the common ancestor, and the other side's queues."""
         its = state.path
         common = next(each for each in self._path if each in its)
         own = self._path[: self._path.index(common)]
         return (own[-1] if own else common), its[: its.index(common)]
 
     def within_nominal(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the first of these units that may all leave, with no queue below its quota."""
+        """Return the units that may leave in this order while queues keep their nominal quota."""
         chosen, queues = list[Unit](), self._cluster.queues
         with ExitStack() as gone:
             for unit in units:
@@ -268,14 +273,14 @@ class _Rules:
         return {number: demand_of(pods) for number, pods in by_queue.items()}
 
     def _used_by(self, usage: Mapping[int, object]) -> dict[QueueState, dict[str, int]]:
-        """Return what each queue on the other side uses now."""
+        """Return the current usage of each queue on the other side of the common ancestor."""
         states = map(self._cluster.queues.numbered, usage)
         others = (state for state in states if state is not None and state is not self._queue)
         in_tree = (state for state in others if state.number in self._preemptor.tree)
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether each queue gives back what is needed, and nothing of its own quota."""
+        """Return whether each queue gives back needed quota, but none of its nominal quota."""
         for state, used in before.items():
             nominal, now = state.nominal, state.used
             if any(now[r] < nominal[r] <= used[r] for r in used):

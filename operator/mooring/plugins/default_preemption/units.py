@@ -1,8 +1,8 @@
 """Finds which units must leave so that a pod or a whole pod group fits, on all nodes.
 
-A unit is one pod, or the pods of a group that are evicted together. All given units count as gone
-at first; then they are added back, the most important first, while the preemptor still fits. The
-others are the victims (preemption/podgrouppreemption.go).
+A unit is one pod, or the pods of a group that are evicted together. At first all units count as
+removed. Then they are added back, the most important first, while the preemptor still fits. The
+units that cannot be added back are the victims (preemption/podgrouppreemption.go).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,19 +20,19 @@ from mooring.policy.profile import Preemption
 from mooring.state.cluster_view import ClusterView
 
 MOST_UNITS: Final = 2_000
-"""The least important potential victims that one preemption looks at."""
+"""One preemption examines at most this number of potential victims, the least important ones."""
 _NO_VICTIMS: Final = "preemption: No preemption victims found for incoming {}."
 _NOT_HELPFUL: Final = "preemption: the {} does not fit without the pods {} either."
 _MOST_SEARCHES: Final = 256
-"""Searches for nodes for the group in one preemption; then no more pods are reprieved."""
+"""The most searches for nodes in one preemption; after them, all remaining units are victims."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preemptor:
     """The pod or pod group (`what`) that needs nodes.
 
-    `place` and `is_last` are those of `PodGroupPostFilterState`. `tree` has the numbers of all
-    queues of its tree; it is empty for one in no queue.
+    For `place` and `is_last` see `PodGroupPostFilterState`. `tree` has the numbers of all queues in
+    the preemptor's tree; it is empty if the preemptor is in no queue.
     """
 
     what: Literal["pod", "pod group"]
@@ -48,10 +48,10 @@ class Preemptor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """Pods, with their rows, that are evicted together: one, or those of a group.
+    """One pod, or pods of one group, that are evicted together; each with its row.
 
-    `surplus` says that the pod's group keeps its minimum without it, `borrows` that its queue uses
-    what belongs to the preemptor's.
+    `surplus`: the pod's group keeps its minimum without it. `borrows`: the unit's queue uses quota
+    that belongs to the preemptor's queue.
     """
 
     pods: tuple[tuple[Pod, int], ...]
@@ -64,7 +64,8 @@ class Unit:
 def importance(unit: Unit) -> tuple[bool, int, bool, bool, int, float]:
     """Return a sort key: the most important unit comes first (moreImportantVictim).
 
-    Units that borrow are the least important, then those of low priority, then the surplus.
+    Units that use borrowed quota are the least important, then units of low priority, then surplus
+    pods.
     """
     size = len(unit.pods) if unit.is_group else 0
     earliest = min(started(pod) for pod, _ in unit.pods)
@@ -110,17 +111,17 @@ def without_units(preemptor: Preemptor, units: Sequence[Unit]) -> GroupPreemptio
 
 
 def not_helpful(preemptor: Preemptor) -> Unschedulable:
-    """Return that the preemptor does not fit without all potential victims either."""
+    """Return the reason that the preemptor would not fit even without all potential victims."""
     name = preemptor.what.removeprefix("pod ")
     whose = "that its queue may preempt" if preemptor.tree else "of lower priority"
     return Unschedulable(_NOT_HELPFUL.format(name, whose), resolvable=True)
 
 
 def leaving(preemptor: Preemptor) -> Iterator[tuple[Pod, int]]:
-    """Yield the pods that leave without further victims, with their rows.
+    """Yield the pods that are already leaving, each with its row.
 
-    This scheduler is evicting those of lower priority. Of the preemptor's tree of queues, all that
-    terminate count too, because they free quota.
+    These are pods of lower priority that this scheduler is evicting, and all terminating pods in
+    the preemptor's tree of queues, because they free quota.
     """
     columns = preemptor.cluster.pod_columns
     chosen = columns.evicting & (columns.priority < preemptor.priority)
@@ -136,8 +137,9 @@ def leaving(preemptor: Preemptor) -> Iterator[tuple[Pod, int]]:
 class _Reprieve:
     """Lets units stay while the preemptor fits, and counts the searches.
 
-    All `units` count as gone at first. `rows` has the row of each member by uid, with all units
-    that stay. `ended_early` says that not all units were tried.
+    At first all `units` count as removed. `rows` maps the uid of each pod of the preemptor to the
+    row of its node in the last search that found nodes. `ended_early` says that not all units were
+    tried.
     """
 
     def __init__(self, preemptor: Preemptor, units: Sequence[Unit]) -> None:
@@ -148,7 +150,7 @@ class _Reprieve:
         self._searches = 0
 
     def fits(self) -> bool:
-        """Return whether the preemptor fits now, with the units that stay."""
+        """Return whether the preemptor fits beside the units that stay."""
         self._searches += 1
         gone = [pod for pod, _ in leaving(self._preemptor)]
         gone += (pod for unit in self._gone for pod, _ in unit.pods)
@@ -158,9 +160,9 @@ class _Reprieve:
         return rows is not None
 
     def victims(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the units that cannot stay when they are added one after the other.
+        """Return the units that must leave because the preemptor does not fit beside them.
 
-        Halves are added as a whole first: if a half can stay, each of its units can.
+        It tries half of the units at once: if the whole half can stay, each of its units can.
         """
         if not units:
             return []
@@ -176,14 +178,14 @@ class _Reprieve:
         return first + self.victims(units[half:])
 
     def on_the_nodes(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the victims on the preemptor's nodes if the others can stay, else all."""
+        """Return the victims on the preemptor's nodes if the others can stay, else all victims."""
         rows = set(self.rows.values())
         needed = [unit for unit in units if any(row in rows for _, row in unit.pods)]
         others = [unit for unit in units if not any(row in rows for _, row in unit.pods)]
         return needed if self._can_stay(others) else list(units)
 
     def _can_stay(self, units: Sequence[Unit]) -> bool:
-        """Return whether the preemptor fits with these units too; then they stay."""
+        """Let these units stay if the preemptor fits beside them too; return whether it does."""
         for unit in units:
             del self._gone[unit]
         if self.fits():

@@ -1,4 +1,4 @@
-"""What is evicted as one for a pod: a single pod, or a group that is disrupted as a whole.
+"""A victim of a preemption: a single pod, or a group that is only disrupted as a whole.
 
 See Victim and MoreImportantVictim in framework/preemption of 1.37.
 """
@@ -18,14 +18,14 @@ from mooring.state.view import BoolArray
 
 DELAYED: Final = "not eligible yet due to delaySeconds={}."
 PRIORITY_OFFSET: Final = 2**31
-"""Makes every priority positive, so that a sum grows with each victim."""
+"""An offset that makes every priority positive, so that each victim increases the sum."""
 
 
 class WholeGroup:
-    """The placed members of a group that is disrupted as a whole, on all nodes.
+    """The members on all nodes of a group that is only disrupted as a whole.
 
-    `members` has each member with its row; members that are being evicted already are left out.
-    `cost` is the cost of these pods, see `cost_of`.
+    `members` has each member with its row, without members whose eviction has begun. `cost` is the
+    cost of these pods, see `cost_of`.
     """
 
     def __init__(self, group: PodGroupState, cluster: ClusterView) -> None:
@@ -47,7 +47,7 @@ class WholeGroup:
         self.cost = PreemptionCost(highest, total, len(starts), earliest)
 
     def on(self, row: int) -> Sequence[Pod]:
-        """Return the victim's pods on the row."""
+        """Return the group's pods on the row."""
         return self._on.get(row, ())
 
 
@@ -61,7 +61,7 @@ _Victim = TypeVar("_Victim", bound=Victim)
 
 
 def pods_of(victim: Victim) -> Sequence[Pod]:
-    """Return all pods that are evicted with the victim, on any nodes."""
+    """Return all pods that are evicted with the victim, whatever their nodes are."""
     return victim.pods if isinstance(victim, WholeGroup) else (victim,)
 
 
@@ -128,10 +128,10 @@ def started(pod: Pod) -> float:
 
 
 def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
-    """Return whether the pod terminates after a preemption, maybe by a pod of this priority.
+    """Return whether the pod terminates because a pod of this priority may have preempted it.
 
-    The pod's condition says so, also under a new leader. If the profile has `disruptionBudgets:
-    Strict`, the API server writes the condition of an eviction.
+    It reads the pod's condition, so a new leader knows it too. If the profile has
+    `disruptionBudgets: Strict`, the API server writes the condition of an eviction.
     """
     preempted = victim.disrupted or (limits.strict and victim.evicted)
     return victim.terminating and preempted and victim.spec.priority < priority
@@ -140,8 +140,8 @@ def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
 def protected(cluster: ClusterView, limits: Preemption, now: float) -> BoolArray:
     """Return bool per pod slot: True for pods that the profile's limits protect.
 
-    These pods have not run for long enough. Or the profile has `disruptionBudgets: Strict`, and the
-    Eviction API refused to evict them a short time ago.
+    These are pods that have not run for long enough. If the profile has `disruptionBudgets:
+    Strict`, they are also pods that the Eviction API refused to evict a short time ago.
     """
     columns, least = cluster.pod_columns, limits.min_runtime_seconds
     found = np.asarray(columns.started > (now - least if least else inf))

@@ -1,1 +1,1 @@
-"""Queues as the API server has them."""
+"""Parses Queues from the API server."""

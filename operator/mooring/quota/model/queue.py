@@ -1,7 +1,7 @@
 """A Queue of `scheduling.mooring.dev`: quotas for the pods of a team, in a tree of queues.
 
-The words are those of Kueue's ClusterQueue and Cohort (apis/kueue/v1beta1). Unlike there, one kind
-serves both; pods are in queues without others below them.
+The field names are those of Kueue's ClusterQueue and Cohort (apis/kueue/v1beta1), but here one kind
+does the work of both. Only a queue without child queues may have pods.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _MOST_RESOURCES: Final = 100
 
 
 class Preempts(StrEnum):
-    """Whose pods a pod of the queue may preempt, by their priority."""
+    """The priorities of the pods that a pod of the queue may preempt."""
 
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
@@ -44,7 +44,7 @@ class Preempts(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The quota of one resource: millicores, bytes or counts; None: no limit."""
+    """The quota of one resource in millicores, bytes or counts; None means no limit."""
 
     nominal: int = 0
     borrowing_limit: int | None = None
@@ -56,12 +56,12 @@ NO_QUOTA: Final = Quota()
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue as it was written.
+    """A queue with the fields of its spec.
 
     `parent` is "" for the root of a tree. `namespaces` selects the namespaces whose pods may be in
-    the queue; None: no pods may be in it, only other queues. `invalid` says what is wrong with the
-    spec, with the path of the field; then only `namespaces` has a meaning. `status` is what the API
-    server has.
+    the queue; None means that the queue may have child queues only. `invalid` says what is wrong
+    with the spec, with the path of the field; if it is set, only `namespaces` is valid. `status` is
+    the status on the API server.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Queue:
 
 @naming_the_object("Queue")
 def parse_queue(raw: Mapping[str, Any]) -> Queue:
-    """Parse a Queue; a malformed spec makes it `invalid`, only a malformed name is an error."""
+    """Parse a Queue; raise only if its name is malformed, set `invalid` if its spec is."""
     metadata, name = mapping(raw, "metadata"), name_of(raw)
     try:
         queue = _parsed(mapping(raw, "spec"), name)
@@ -94,7 +94,7 @@ def parse_queue(raw: Mapping[str, Any]) -> Queue:
 
 
 def _selector_of(raw: Mapping[str, Any]) -> LabelSelector | None:
-    """Return the selector of an invalid queue, whose pods wait; None if it is malformed too."""
+    """Return the namespace selector of an invalid queue; None if it is malformed too."""
     try:
         spec = mapping(raw, "spec")
         selector = optional_mapping(spec, "namespaceSelector", "spec")

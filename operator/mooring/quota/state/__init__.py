@@ -1,1 +1,1 @@
-"""What queues use, and what they may use."""
+"""Counts what the pods of each queue use, and how much more they may use."""

@@ -1,8 +1,8 @@
-"""One queue in force, in its tree, with what its pods and those of its children use.
+"""One queue in a tree of queues, with the usage of its pods and of its child queues.
 
-The arithmetic is Kueue's (pkg/cache/scheduler/resource_node.go and fair_sharing.go). What a queue
-does not lend is guaranteed to it, and is no part of what its parent has. Amounts are millicores,
-bytes and counts, by resource.
+The arithmetic is Kueue's (pkg/cache/scheduler/resource_node.go and fair_sharing.go). The part of
+its quota that a queue does not lend is guaranteed to the queue, and its parent cannot use this
+part. Amounts by resource are millicores, bytes and counts.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from mooring.quota.model.queue import NO_QUOTA, Queue
 class QueueState:
     """A queue in force; `number` is its code in the pod columns.
 
-    `nominal` is its quota with what its children lend, `guaranteed` the part that it does not lend,
-    `used` what its pods use and what its children use beyond what is guaranteed to them. Each has
-    all resources that any queue of the tree names; of others there is no limit. `path` is the
-    queue, its parent, and so on to the root.
+    `nominal` is its quota plus the quota that its children lend. `guaranteed` is the part that it
+    does not lend. `used` is the usage of its pods plus the usage of its children beyond their
+    guaranteed parts. These three have the resources that any queue of the tree names; other
+    resources are not limited. `path` is the queue, its parent, and so on to the root.
     """
 
     __slots__ = (
@@ -54,7 +54,7 @@ class QueueState:
             parent.children.append(self)
 
     def add_up(self, resources: Mapping[str, object]) -> None:
-        """Set the quotas of the queue and of all below it, which use nothing yet."""
+        """Set the quotas of the queue and of all queues below it; set what they use to 0."""
         for child in self.children:
             child.add_up(resources)
         for resource in resources:
@@ -66,7 +66,7 @@ class QueueState:
             self.used[resource] = 0
 
     def note_guaranteed(self, *, lends_all: bool) -> None:
-        """Note whether the queue and all above it lend their whole quota."""
+        """Note whether the queue and all its ancestors lend their whole quota."""
         self._lends_all = lends_all and not any(self.guaranteed.values())
         for child in self.children:
             child.note_guaranteed(lends_all=self._lends_all)
@@ -98,7 +98,7 @@ class QueueState:
         return max(0, guaranteed - used) + from_parent
 
     def stays_nominal(self, amounts: Mapping[str, int]) -> bool:
-        """Return whether nobody on the way to the root borrows for so much more."""
+        """Return whether the queue and its ancestors could use these amounts without borrowing."""
         for state in self.path:
             used, nominal = state.used, state.nominal
             for resource, amount in amounts.items():
@@ -107,7 +107,7 @@ class QueueState:
         return True
 
     def charge(self, amounts: Mapping[str, int]) -> None:
-        """Count these amounts as used by a pod of the queue; negative amounts end their use."""
+        """Add amounts, which may be negative, to the usage of the queue and its ancestors."""
         if self._lends_all:  # the usual case; this runs for each pod
             for state in self.path:
                 used = state.used
@@ -126,7 +126,7 @@ class QueueState:
                     break
 
     def use(self, resource: str, amount: int) -> int:
-        """Count the amount as used here; return how much of it counts at the parent."""
+        """Add the amount to the queue's usage; return how much the usage of its parent grows."""
         before = self.used[resource]
         after = self.used[resource] = before + amount
         self._share = None
@@ -136,10 +136,7 @@ class QueueState:
 
     @property
     def share(self) -> float:
-        """The dominant share of what the parent has that the queue has borrowed, over its weight.
-
-        It is 0 for a queue that has borrowed nothing.
-        """
+        """The largest share of a resource of its parent that it has borrowed, over its weight."""
         if self._share is None:
             self._share = self._computed_share()
         return self._share

@@ -1,7 +1,8 @@
-"""All queues: which are in force, which pod is in which, and what each uses.
+"""Finds which queues are in force, which queue each pod is in, and how much each queue uses.
 
-A queue comes into force once its spec is valid and its parents are in force. Until a newer version
-is, its former version stays. Pods on nodes are counted, assumed ones too, whoever placed them.
+A queue comes into force when its spec is valid and its parents are in force. An older version stays
+in force until the newer one can replace it. All pods on nodes and all assumed pods count, whichever
+scheduler placed them.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -21,16 +22,16 @@ from mooring.quota.state.queue_tree import QueueState
 from mooring.state.objects import Objects
 
 NO_QUEUE: Final = -1
-"""The number of pods that are in no queue."""
+"""Stands for the queue number of a pod that is in no queue."""
 DEEPEST: Final = 16
-"""The most queues on the way from one to the root of its tree."""
+"""The largest number of queues on the path from a queue to the root."""
 _MOST_NAMED: Final = 3
 
 _MEMBERSHIPS_BYTES: Final = 2**20
 
 Membership = tuple[QueueState | None, str | None]
 Usage = Mapping[int, Mapping[str, int]]
-"""Amounts by the number of a queue and by resource."""
+"""Amounts by resource, by the number of a queue."""
 
 
 class Queues:
@@ -44,15 +45,15 @@ class Queues:
         self._by_number: dict[int, QueueState] = {}
         self._numbers: dict[str, int] = {}
         self._used: dict[int, dict[str, int]] = {}
-        """What the pods of each queue use, by its number."""
+        """The amounts that the pods of each queue use, by the queue's number."""
         self._drawing: list[Queue] = []
-        """The queues in force to which pods without the label may belong."""
+        """The queues in force that select namespaces; pods without a queue label may be in them."""
         self._not_ready: list[tuple[str, LabelSelector]] = []
-        """The other queues to which these may belong, which wait for them."""
+        """Other queues that select namespaces, but are not in force; pods there must wait."""
         self._memberships: BoundedCache[tuple[str, str], Membership] = BoundedCache(
             _MEMBERSHIPS_BYTES, lambda key, found: getsizeof(key) + getsizeof(found[1] or "")
         )
-        """By a pod's namespace and label."""
+        """Keyed by the pod's namespace and its queue label."""
         self._queues_changed = False
         self._changed_namespaces: set[str] = set()
         self.changes = 0
@@ -70,11 +71,11 @@ class Queues:
         return self._problems.get(name)
 
     def pods_in(self, state: QueueState) -> int:
-        """Return how many pods of this queue itself are on nodes."""
+        """Return how many pods of this queue, without its child queues, are on nodes."""
         return self._used[state.number].get(PODS, 0)
 
     def numbered(self, number: int) -> QueueState | None:
-        """Return the queue of a number in the pod columns; None if it is not in force."""
+        """Return the queue with this number in the pod columns; None if it is not in force."""
         return self._by_number.get(number)
 
     def of(self, pod: Pod) -> QueueState | None:
@@ -87,23 +88,23 @@ class Queues:
         return NO_QUEUE if state is None else state.number
 
     def borrower_of(self, pod: Pod) -> str:
-        """Return the name of the pod's queue if it has borrowed, or one above it; else ""."""
+        """Return the pod's queue if this queue or one of its ancestors has borrowed; else ""."""
         state = self.of(pod)
         if state is None or not any(each.share for each in state.path):
             return ""
         return state.name
 
     def shares(self, name: str) -> tuple[float, ...]:
-        """Return the shares of a queue and of those above it, that below the root first.
+        """Return the shares of a queue and its ancestors; the one next to the root comes first.
 
-        () if none of them has borrowed, or the queue is not in force.
+        Return () if none of them has borrowed, or if the queue is not in force.
         """
         state = self._states.get(name)
         shares = tuple(each.share for each in state.path)[::-1] if state is not None else ()
         return shares if any(shares) else ()
 
     def lacking(self, state: QueueState, amounts: Mapping[str, int]) -> str | None:
-        """Return why the queue may not use so much more now; None if it may."""
+        """Return why the queue may not use these amounts in addition; None if it may."""
         if state.stays_nominal(amounts):
             return None
         for resource, amount in amounts.items():
@@ -112,11 +113,11 @@ class Queues:
         return None
 
     def without(self, usage: Usage) -> AbstractContextManager[None]:
-        """Count as if this was not used, inside."""
+        """Subtract this usage from the queues while the context manager is entered."""
         return self._counting(usage, -1)
 
     def with_more(self, usage: Usage) -> AbstractContextManager[None]:
-        """Count as if this was used too, inside."""
+        """Add this usage to the queues while the context manager is entered."""
         return self._counting(usage, 1)
 
     @contextmanager
@@ -133,12 +134,12 @@ class Queues:
                 state.charge({resource: sign * amount for resource, amount in amounts.items()})
 
     def attach(self, number: int, pod: Pod) -> None:
-        """Count the pod, which comes to a node; `detach` is the exact reverse."""
+        """Add the pod's requests to its queue when the pod comes to a node."""
         if number != NO_QUEUE:
             self._count(number, demand_of((pod,)))
 
     def detach(self, number: int, pod: Pod) -> None:
-        """Stop counting the pod, which leaves its node."""
+        """Subtract the pod's requests from its queue when the pod leaves its node."""
         if number != NO_QUEUE:
             self.decreases += 1
             self._count(number, {r: -amount for r, amount in demand_of((pod,)).items()})
@@ -152,7 +153,7 @@ class Queues:
             state.charge(amounts)
 
     def changed(self, kind: Kind, key: str, before: object, after: object) -> None:
-        """Note that a queue or a namespace may have changed; `settle` takes it over."""
+        """Note that a queue or a namespace may have changed, for the next `settle`."""
         if before == after:
             return
         if kind is Kind.QUEUE:
@@ -163,13 +164,13 @@ class Queues:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every change is taken over."""
+        """Whether `settle` and `settled` have handled every change."""
         return not self._queues_changed and not self._changed_namespaces
 
     def settle(self) -> Collection[str] | None:
-        """Take over changes; return the namespaces whose pods must be numbered anew, None: all.
+        """Apply the changes; return the namespaces whose pods need new queue numbers (None: all).
 
-        The caller says `settled` once these are.
+        After the caller has set these numbers, it calls `settled`.
         """
         if not self._queues_changed:
             return tuple(self._changed_namespaces)
@@ -193,7 +194,7 @@ class Queues:
         problems: dict[str, str],
         states: dict[str, QueueState],
     ) -> Collection[str] | None:
-        """Put the new tree in force, without a pause: whoever is ended in one changes nothing."""
+        """Replace the tree; without a pause, so that a cancelled task leaves no half of it."""
         before = {name: queue.namespaces for name, queue in self._in_force.items()}
         self._in_force, self._problems, self._states = in_force, problems, states
         self._by_number = {state.number: state for state in states.values()}
@@ -211,14 +212,14 @@ class Queues:
         return None if after != before else tuple(self._changed_namespaces)
 
     def settled(self) -> None:
-        """Note that all pods have the number of their queue."""
+        """Note that all pods have their new queue numbers."""
         self._queues_changed = False
         self._changed_namespaces = set()
 
     def _make(
         self, queue: Queue, in_force: Mapping[str, Queue], states: dict[str, QueueState]
     ) -> QueueState:
-        """Return the state of a queue; make it and its parents where they are not there yet."""
+        """Return the state of the queue; create it, and the states of its parents, if needed."""
         if (known := states.get(queue.name)) is not None:
             return known
         parent = self._make(in_force[queue.parent], in_force, states) if queue.parent else None
@@ -227,10 +228,10 @@ class Queues:
         return state
 
     def membership(self, pod: Pod) -> Membership:
-        """Return the queue at which the pod counts, and why no queue takes it if it is new.
+        """Return the queue that counts the pod, and the reason if no queue takes it as a new pod.
 
-        A pod on a node counts at a queue of its namespace whatever its labels become: nobody gets
-        rid of a quota by a label.
+        A pod on a node counts in a queue of its namespace even if its label names no valid queue,
+        so that a changed label does not free quota.
         """
         key = pod.namespace, pod.labels.get(QUEUE_LABEL, "")
         found = self._memberships.get(key)
@@ -264,7 +265,7 @@ class Queues:
         return default, _why_inner(default)
 
     def _why_not_named(self, name: str, namespace: str) -> str | None:
-        """Return why the queue of this name takes no pods of the namespace; None if it does."""
+        """Return why the queue does not take pods of the namespace; None if it does."""
         state = self._states.get(name)
         if state is None:
             why = self._problems.get(name)
@@ -276,9 +277,9 @@ class Queues:
 
 
 def _why_inner(state: QueueState | None) -> str | None:
-    """Return why no more pods may be in a queue that has queues below it.
+    """Return that a queue with child queues takes no more pods; None if it has no children.
 
-    Those that it had before its first child came are counted.
+    Pods that were in the queue before its first child was created still count.
     """
     if state is None or not state.children:
         return None
@@ -287,7 +288,7 @@ def _why_inner(state: QueueState | None) -> str | None:
 
 
 def demand_of(pods: Collection[Pod]) -> Mapping[str, int]:
-    """Return what the pods use of their queue together."""
+    """Return the sum of the pods' requests, and their number."""
     if len(pods) == 1:
         (pod,) = pods
         return {PODS: 1, **pod.spec.demand.resources}
@@ -299,7 +300,7 @@ def demand_of(pods: Collection[Pod]) -> Mapping[str, int]:
 
 
 def below(state: QueueState) -> Iterator[QueueState]:
-    """Yield the queue and all below it."""
+    """Yield the queue and all queues below it."""
     yield state
     for child in state.children:
         yield from below(child)
@@ -308,9 +309,9 @@ def below(state: QueueState) -> Iterator[QueueState]:
 def _resolved(
     written: Mapping[str, Queue], former: Mapping[str, Queue]
 ) -> tuple[dict[str, Queue], dict[str, str]]:
-    """Return the queues that are in force now, and the problems of those that are not, by name.
+    """Return the queues that are in force now, and the problem of each other queue, by name.
 
-    A queue with a problem keeps its former version, with the former versions of its parents.
+    A queue with a problem keeps its former version and the former versions of its parents.
     """
     problems = {name: why for name in written if (why := _problem(name, written)) is not None}
     in_force = {name: queue for name, queue in written.items() if name not in problems}
@@ -343,7 +344,7 @@ def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
 
 
 def _why_not(state: QueueState, resource: str, amount: int) -> str:
-    """Return why a queue may not use this amount more, and who uses what it could borrow."""
+    """Return why the queue may not use this amount in addition, and which queues have borrowed."""
 
     def text(value: int) -> str:
         return amount_text(resource, value)

@@ -1,1 +1,1 @@
-"""The status of Queues."""
+"""Writes the status of Queues."""

@@ -1,4 +1,4 @@
-"""What users read of a queue: what it and the queues below it use, and whether it is in force."""
+"""Computes the status of a queue: its usage with its child queues, and whether it is in force."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from mooring.quota.state.queues import Queues, below
 
 _NANO: Final = 10**9
 _MILLI: Final = 10**6
-"""A thousandth in billionths."""
+"""The number of billionths in a thousandth."""
 
 
 class Amounts(NamedTuple):
-    """What a queue has and uses of one resource: millicores, bytes or counts.
+    """The quota and the usage of a queue for one resource, in millicores, bytes or counts.
 
-    `nominal` is its quota with what the queues below it lend, `used` what it uses of that,
-    `borrowed` how much more it uses than that, and `lent` how much of its quota other queues use.
+    `nominal` is its quota plus what the queues below it lend. `used` is what it uses of `nominal`,
+    `borrowed` what it uses in addition, and `lent` how much of its quota other queues use.
     """
 
     nominal: int
@@ -34,10 +34,10 @@ class Amounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """The current state of a queue, as users read it; the counts are of pods below it too.
+    """The status of a queue for users; the counts include the pods of the queues below.
 
     `problem` says why this generation is not in force; None if it is. `in_force` is the generation
-    that is; 0 without one.
+    that is in force, or 0.
     """
 
     uid: str
@@ -53,7 +53,7 @@ class QueueView:
 def queue_views(
     written: Mapping[str, Queue], queues: Queues, waiting: Mapping[str, int]
 ) -> dict[str, QueueView]:
-    """Return how each queue is now; `waiting` is how many pods of each queue wait."""
+    """Return the view of each queue; `waiting` has the number of waiting pods by queue."""
     pods = Counter({name: queues.pods_in(state) for name, state in queues.states.items()})
     waits, amounts = Counter(waiting), dict[str, dict[str, Amounts]]()
     for state in queues.states.values():
@@ -82,8 +82,8 @@ def queue_views(
 def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
     """Return the amounts of each queue of a tree, by name and resource.
 
-    Others may use what a queue leaves of the part that it lends, but no more than its siblings
-    have borrowed and others have borrowed of its parent.
+    The amount that a queue lends is at most what it does not use, and at most what its siblings and
+    the borrowers from its parent have borrowed.
     """
     found = defaultdict[str, dict[str, Amounts]](dict)
     for resource in sorted(root.used):
@@ -101,7 +101,7 @@ def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
 
 
 def status_of(queue: Queue, view: QueueView, now: str) -> dict[str, Any]:
-    """Return the status to be written at this time (RFC 3339)."""
+    """Return the status of the queue; `now` is the time in RFC 3339."""
     known: Sequence[Mapping[str, Any]] = queue.status.get("conditions") or ()
     before = next((each for each in known if each.get("type") == "Ready"), {})
     ready = "True" if view.problem is None else "False"

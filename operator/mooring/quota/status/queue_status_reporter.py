@@ -1,4 +1,4 @@
-"""Writes the statuses of queues: once a second of those that have changed."""
+"""Writes the statuses of the queues that have changed, once per second."""
 
 import asyncio
 from collections import Counter
@@ -18,15 +18,15 @@ from mooring.quota.status.queue_status import Amounts, QueueView, queue_views, s
 from mooring.scheduling.scheduler_state import SchedulerState
 
 ROUND_SECONDS: Final = 1.0
-"""Between two looks at the queues."""
+"""The seconds between two calls of `_look`."""
 _LANES: Final = 2
-"""Status patches in flight, in addition to those of pods and groups."""
+"""The number of status patches that may be in flight at once."""
 _COUNTED_PER_SECOND: Final = 5_000
-"""If more pods wait, they are counted less often than once a second."""
+"""If more pods wait, the reporter counts them less often than once per second."""
 
 
 class QueueStatusReporter:
-    """Writes the statuses of queues while `run` runs.
+    """Writes the statuses of queues.
 
     Attributes:
         views: How each queue was at the last look, by name.
@@ -42,7 +42,7 @@ class QueueStatusReporter:
         self._waiting: Mapping[str, int] = {}
         self._count_at = 0.0
         self._seen: object = None
-        """What `views` was made from: the queues, their changes, and the waiting pods."""
+        """The inputs of the last `views`: the queues, their changes, and the waiting pods."""
 
     def nominal(self) -> dict[tuple[str, str], float]:
         """Return the quota of each queue and resource in cores, bytes or counts."""
@@ -53,7 +53,7 @@ class QueueStatusReporter:
         return self._amounts(lambda amounts: amounts.used)
 
     def waiting(self) -> dict[str, int]:
-        """Return how many pods of each queue and of those below it wait."""
+        """Return how many pods wait in each queue, and in the queues below it."""
         return {name: view.waiting for name, view in self.views.items()}
 
     def _amounts(self, read: Callable[[Amounts], int]) -> dict[tuple[str, str], float]:
@@ -64,7 +64,7 @@ class QueueStatusReporter:
         }
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write the statuses until the task is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._statuses.run())
             tasks.create_task(self._look_at_all())
@@ -76,7 +76,7 @@ class QueueStatusReporter:
             await self._scheduler.sleep(ROUND_SECONDS)
 
     def _look(self) -> list[str]:
-        """Bring `views` up to date; return the queues whose view has changed."""
+        """Bring `views` up to date; return the names of the queues whose view has changed."""
         written = self._written()
         if not written and not self.views:
             return []
@@ -96,7 +96,7 @@ class QueueStatusReporter:
         return self._scheduler.state.objects.of(Kind.QUEUE)
 
     def _count_waiting(self, queues: Queues) -> None:
-        """Count the waiting pods of each queue, also of those that are not in force."""
+        """Count the waiting pods of each queue, including queues that are not in force."""
         now = self._scheduler.clock()
         if now < self._count_at:
             return

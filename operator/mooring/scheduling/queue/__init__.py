@@ -1,1 +1,1 @@
-"""Pods that wait for a node: active, in backoff, unschedulable, gated, and in flight."""
+"""Keeps pods that wait for a node: active, in backoff, unschedulable, gated, and in flight."""

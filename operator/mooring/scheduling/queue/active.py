@@ -1,7 +1,7 @@
 """The active queue: pods to be scheduled, in the order of their profile's QueueSort plugin.
 
 Keys of different plugins cannot be compared, so each plugin has its own heap. `pop` compares the
-first pods of all heaps and takes the one with the highest priority, among equals the one that has
+first pods of all heaps and takes the pod with the highest priority; among equals, the pod that has
 waited longest. If namespaces take turns, this order holds within each namespace and priority.
 """
 
@@ -24,23 +24,23 @@ class _Order(NamedTuple):
 
 
 class ActivePods:
-    """Pods to be scheduled; a pod whose ticket changed after it was added has left.
+    """Pods to be scheduled. A pod has left this queue if its ticket changed after `add`.
 
-    A resting namespace has its own heaps, so that the pods of others are found quickly.
+    A namespace that rests has heaps of its own, so that pods of other namespaces are found quickly.
     """
 
     def __init__(self) -> None:
         self._heaps: dict[tuple[str, str], PodHeap[tuple[Any, ...]]] = {}
-        """By the QueueSort plugin, and the namespace or ""."""
+        """The heaps by plugin and namespace; "" is for all namespaces that do not rest."""
         self._rests: dict[str, float] = {}
-        """Until when namespaces rest."""
+        """The time until which each namespace rests."""
 
     def rest(self, namespace: str, until: float) -> None:
-        """Put pods of other namespaces with equal priority before those of this one."""
+        """Let the namespace rest: pods of other namespaces with equal priority come first."""
         self._rests[namespace] = until
 
     def add(self, queued: QueuedPod) -> None:
-        """Add the pod at the place that its QueueSort plugin gives it."""
+        """Add the pod; its QueueSort plugin determines its place."""
         plugin, key = self._order(queued)
         namespace = queued.pod.namespace if queued.pod.namespace in self._rests else ""
         self._heaps.setdefault((plugin, namespace), PodHeap()).push(key, queued)
@@ -62,9 +62,9 @@ class ActivePods:
         return None
 
     def _first(self) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
-        """Return the namespace and the heap whose first pod is next; forget empty heaps.
+        """Return the heap whose first pod is next, and its namespace; delete empty heaps.
 
-        Among pods of the highest priority, those of namespaces that are not resting come first.
+        Among pods of the highest priority, pods of namespaces that do not rest come first.
         """
         best: tuple[int, bool, float] | None = None
         chosen: tuple[str, PodHeap[tuple[Any, ...]]] | None = None
@@ -81,7 +81,7 @@ class ActivePods:
         return chosen
 
     def _order(self, queued: QueuedPod) -> _Order:
-        """Return the plugin and its key for the pod; priority and time if the plugin fails."""
+        """Return the plugin and the pod's key; the key is priority and time if the plugin fails."""
         pipeline = queued.pipeline
         plugin = pipeline.queue_sort
         try:
@@ -95,15 +95,15 @@ class ActivePods:
 class ActivePodsByNamespace:
     """Pods to be scheduled; namespaces with pods of the highest priority take turns.
 
-    So a namespace waits for at most one pod of each other namespace before its next pod is popped,
-    however many pods of the same priority the others have.
+    Between two pods of a namespace, each other namespace gets at most one turn, however many pods
+    of the same priority it has.
     """
 
     def __init__(self) -> None:
         self._by_priority: dict[int, OrderedDict[str, ActivePods]] = {}
 
     def add(self, queued: QueuedPod) -> None:
-        """Add the pod; a namespace that had none of its priority gets the last turn."""
+        """Add the pod; a namespace without other pods of this priority gets the last turn."""
         namespaces = self._by_priority.setdefault(queued.pod.spec.priority, OrderedDict())
         pods = namespaces.get(queued.pod.namespace)
         if pods is None:
@@ -111,10 +111,10 @@ class ActivePodsByNamespace:
         pods.add(queued)
 
     def rest(self, namespace: str, until: float) -> None:
-        """Do nothing: namespaces take turns however long their attempts take."""
+        """Do nothing: namespaces take turns already."""
 
     def pop(self, now: float) -> QueuedPod | None:
-        """Remove and return the first pod of the namespace whose turn it is; None without any."""
+        """Remove and return the first pod of the next namespace; None if there is no pod."""
         while self._by_priority:
             priority = max(self._by_priority)
             namespaces = self._by_priority[priority]

@@ -1,7 +1,8 @@
-"""The active queue in a cluster with Queues: pods whose Queue has borrowed come last.
+"""The active queue in a cluster with Queues: pods of Queues that have borrowed quota come last.
 
-Among these, the pods of the Queue with the smallest share come first, as in Kueue's fair sharing;
-within a Queue the usual order holds. All other pods are in one heap, whatever their Queue is.
+Among the Queues that have borrowed, the one with the smallest share comes first, as in Kueue's fair
+sharing. Within a Queue the usual order holds. All other pods are in one heap, whatever their Queue
+is.
 """
 
 from collections.abc import Callable
@@ -14,41 +15,41 @@ from mooring.runtime.queued_pod import QueuedPod
 from mooring.scheduling.queue.active import ActivePods
 
 Shares = tuple[float, ...]
-"""The shares of a Queue and those above it, from the one below the root on."""
+"""The shares of a Queue and its ancestors; the share next to the root comes first."""
 
 
 class Borrowing(Protocol):
-    """What the Queues have borrowed."""
+    """Tells which Queues have borrowed, and their shares."""
 
     @property
     def decreases(self) -> int:
         """A number that changes when a Queue may have a smaller share."""
 
     def borrower_of(self, pod: Pod) -> str:
-        """Return the name of the pod's Queue if it has borrowed, or one above it; else ""."""
+        """Return the pod's Queue if this Queue or one of its ancestors has borrowed; else ""."""
 
     def shares(self, name: str) -> Shares:
-        """Return the shares of the Queue of this name; () if none of them has borrowed."""
+        """Return the shares of the Queue and its ancestors; () if none of them has borrowed."""
 
 
 class ActivePodsWithBorrowers:
-    """Pods to be scheduled; `borrowing` returns what Queues have borrowed now."""
+    """Pods to be scheduled; `borrowing` returns what the Queues have borrowed now."""
 
     def __init__(self, borrowing: Callable[[], Borrowing]) -> None:
         self._borrowing = borrowing
         self._within = ActivePods()
         self._of_borrowers: dict[str, ActivePods] = {}
         self._order: list[tuple[Shares, str]] = []
-        """A heap of the borrowers with pods, each with its shares at some time before."""
+        """A heap of Queues that have borrowed and have pods, by their earlier shares."""
         self._decreases = 0
 
     def rest(self, namespace: str, until: float) -> None:
-        """Put pods of other namespaces with equal priority before those of this one."""
+        """Let the namespace rest: pods of other namespaces with equal priority come first."""
         for pods in (self._within, *self._of_borrowers.values()):
             pods.rest(namespace, until)
 
     def add(self, queued: QueuedPod) -> None:
-        """Add the pod, to those of its Queue if that or one above it has borrowed."""
+        """Add the pod; it comes last if its Queue or an ancestor of the Queue has borrowed."""
         borrowing = self._borrowing()
         name = borrowing.borrower_of(queued.pod)
         if not name:
@@ -74,7 +75,7 @@ class ActivePodsWithBorrowers:
         return self._pop_of_borrower(borrowing, now)
 
     def _order_anew(self, borrowing: Borrowing, now: float) -> None:
-        """Sort the borrowers by their shares; the pods of one that is none any more leave it."""
+        """Sort the borrowers by their shares; move the pods of Queues that no longer borrow."""
         self._order = [(borrowing.shares(name), name) for name in self._of_borrowers]
         heapify(self._order)
         while self._order and not self._order[0][0]:
@@ -85,10 +86,10 @@ class ActivePodsWithBorrowers:
                 pause()
 
     def _pop_of_borrower(self, borrowing: Borrowing, now: float) -> QueuedPod | None:
-        """Return the first pod of the borrower with the smallest share.
+        """Remove and return the first pod of the Queue with the smallest share.
 
-        Until a Queue uses less, shares only grow, so the first of them that is still the same is
-        the smallest.
+        Until a Queue uses less, shares only grow. So the first Queue in the heap with an unchanged
+        share has the smallest one.
         """
         while self._order:
             before, name = self._order[0]

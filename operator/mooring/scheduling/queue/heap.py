@@ -1,4 +1,4 @@
-"""A heap of queued pods whose entries become void when the pod moves."""
+"""A heap of queued pods; an entry becomes void when its pod moves to another queue."""
 
 import heapq
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -7,40 +7,41 @@ from weakref import ref
 from mooring.runtime.queued_pod import QueuedPod
 
 _FEW_ENTRIES: Final = 64
-"""A heap with fewer entries is not searched for void ones."""
+"""A heap with fewer entries is not searched for void entries."""
 _LOOKED_AT: Final = 4
-"""Entries that one `push` looks at."""
+"""The number of entries that one `push` examines."""
 _MANY_VOID: Final = 500
-"""If so many entries are void one after the other, all are looked at: 100,000 pods may have gone.
+"""If this number of first entries is void, the whole heap is examined: 100,000 pods may have
 
-To drop one that is first takes 50 times as long as to look at one."""
+gone. To drop one first entry takes 50 times as long as to examine one.
+"""
 _FREED: Final = 20
-"""How many of these entries are freed together later: freeing takes as long as examining."""
+"""The number of dropped entries that are freed together: to free takes as long as to examine."""
 
 _Key = TypeVar("_Key")
 
 
 class _Entry(NamedTuple, Generic[_Key]):
-    """A pod that was queued with this ticket."""
+    """A pod and the ticket that it had when it was added."""
 
     key: _Key
     ticket: int
     pod: "ref[QueuedPod]"
 
     def queued(self) -> QueuedPod | None:
-        """Return the pod; None if it has moved or gone."""
+        """Return the pod; None if it has moved or no longer exists."""
         queued = self.pod()
         return queued if queued is not None and queued.ticket == self.ticket else None
 
 
 class PodHeap(Generic[_Key]):
-    """Queued pods by a key; the pod with the smallest key is first.
+    """A heap of queued pods by key; the pod with the smallest key is first.
 
-    A pod's entry is void once the pod has moved, which changes its ticket. Void entries are dropped
-    when they come first, and all of them once the heap has doubled in size, so a pod that moves
-    often leaves no more entries than there are pods. Examining 100,000 entries at once takes long,
-    so each `push` examines some of them. The heap holds no pods that have gone: freeing 100,000 of
-    them with their entries would take 0.15 s.
+    A pod's entry becomes void when the pod moves, because its ticket changes. Void entries are
+    dropped when they come first. Once the heap has doubled in size, all void entries are dropped,
+    so a pod that moves often does not leave many entries. To examine 100,000 entries at once takes
+    long, so each `push` examines a few. The entries hold weak references to pods: to free 100,000
+    pods with their entries would take 0.15 s.
     """
 
     __slots__ = ("_dropped", "_entries", "_most", "_searched")
@@ -48,17 +49,17 @@ class PodHeap(Generic[_Key]):
     def __init__(self) -> None:
         self._entries: list[_Entry[_Key]] = []
         self._searched: list[_Entry[_Key]] = []
-        """A heap as well, whose entries go to the other one unless they are void."""
+        """A second heap; `push` moves its valid entries to the first heap."""
         self._most = _FEW_ENTRIES
         self._dropped: list[_Entry[_Key]] = []
-        """Entries that were dropped together, and are freed a few at a time."""
+        """Dropped entries, which are freed a few at a time."""
 
     def __len__(self) -> int:
         """Return the number of entries, including void ones."""
         return len(self._entries) + len(self._searched)
 
     def push(self, key: _Key, queued: QueuedPod) -> None:
-        """Add the pod with its present ticket."""
+        """Add the pod with its current ticket."""
         if not self._searched and len(self._entries) >= self._most:
             self._entries, self._searched = [], self._entries
         if self._searched:
@@ -77,7 +78,7 @@ class PodHeap(Generic[_Key]):
         return heapq.heappop(heap).queued() if heap else None
 
     def _search_some(self) -> None:
-        """Move some entries to the other heap, without void ones."""
+        """Move some entries to the other heap, and drop the void ones."""
         for _ in range(min(_LOOKED_AT, len(self._searched))):
             entry = self._searched.pop()  # without its last entry a heap is one still
             if entry.queued() is not None:
@@ -86,7 +87,7 @@ class PodHeap(Generic[_Key]):
             self._most = max(2 * len(self._entries), _FEW_ENTRIES)
 
     def _with_first(self) -> list[_Entry[_Key]]:
-        """Return the heap whose first entry is the smallest and not void; an empty one without."""
+        """Return the heap whose first entry is the smallest valid entry, or an empty heap."""
         del self._dropped[-_FREED:]
         if not self._entries and not self._searched:
             return self._entries

@@ -1,7 +1,7 @@
-"""Pods in flight, and how many cluster events had come when their attempts began.
+"""Pods in flight, with the number of cluster events before each attempt began.
 
-An event that comes during an attempt may make the pod schedulable after all. A pod that turns out
-to be unschedulable is therefore checked against the events it missed (active_queue.go).
+An event that comes during an attempt may make the pod schedulable after all. So the queue checks a
+pod that turns out to be unschedulable against the events that it missed (active_queue.go).
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from mooring.runtime.queued_pod import QueuedPod
 
 
 class InFlight:
-    """The pods by uid, in the order in which their attempts began."""
+    """The pods in flight by uid, in the order in which their attempts began."""
 
     def __init__(self) -> None:
         self._pods: dict[Uid, tuple[QueuedPod, int]] = {}
@@ -23,18 +23,18 @@ class InFlight:
         return (queued for queued, _ in self._pods.values())
 
     def enter(self, queued: QueuedPod, since: int) -> None:
-        """Add a pod whose attempt begins before event number `since`; it is not in flight yet."""
+        """Add a pod that is not in flight yet; its attempt begins before event number `since`."""
         self._pods[queued.pod.uid] = (queued, since)
 
     def get(self, uid: Uid) -> QueuedPod | None:
-        """Return the pod of this uid, if its attempt runs."""
+        """Return the pod with this uid if it is in flight."""
         entry = self._pods.get(uid)
         return entry[0] if entry is not None else None
 
     def leave(self, uid: Uid) -> int:
-        """Remove the pod; return the number of the first event that it missed."""
+        """Remove the pod; return the number of the first event after its attempt began."""
         return self._pods.pop(uid)[1]
 
     def oldest(self) -> int | None:
-        """Return the number of the first event that a pod in flight missed; None without a pod."""
+        """Return the number of the first event that a pod in flight missed; None if no pod is."""
         return next((since for _, since in self._pods.values()), None)

@@ -1,4 +1,4 @@
-"""The cluster events that some pod has still to be checked against, in the order they came."""
+"""Keeps the cluster events that some pods still have to be checked against, in their order."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,21 +9,21 @@ from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 
 MOST_EVENTS: Final = 10_000
-"""How many events are kept; a pod that missed an older one is retried in any case."""
+"""The number of events that are kept; a pod that missed an older event is always retried."""
 _MOST_BYTES: Final = 64 * 2**20
 _EVENT: Final = 2048
-"""Bytes of an ordinary event, without what it shares with others."""
+"""The size of an ordinary event in bytes, without the objects that it shares with others."""
 
 
 class EventLog:
-    """Events by number: the first that ever came has number 0. The oldest are dropped."""
+    """Cluster events by number; the first event ever has number 0, the oldest are dropped."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self.most_bytes = most_bytes
         self.bytes = 0
-        """About how many bytes the events take, with objects that may be gone."""
+        """The approximate size of all events in bytes, with their objects."""
         self._shared: dict[int, _Shared] = {}
-        """What several events may refer to, by its id: an event keeps its objects alive."""
+        """Objects that several events may refer to, by `id`; an event keeps its objects alive."""
         self._events: list[ClusterEvent] = []
         self._sizes: list[int] = []
         self.start = 0
@@ -85,7 +85,7 @@ class EventLog:
 
 @dataclass(slots=True)
 class _Shared:
-    """An object of `uses` places in events, and about how many bytes it takes."""
+    """The approximate size of an object in bytes, and how many times events refer to it."""
 
     memory: int
     uses: int = 0
@@ -94,7 +94,7 @@ class _Shared:
 def _shared(event: ClusterEvent) -> list[object]:
     """Return the objects that events may share: specs of pods, and other objects as a whole.
 
-    The newer version in one event is the older one in the next.
+    The newer version of an object in one event is the older version in the next event.
     """
     if event.kind is Kind.NODE:  # no tenant writes nodes
         return []
@@ -103,7 +103,7 @@ def _shared(event: ClusterEvent) -> list[object]:
 
 
 def _size(event: ClusterEvent) -> int:
-    """Return about how many bytes the event takes, without objects shared with other events."""
+    """Return the approximate size of the event in bytes, without objects that it shares."""
     total = _EVENT
     for found in (event.before, event.after):
         if isinstance(found, Pod):

@@ -58,11 +58,11 @@ if TYPE_CHECKING:
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
 _MOST_ENDED: Final = 500
-"""Pods whose backoff has ended that one `pop` moves, some milliseconds; the next one moves more."""
+"""The number of pods that one `pop` moves out of backoff, in some milliseconds."""
 _ASKED_AGAIN: Final = 64
-"""If more events have come since a pod was moved, it is tried: hints would take milliseconds."""
+"""If more events have come since a pod was moved, the pod is tried without running hints again."""
 _BRIEF_SECONDS: Final = 0.05
-"""An attempt that takes no longer is no reason to rest."""
+"""A namespace does not rest after an attempt that takes no longer than this."""
 _STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
 
 # What moves pods, as kube-scheduler's metrics name it (framework/events.go).
@@ -77,9 +77,9 @@ _POPPED: Final = "PodPopped"
 
 
 class SchedulingQueue:
-    """All pods without a node that a profile takes, by uid; backoffs are in seconds.
+    """All pods without a node that a profile schedules, by uid; backoffs are in seconds.
 
-    `borrowing` returns what Queues have borrowed: pods of these come last. It has no effect where
+    `borrowing` returns what Queues have borrowed, so that their pods come last. It is not used if
     namespaces take turns.
     """
 
@@ -112,27 +112,24 @@ class SchedulingQueue:
         self._incoming = Counter[tuple[str, str]]()
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        """Iterate over all pods, those in flight too, in no particular order."""
+        """Iterate over all pods, including those in flight, in no particular order."""
         return iter((*self._pods.values(), *self._in_flight))
 
     def uids(self) -> tuple[Uid, ...]:
-        """Return the uids of all pods, those in flight too; quickly, because they may be many."""
+        """Return the uids of all pods, including those in flight."""
         return (*self._pods, *(queued.pod.uid for queued in self._in_flight))
 
     @property
     def in_flight(self) -> Iterable[QueuedPod]:
-        """The pods whose attempts run."""
+        """The pods whose attempts are running."""
         return tuple(self._in_flight)
 
     def get(self, uid: Uid) -> QueuedPod | None:
-        """Return the pod of this uid, in a queue or in flight; None if it is in neither."""
+        """Return the pod with this uid, in a queue or in flight; None if it is unknown."""
         return self._pods.get(uid) or self._in_flight.get(uid)
 
     def named(self, key: str) -> QueuedPod | None:
-        """Return the pod of this namespace/name.
-
-        If there are several, the one that came last.
-        """
+        """Return the pod with this namespace/name; the newest if there are several."""
         uid = self._names.latest(key)
         return self.get(uid) if uid is not None else None
 
@@ -142,28 +139,28 @@ class SchedulingQueue:
 
     @property
     def has_active(self) -> bool:
-        """Whether pods wait only for their turn."""
+        """Whether a pod could be popped at once."""
         return bool(self._counts[SubQueue.ACTIVE])
 
     @property
     def has_next(self) -> bool:
-        """Whether `pop` may return a pod, now or after a backoff."""
+        """Whether a pod is active or in backoff."""
         return bool(self._counts[SubQueue.ACTIVE] or self._counts[SubQueue.BACKOFF])
 
     def incoming(self) -> Mapping[tuple[str, str], int]:
-        """Return how many pods were added to each queue, by (queue, event) as metrics name them.
+        """Return how many pods were added to each queue, by (queue, event), for the metrics.
 
         Gated pods count as unschedulable, as in kube-scheduler.
         """
         return dict(self._incoming)
 
     def in_flight_events(self) -> Mapping[str, int]:
-        """Return how many pods are in flight, and how many events wait to be checked, by name."""
+        """Return the number of pods in flight and of kept events, by event label."""
         events = Counter(event.label for event in self._events)
         return {**events, _POPPED: len(self._in_flight)}
 
     def unschedulable_counts(self) -> Mapping[tuple[str, str], int]:
-        """Count unschedulable pods per (plugin, profile) that rejected them."""
+        """Return how many unschedulable pods each (plugin, profile) rejected."""
         return self._unschedulable.counts()
 
     def add(
@@ -175,12 +172,12 @@ class SchedulingQueue:
         gated: bool = False,
         times: StateTimes | None = None,
     ) -> None:
-        """Add the pod, or replace its known version and its pipeline by these.
+        """Add the pod, or replace the older version of the pod and its pipeline.
 
         An unschedulable pod is retried if its spec, claims or pipeline changed. If its labels or
         owner changed, it is retried only if a plugin that rejected it may read them, as in
-        kube-scheduler. The result of an attempt in flight is ignored if it is unschedulable.
-        `times` are given for a pod that is known but not queued.
+        kube-scheduler. If the pod changes in flight and its attempt finds no node, the pod is tried
+        again. `times` are given for a pod that is known but not queued.
         """
         queued = self.get(pod.uid)
         if queued is None:
@@ -209,16 +206,16 @@ class SchedulingQueue:
             self._try_next(queued, now)
 
     def _has_its_signature(self, queued: QueuedPod) -> bool:
-        """Return whether an unschedulable pod still has the signature by which it is indexed.
+        """Return whether an unschedulable pod still has the signature that its group has.
 
-        A pod that was decided by an equal group's decision counts as not having it.
+        A pod whose result was copied from an equal group never has it.
         """
         if queued.queue is not SubQueue.UNSCHEDULABLE or queued.decided_by_specs:
             return False
         return self._unschedulable.signature_of(queued.pod.uid) == self._hints.signature(queued)
 
     def try_again(self, uid: Uid, now: float) -> None:
-        """Treat the pod as changed because its group has changed, see `add`."""
+        """Retry an unschedulable pod because its group has changed, as `add` does."""
         queued = self.get(uid)
         if queued is None:
             return
@@ -229,9 +226,10 @@ class SchedulingQueue:
         self._try_next(queued, now)
 
     def try_after(self, uid: Uid, event: ClusterEvent, now: float) -> None:
-        """Try an unschedulable pod again if its plugins say that the event may help this very pod.
+        """Retry an unschedulable pod if its plugins say that the event may help it.
 
-        This is for events about an object that only this pod uses, so its group is not affected.
+        The event is about an object that only this pod uses, so other pods of its group are not
+        retried.
         """
         queued = self._pods.get(uid)
         if queued is None or queued.queue is not SubQueue.UNSCHEDULABLE:
@@ -240,13 +238,13 @@ class SchedulingQueue:
             self._retry(queued, now, event.label)
 
     def nominated(self, uid: Uid) -> None:
-        """Note that a pod has become nominated: events on that node concern it now."""
+        """Note that the pod is nominated, so that events on its nominated node move it."""
         queued = self._pods.get(uid)
         if queued is not None and queued.queue is SubQueue.UNSCHEDULABLE:
             self._unschedulable.nominated(queued)
 
     def remove(self, uid: Uid, now: float) -> QueuedPod | None:
-        """Remove the pod, also if it is in flight: the end of its attempt then changes nothing."""
+        """Remove the pod, even if it is in flight; the end of its attempt is then ignored."""
         queued = self._pods.pop(uid, None)
         if queued is not None:
             self._leave(queued)
@@ -260,7 +258,7 @@ class SchedulingQueue:
         return queued
 
     def pop(self, now: float) -> QueuedPod | None:
-        """Return the next pod to schedule, in flight from now on; None if there is none."""
+        """Put the next pod to schedule in flight, and return it; None if there is none."""
         if not self.has_next:
             return None
         self._flush_backoff(self._backoff, now)
@@ -277,7 +275,7 @@ class SchedulingQueue:
         return queued
 
     def _first(self, now: float) -> QueuedPod | None:
-        """Return the next pod to schedule, of the active pods or else of those in backoff."""
+        """Remove and return the next active pod; if there is none, the next pod in backoff."""
         queued = self._active.pop(now)
         if queued is None and (queued := self._backoff.pop()) is not None:
             self._incoming[SubQueue.ACTIVE.value, _POPPED_EARLY] += 1
@@ -286,14 +284,14 @@ class SchedulingQueue:
     def attempted(self, namespace: str, seconds: float, now: float) -> None:
         """Note the duration of an attempt about pods of a namespace.
 
-        After a long one, pods of equal priority of other namespaces have the next turns for as
-        long. So nobody's pods take more than half of the time that others could use.
+        After a long attempt, pods of other namespaces with equal priority come first for as long as
+        it took. So no namespace can use more than half of the time while others wait.
         """
         if seconds > _BRIEF_SECONDS:
             self._active.rest(namespace, now + seconds)
 
     def pop_specific(self, uid: Uid, now: float) -> QueuedPod | None:
-        """Return this pod, in flight from now on (PopSpecificPod); None if gated or unknown."""
+        """Put this pod in flight and return it (PopSpecificPod); None if it is gated or unknown."""
         queued = self._pods.get(uid)
         if queued is None or queued.queue is SubQueue.GATED:
             return None
@@ -303,7 +301,7 @@ class SchedulingQueue:
         return queued
 
     def postpone(self, queued: QueuedPod, until: float, now: float) -> None:
-        """End the attempt of a pod before it is tried; try it from `until` on."""
+        """End the pod's attempt before any decision; try the pod again at `until`."""
         if self._in_flight.get(queued.pod.uid) is queued:
             self._in_flight.leave(queued.pod.uid)
             queued.attempts -= 1
@@ -316,10 +314,10 @@ class SchedulingQueue:
     ) -> None:
         """End the attempt of a pod that these plugins rejected (AddUnschedulablePodIfNotPresent).
 
-        `flush_unschedulable` moves it from `retry_at` on, if no event has moved it before.
-        It is tried again if it was replaced meanwhile, or if `run_hints` finds that an event helps
-        which came meanwhile. If it was tried for a group and is rejected with another signature,
-        the next pod of that group is tried.
+        `flush_unschedulable` moves the pod at `retry_at` if no event has moved it before. The pod
+        is tried again if it changed during the attempt, or if an event during the attempt may help
+        it (`run_hints`). If it was tried for a group and now has another signature, the next pod of
+        that group is tried.
         """
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
@@ -337,7 +335,7 @@ class SchedulingQueue:
         self._rejected(queued, now)
 
     def add_after_error(self, queued: QueuedPod, now: float) -> None:
-        """End the attempt of a pod with an error: it is tried again after its backoff."""
+        """End the attempt of a pod because of an error; try the pod again after its backoff."""
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
         self._in_flight.leave(queued.pod.uid)
@@ -350,8 +348,8 @@ class SchedulingQueue:
     def put_back(self, queued: QueuedPod, now: float) -> None:
         """End the attempt of a pod without a result, and retry it immediately.
 
-        Other active pods of its priority come first, so that a pod or group that changes all the
-        time does not hold them up.
+        Other active pods of its priority come first, so that they need not wait for a pod or a
+        group that changes all the time.
         """
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
@@ -365,15 +363,15 @@ class SchedulingQueue:
         self._try_next(queued, now)
 
     def done(self, queued: QueuedPod, now: float) -> None:
-        """Remove the pod in flight, which is bound or deleted."""
+        """Forget a pod in flight because it is bound or deleted."""
         if self._in_flight.get(queued.pod.uid) is queued:
             self.remove(queued.pod.uid, now)
 
     def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
         """Note the events; return whether a pod was moved or hints have to run (`run_hints`).
 
-        A pod that lost its nomination is always moved: the resources it waited for are no longer
-        kept for it, and no other event may come (framework/preemption/executor.go activates it).
+        A pod that lost its nomination is always moved, because no other event may come for it
+        (framework/preemption/executor.go activates it).
         """
         events = tuple(events)
         if not self._in_flight and not self._unschedulable and not self.has_next:
@@ -390,9 +388,8 @@ class SchedulingQueue:
     def run_hints(self, now: float) -> bool:
         """Run the hints of one pod for one event; return False if there are none left to run.
 
-        They run for one pod per group, and only this pod is moved, so many equal unschedulable pods
-        cost no more than one (MoveAllToActiveOrBackoffQueue). Once it is moved, no hints of its
-        group run for earlier events.
+        Hints run for one pod per group, and only this pod is moved, so many equal unschedulable
+        pods cost no more than one (MoveAllToActiveOrBackoffQueue).
         """
         if not self._unschedulable.has_hints_to_run():
             self._drop_events()
@@ -407,8 +404,8 @@ class SchedulingQueue:
     def retry(self, uid: Uid, now: float) -> None:
         """Retry the pod after its backoff, because the preemption that it awaited has failed.
 
-        It is not popped early, even if an event has moved it to the backoff queue already: an
-        eviction that always fails would be tried without a pause.
+        The pod is never popped before its backoff ends: otherwise an eviction that always fails
+        would be tried without a pause.
         """
         queued = self._pods.get(uid)
         if queued is None or queued.queue not in (SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF):
@@ -419,12 +416,10 @@ class SchedulingQueue:
             self._move_to_error_backoff(queued, now, _ACTIVATED)
 
     def flush_unschedulable(self, now: float) -> int:
-        """Move pods that are unschedulable for five minutes, or at their `retry_at`.
+        """Move the pods that are unschedulable for five minutes, or past their `retry_at`.
 
-        Return how many were moved.
-
-        At most 10,000 are moved, the longest waiting first; the next call moves others. Of a group,
-        only one pod is moved at its `retry_at`: it is tried for all of them.
+        Return how many pods were moved. One call moves at most 10,000 pods, the longest waiting
+        first. At its `retry_at` only one pod of a group is moved, for all pods of the group.
         """
         tried = set[Hashable]()
 
@@ -456,7 +451,7 @@ class SchedulingQueue:
         queued.outdated = queued.decided_by_specs = False
 
     def _drop_events(self) -> None:
-        """Drop the events that concern no pod in flight; hints have run for all others."""
+        """Drop the events that no pod in flight has missed; hints have run for all other pods."""
         oldest = self._in_flight.oldest()
         end = self._events.end if oldest is None else oldest
         if self._in_flight or self.has_next:
@@ -464,9 +459,9 @@ class SchedulingQueue:
         self._events.drop_before(end)
 
     def _may_fit(self, queued: QueuedPod, since: int | None) -> bool:
-        """Return whether an attempt may help the pod, which was moved at event number `since`.
+        """Return whether the event `since`, or a later event, may still help the pod.
 
-        If no hint has moved it, `since` is None, and the answer True.
+        Return True if no hint moved the pod; `since` is None then.
         """
         hints, events = self._hints, self._events
         if since is None or since < events.start or events.end - since > _ASKED_AGAIN:
@@ -480,10 +475,10 @@ class SchedulingQueue:
     def _try_for_group(
         self, queued: QueuedPod, now: float, event: str, moved_at: int | None = None
     ) -> None:
-        """Retry an unschedulable pod in place of all pods with its signature.
+        """Retry an unschedulable pod on behalf of all pods with its signature.
 
-        If a hint moves it, `moved_at` is the number of the event. A nominated pod is tried in any
-        case, because it may lose its nomination before.
+        `moved_at` is the number of the event whose hint moves the pod, if any. A nominated pod is
+        always tried, because it may lose its nomination.
         """
         queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
         queued.moved_by = event
@@ -492,13 +487,13 @@ class SchedulingQueue:
             queued.moved_at = moved_at
 
     def _rejected(self, queued: QueuedPod, now: float) -> None:
-        """Try the next pod of the group, unless this one was rejected as the group was before."""
+        """Try the next pod of the group, unless this pod was rejected with the same signature."""
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)
 
     def _try_next(self, queued: QueuedPod, now: float) -> None:
-        """Retry the next pod with the signature that this pod was tried for, if there was one."""
+        """Retry the next pod of the group that this pod was tried for, if any."""
         signature, queued.tries_for = queued.tries_for, None
         following = self._unschedulable.first_of(signature) if signature is not None else None
         if following is not None and self._may_fit(following, queued.moved_at):
@@ -512,7 +507,7 @@ class SchedulingQueue:
         queued.backoff_expiration = now + min(doubled, self._max_backoff)
 
     def _retry(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Move the pod to the active queue; to backoff while that runs, to gated if it is gated."""
+        """Move the pod to the active queue, or to backoff or the gated pods if it must wait."""
         queued.moved_at = None
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
@@ -523,7 +518,7 @@ class SchedulingQueue:
             self._move(queued, SubQueue.ACTIVE, now, event)
 
     def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Move the pod to the backoff queue that is never popped early, or to the gated pods."""
+        """Move the pod to the backoff queue that is never popped early; gated pods stay gated."""
         queued.moved_at = None
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
@@ -532,9 +527,9 @@ class SchedulingQueue:
         self._error_backoff.push(queued.backoff_expiration, queued)
 
     def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
-        """Move pods whose backoff has ended to the active queue, a limited number at a time.
+        """Move the pods whose backoff has ended to the active queue, at most `_MOST_ENDED`.
 
-        While the API server takes no bindings, the backoff of all pods may end.
+        The number is limited because the backoff of very many pods may end at the same time.
         """
         for _ in range(_MOST_ENDED):
             first = heap.first()
@@ -552,7 +547,7 @@ class SchedulingQueue:
     ) -> None:
         """Move the pod to the queue; `event` is the reason, as in the metrics.
 
-        An unschedulable pod missed the cluster events from number `since` on.
+        `since` is the number of the first cluster event that an unschedulable pod missed.
         """
         if queued.queue is not queue:
             counted = SubQueue.UNSCHEDULABLE if queue is SubQueue.GATED else queue
@@ -567,7 +562,7 @@ class SchedulingQueue:
             self._unschedulable.add(queued, since)
 
     def _leave(self, queued: QueuedPod) -> None:
-        """Remove the pod from the queue it is in, if any."""
+        """Remove the pod from its queue, if it is in one."""
         if queued.queue is not None:
             self._counts[queued.queue] -= 1
         if queued.queue is SubQueue.UNSCHEDULABLE:
@@ -577,7 +572,7 @@ class SchedulingQueue:
 
 
 def _is_another(before: Pod, pod: Pod) -> bool:
-    """Return whether a field differs that a plugin or a reservation of nodes may read."""
+    """Return whether a field changed that a plugin or a reservation of nodes may read."""
     return (
         before.spec is not pod.spec
         or before.longest_run != pod.longest_run
@@ -586,5 +581,5 @@ def _is_another(before: Pod, pod: Pod) -> bool:
 
 
 def _is_relabelled(before: Pod, pod: Pod) -> bool:
-    """Return whether labels or owner differ; plugins that are node-only do not read them."""
+    """Return whether labels or owner changed; node-only plugins do not read them."""
     return before.labels != pod.labels or before.owner != pod.owner

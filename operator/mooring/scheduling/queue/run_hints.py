@@ -1,4 +1,4 @@
-"""Runs queueing hints: which cluster events may make which unschedulable pods schedulable."""
+"""Runs queueing hints to find which cluster events may make which pods schedulable."""
 
 from collections.abc import Hashable
 from typing import Final
@@ -14,13 +14,13 @@ from mooring.runtime.extension_points import run_queueing_hint
 from mooring.runtime.queued_pod import QueuedPod
 
 _POST_FILTERS: Final = frozenset(("DefaultPreemption", "DynamicResources"))
-"""The PostFilter plugins that help only if `needs_no_hint` says so; others are a site's."""
+"""The PostFilter plugins that `needs_no_hint` knows; any other may help at any time."""
 _MOST_SPECS: Final = 16
-"""Groups whose members have more different specs than this are not compared with others."""
+"""A group whose members have more different specs than this is equal to no other group."""
 
 
 class QueueingHints:
-    """Runs the queueing hints of the plugins that rejected a pod, as `unschedulable.Hints`."""
+    """Runs the hints of the plugins that rejected a pod; implements `unschedulable.Hints`."""
 
     def __init__(self, handle: Handle) -> None:
         self._cluster = handle.cluster
@@ -28,10 +28,10 @@ class QueueingHints:
     def signature(self, queued: QueuedPod) -> Hashable:
         """Return a value that is equal for pods that the same events may make schedulable.
 
-        The answers of node-only plugins depend on the spec alone; others may read the rest. How
-        long a pod runs decides whether it fits on a reserved node. One that may not preempt yet is
-        not tried for those that may, and a pod of one Queue not for those of others. The members of
-        a pod group are tried together, for all groups that are equal.
+        The answers of node-only plugins depend on the spec alone; other plugins may read the whole
+        pod. The value also contains how long the pod runs, because this decides whether the pod
+        fits on a reserved node; whether it may preempt already; its Queue; and a value that equal
+        pod groups share.
         """
         pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
         by_specs = queued.decided_by_specs and plugins <= pipeline.plugins_of_node_only
@@ -50,8 +50,8 @@ class QueueingHints:
 
         Claims of one template may differ, because a template may be replaced. Claims with devices
         bind their pods to nodes. Pods that share the same claims wait for the same events. But a
-        pod with its own or a reserved claim is separate: it may give up the devices, or has devices
-        that the others lack.
+        pod that owns a claim, or for which a claim is reserved, has a key of its own, because it
+        may give up the devices.
         """
         devices = self._cluster.dynamic_resources
         if pod.spec.containers and devices.claims.for_extended_resources(pod):
@@ -66,10 +66,10 @@ class QueueingHints:
     def _group(self, pod: Pod, *, by_specs: bool) -> Hashable:
         """Return a value that is equal for pods of equal groups; None if the pod is in no group.
 
-        Groups are equal if the same is required of them and their members without a node have the
-        same specs. A group is equal to no other if a member has a node, which may bind the others
-        to a topology domain; if plugins decided about it that may read more of its members, or if
-        not all of these were tried; and if its members have many different specs.
+        Groups are equal if they have the same requirements and their unscheduled members have the
+        same specs. A group is equal to no other group if a member has a node, because this may bind
+        the others to a topology domain; if `by_specs` is False; or if its members have many
+        different specs.
         """
         groups = self._cluster.pod_groups
         group = groups.of(pod)
@@ -88,9 +88,9 @@ class QueueingHints:
     def needs_no_hint(self, queued: QueuedPod) -> bool:
         """Return whether an attempt may help the pod although the hints of all events say SKIP.
 
-        It may free devices of a claim, reserve nodes for a group, or evict other pods. Who may be
-        evicted depends on pods that arrive, and no hint runs for these; for a pod of a Queue, it
-        may be a pod of any priority.
+        An attempt may free devices of a claim, reserve nodes for a group, or evict other pods. New
+        pods may be possible victims, but no hint runs for new pods. A pod in a Queue may evict pods
+        of any priority.
         """
         pod, pipeline, cluster = queued.pod, queued.pipeline, self._cluster
         claims, groups = cluster.dynamic_resources.claims, cluster.pod_groups
@@ -111,8 +111,9 @@ class QueueingHints:
     ) -> bool:
         """Return whether the event may make the pod schedulable (isPodWorthRequeuing, queue.go).
 
-        It may if the hint of a plugin that rejected the pod says so, or if such a plugin registers
-        for no events. `during_attempt` says whether the event came while the pod was in flight.
+        It returns True if the hint of a plugin that rejected the pod says so, or if such a plugin
+        registers for no events. `during_attempt` says whether the event came while the pod was in
+        flight.
         """
         if not queued.unschedulable_plugins:
             return True
@@ -141,9 +142,9 @@ class QueueingHints:
         return hint is QueueingHint.QUEUE
 
     def _was_its_last_victim(self, gone: Pod, pod: Pod) -> bool:
-        """Return whether a pod of this spec is nominated to the node and no victim of it is there.
+        """Return whether the last victim of a pod with this spec has left the nominated node.
 
-        It must be tried even if the node is still too full: then it needs another node.
+        The pod must be tried even if the node is still too full: it then needs another node.
         """
         nominations, evictions = self._cluster.nominations, self._cluster.evictions
         if not len(nominations) or gone.node_name is None:
@@ -154,7 +155,10 @@ class QueueingHints:
 
 
 def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
-    """Return whether a victim may be found now that the budget kept from a Strict preemptor."""
+    """Return whether the changed disruption budget may allow the pod to evict more victims.
+
+    This holds only for pods whose profile has `disruptionBudgets: Strict`.
+    """
     if not queued.pipeline.preemption.strict or not queued.pod.spec.preempts:
         return False
     before, after = event.before, event.after
@@ -166,10 +170,10 @@ def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
 
 
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
-    """Return whether an event about this pod cannot make the queued one schedulable.
+    """Return whether an event about one pod cannot make the queued pod schedulable.
 
-    That holds for events that the queued pod's own attempt caused, and for nominations of pods of
-    lower priority, which do not count against it.
+    This holds for events that the queued pod's own attempt caused, and for nominations of pods of
+    lower priority, because the queued pod ignores them.
     """
     if about.uid == queued.pod.uid:
         return during_attempt

@@ -1,12 +1,12 @@
-"""Groups unschedulable pods by signature: one hint, and then one pod, stands for its group.
+"""Groups unschedulable pods by signature; hints run for one pod of each group.
 
 Pods of a group were rejected for the same reasons, and the same events can help them. After such an
 event one pod of the group is tried for all of them; the end of its attempt decides whether the next
 one is tried, see `mooring.scheduling.queue.queue`. Pods that are nominated to the node of an event
-are tried individually: if one fits there, the others of its group may not.
+are tried one by one: if one of them fits there, others of its group may not fit.
 
-Hints run one at a time, when the caller has time. Each group knows the last event for which its
-hints have run. A group that falls far behind is retried without hints: an attempt costs less.
+The caller runs one hint at a time. Each group knows the last event for which its hints have run. If
+a group has too many events left, one of its pods is retried without hints: an attempt costs less.
 """
 
 from collections import Counter, OrderedDict
@@ -22,22 +22,22 @@ from mooring.runtime.queued_pod import QueuedPod
 from mooring.scheduling.queue.kept_events import EventLog
 
 _MOST_HINTS: Final = 30_000
-"""If more hints than this wait to be run, about a second of them, groups are tried without them."""
+"""If more hints than this wait, about one second of work, groups are retried without hints."""
 _MISSED: Final = "ScheduleAttemptFailure"
 _TOO_MANY_EVENTS: Final = "ForceActivate"
-"""The event that moves a pod without a hint, as in kube-scheduler's metrics."""
+"""The event that moves a pod without a hint; kube-scheduler's metrics have the same name."""
 _FEWEST_EVENTS: Final = 16
-"""A group's hints run for so many events at least, however many groups there are."""
+"""The hints of a group run for at least this number of events, however many groups there are."""
 
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Pods of one signature by uid, in the order in which they came."""
+    """Pods with the same signature by uid, in the order in which they were added."""
 
     seen: int
-    """The hints of all earlier events have run."""
+    """The group's hints have run for all events with smaller numbers."""
     next: int
-    """The next event for which its hints run."""
+    """The number of the next event for the group's hints."""
     pods: dict[Uid, QueuedPod] = field(default_factory=dict)
     free: dict[Uid, QueuedPod] = field(default_factory=dict)
     """The pods without a nomination."""
@@ -46,25 +46,25 @@ class _Group:
 
     @property
     def first(self) -> QueuedPod | None:
-        """The pod that is tried for all; a nominated one only if there is no other."""
+        """The pod that is tried for the group; a nominated pod only if there is no other."""
         return next(iter((self.free or self.pods).values()), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The facts about a pod when it was added; its group and its counts are found again by it."""
+    """The signature and the nominated node of a pod at the time when it was added."""
 
     signature: Hashable
     node: str | None
     since: int
-    """The first event that came after the pod."""
+    """The number of the first event after the pod was added."""
     rejected_by: tuple[tuple[str, str], ...]
     """(plugin, profile) of each plugin that rejected the pod."""
 
 
 @dataclass(slots=True, eq=False)
 class _Missed:
-    """The events from number `next` to before `end` came during the pod's last attempt."""
+    """The events that came during the pod's last attempt: from number `next` to before `end`."""
 
     queued: QueuedPod
     next: int
@@ -72,13 +72,13 @@ class _Missed:
 
 
 class Hints(Protocol):
-    """The answers that the queue needs about unschedulable pods; in operation `QueueingHints`."""
+    """The queue's questions about unschedulable pods; `QueueingHints` answers them."""
 
     def signature(self, queued: QueuedPod) -> Hashable:
         """Return a value that is equal for pods that the same events may make schedulable."""
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
-        """Return the node to which the pod is nominated now."""
+        """Return the name of the node to which the pod is nominated now; None if there is none."""
 
     def needs_no_hint(self, queued: QueuedPod) -> bool:
         """Return whether an attempt may help the pod although the hints of all events say SKIP."""
@@ -86,25 +86,25 @@ class Hints(Protocol):
     def is_worth_requeuing(
         self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
     ) -> bool:
-        """Return whether the event, perhaps of the last attempt, may make the pod schedulable."""
+        """Return whether the event may make the pod schedulable."""
 
 
 class UnschedulablePods:
     """The unschedulable pods; each is in exactly one group.
 
-    Signature and nominated node are found when a pod is added; a nomination that changes later is
-    noticed by the cluster event that goes with it.
+    `add` finds the signature and the nominated node. If the nomination changes later, a cluster
+    event or a call of `nominated` tells this class.
     """
 
     def __init__(self, events: EventLog, hints: Hints) -> None:
         self._events = events
         self._hints = hints
         self._groups = OrderedDict[Hashable, _Group]()
-        """By signature; the group whose hints have run for the fewest events is first."""
+        """The groups by signature; the group with the most hints to run is first."""
         self._missed = OrderedDict[Uid, _Missed]()
         self._nominated: dict[str, dict[Uid, QueuedPod]] = {}
         self._without_node: dict[Uid, str] = {}
-        """The uids of pods whose nominated node was deleted, and the event that moves them."""
+        """The uids of pods whose nominated node was deleted, with the event that moves each pod."""
         self._entries: dict[Uid, _Entry] = {}
         self._counts = Counter[tuple[str, str]]()
 
@@ -112,17 +112,14 @@ class UnschedulablePods:
         return len(self._entries)
 
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """Return how many pods each (plugin, profile) rejected, without zeros.
-
-        `add` and `remove` keep the numbers up to date, so reading them takes the same time for any
-        number of pods.
-        """
+        """Return how many pods each (plugin, profile) rejected, without zeros."""
         return dict(self._counts)
 
     def add(self, queued: QueuedPod, since: int | None = None) -> None:
         """Add the pod to the group of its signature, as the last one.
 
-        If it missed the events from number `since` on, hints run for it and each of them.
+        `since` is the number of the first event that the pod missed, if any; hints run for these
+        events.
         """
         uid, node, end = queued.pod.uid, self._hints.nominated_node(queued), self._events.end
         signature = self._hints.signature(queued)
@@ -143,7 +140,7 @@ class UnschedulablePods:
             self._missed[uid] = _Missed(queued, since, end)
 
     def remove(self, uid: Uid) -> None:
-        """Remove the pod; KeyError if it is not here."""
+        """Remove the pod; raise KeyError if it is not here."""
         entry = self._entries.pop(uid)
         self._missed.pop(uid, None)
         self._without_node.pop(uid, None)
@@ -160,7 +157,7 @@ class UnschedulablePods:
             del self._groups[entry.signature]
 
     def nominated(self, queued: QueuedPod) -> None:
-        """Index a pod again that has become nominated; it misses no event."""
+        """Move a pod to its nominated node in the index; the pod misses no event."""
         uid = queued.pod.uid
         entry, missed = self._entries[uid], self._missed.get(uid)
         since = max(self._groups[entry.signature].next, entry.since)
@@ -168,10 +165,10 @@ class UnschedulablePods:
         self.add(queued, since if missed is None else missed.next)
 
     def update_nominations(self, event: ClusterEvent) -> QueuedPod | None:
-        """Return the pod that lost its nomination by the event; None if none did.
+        """Return the pod that lost its nomination because of the event; None if no pod did.
 
-        If a node was deleted, `run_hints` returns the pods nominated to it one by one, before any
-        hint runs, because there may be many.
+        If a node was deleted, `run_hints` returns the pods that were nominated to it one by one,
+        because there may be many.
         """
         if event.after is not None:
             return None
@@ -182,7 +179,7 @@ class UnschedulablePods:
         return None
 
     def _without_nomination(self, uid: Uid) -> QueuedPod | None:
-        """Return the pod if it has lost the nomination by which it is indexed."""
+        """Return the pod if it no longer has the nomination that it is indexed by."""
         entry = self._entries.get(uid)
         if entry is None or entry.node is None:
             return None
@@ -208,8 +205,8 @@ class UnschedulablePods:
     def run_hints(self) -> list[tuple[QueuedPod, bool]]:
         """Run the hints of one pod for one event; return the pods to retry after it.
 
-        Each comes with whether it is tried for its whole group. The caller removes them
-        immediately.
+        The bool says whether the pod is tried for its whole group. The caller removes the pods at
+        once.
         """
         if self._without_node:
             return self._run_without_node()
@@ -239,13 +236,13 @@ class UnschedulablePods:
         return moved
 
     def _run_without_node(self) -> list[tuple[QueuedPod, bool]]:
-        """Return the next pod whose nominated node was deleted, unless it has another by now."""
+        """Return the next pod whose nominated node was deleted, unless it has a new nomination."""
         uid = next(iter(self._without_node))
         event, queued = self._without_node.pop(uid), self._without_nomination(uid)
         return _moved([(queued, False)], event) if queued is not None else []
 
     def _run_missed(self) -> list[tuple[QueuedPod, bool]]:
-        """Run the hints of a pod for an event during its last attempt; return the pods to try."""
+        """Run a pod's hints for one event during its last attempt; return the pods to retry."""
         uid, missed = next(iter(self._missed.items()))
         number, most = missed.next, self._most_events(len(self._missed))
         if (
@@ -262,7 +259,7 @@ class UnschedulablePods:
         return []
 
     def _settle(self, signature: Hashable, group: _Group) -> None:
-        """Note that the group's hints have run for all events."""
+        """Note that hints of the group have run for all events."""
         group.seen = group.next = self._events.end
         self._groups.move_to_end(signature)
 
@@ -277,9 +274,9 @@ class UnschedulablePods:
         return next(iter(group.pods.values()))
 
     def _to_try(self, group: _Group, number: int, node: str | None) -> list[tuple[QueuedPod, bool]]:
-        """Return the pods to try after the event: those nominated to its node, one for the group.
+        """Return the pods to try: those nominated to the event's node, and one for the group.
 
-        If all others are nominated elsewhere, none is tried for them.
+        If all other pods are nominated elsewhere, no pod is tried for the group.
         """
         nominated = [
             queued
@@ -301,7 +298,7 @@ class UnschedulablePods:
 def _moved(
     pods: list[tuple[QueuedPod, bool]], event: str, number: int | None = None
 ) -> list[tuple[QueuedPod, bool]]:
-    """Note that the event moves the pods, with its number if its hint does; return them."""
+    """Note which event moves the pods, and its number if a hint moves them; return the pods."""
     for queued, _ in pods:
         queued.moved_by, queued.moved_at = event, number
     return pods
@@ -310,7 +307,7 @@ def _moved(
 def _node_of(event: ClusterEvent) -> str | None:
     """Return the name of the node that the event is about; None if it is about none.
 
-    A pod that has lost its nomination has made room on its nominated node.
+    For a pod that lost its nomination, it is the nominated node, which now has more room.
     """
     about = event.after or event.before
     if isinstance(about, Pod):
