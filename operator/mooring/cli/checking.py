@@ -1,4 +1,4 @@
-"""Check the profiles in files and folders, and find the line of every mistake."""
+"""Checks the profiles in files and folders, and finds the line of every mistake."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -54,13 +54,13 @@ class CheckedMistake:
 
 @dataclass(frozen=True, slots=True)
 class CheckedProfile:
-    """A valid profile, and the file and line where its object begins."""
+    """A valid profile, with its file and the line where its object begins."""
 
     file: str
     line: int | None
     loaded: LoadedProfile
     conflict: str = ""
-    """A text about other valid profiles that may match the same pods; "" if there are none."""
+    """Why other valid profiles may match the same pods; "" if no other profile may."""
     warnings: tuple[FieldError, ...] = ()
     """Labels and resources that the profile's rules read, but none of the nodes in the files
     has."""

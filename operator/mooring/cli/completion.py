@@ -40,7 +40,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def for_kubectl() -> None:
-    """Print completions of the last argument; kubectl calls `kubectl_complete-mooring` for this.
+    """Print completions of the last argument; `kubectl_complete-mooring` calls this function.
 
     Each line has a value, a tab and its help; the last line is cobra's directive.
     """

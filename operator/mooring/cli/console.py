@@ -26,7 +26,7 @@ _GAP: Final = "   "
 _INDENT: Final = "    "
 _USUAL_WIDTH: Final = 80
 _LEAST_PROSE: Final = 24
-"""The least width of a prose column, in characters."""
+"""The smallest width of a prose column, in characters."""
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -111,7 +111,7 @@ def note_ignored(kinds: Mapping[str, int], source: str = "", notes: Iterable[str
 
 
 def print_notes(source: str, notes: Iterable[object]) -> None:
-    """Print the notes of an imported file; a note of several profiles is printed once."""
+    """Print the notes of an imported file; print a note about several profiles only once."""
     for line in dict.fromkeys(map(str, notes)):
         note(f"{source}: {line}")
 
@@ -137,7 +137,7 @@ def with_escapes(document: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes texts that kubectl's YAML would read as another type: y, 12e45, 0o7.
+    """Writes YAML; quotes texts that kubectl's parser would read as another type: y, 12e45, 0o7.
 
     Texts with unprintable characters get double quotes.
     """
@@ -183,7 +183,7 @@ def printable(value: Any) -> Any:
 
 
 def and_others(first: str, count: int) -> str:
-    """Return the name of the first of `count` equal things, with the number of the others."""
+    """Return the first name of `count` equal things, with the number of the others."""
     return f"{first} (+{count - 1})" if count > 1 else first
 
 
@@ -215,11 +215,10 @@ def table_lines(
 ) -> list[str]:
     """Return the lines of a table that is at most `width` columns wide; None is no limit.
 
-    The columns named in `numbers` are aligned to the right. Those named in `prose`, which must be
-    the last ones, are folded. A cell of any other column is never cut or folded, because it may be
-    a name: if there is too little space, each row begins with its first cell on a line of its own,
-    and the others follow, indented, with their titles if these are too long for one line. Without a
-    limit every row is one line.
+    The columns named in `numbers` are aligned to the right. The columns named in `prose`, which
+    must be the last columns, are folded. A cell of any other column may be a name, so it is never
+    cut or folded. If there is too little space, the first cell of each row gets a line of its own,
+    and the other cells follow, indented. Without a limit every row is one line.
     """
     return [line for lines in _table(head, [*rows], numbers, prose, width) for line in lines]
 
@@ -317,8 +316,8 @@ def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str
 def _stacked(row: Sequence[str], head: Sequence[str], names: int, width: int) -> Iterator[str]:
     """Yield the lines of a row, or of the head itself, with the first cell on its own line.
 
-    If there are several cells of prose, or the titles are too long for one line, each cell follows
-    its title, because the reader could not tell the cells apart.
+    Each cell follows its title if the titles do not fit into one line, or if there are several
+    cells of prose; otherwise the reader could not tell the cells apart.
     """
     yield row[0]
     is_head, width = row is head, max(width, _LEAST_PROSE)

@@ -142,7 +142,7 @@ def convert(
 def _queues(
     source: str, manifests: Sequence[Manifest]
 ) -> tuple[list[dict[str, Any]], Sequence[Manifest]]:
-    """Return the Queues that queues of other schedulers become, and the other objects."""
+    """Convert queues of other schedulers to Mooring's Queues; return them and the other objects."""
     imported, others = QueueImport(), list[Manifest]()
     for manifest in manifests:
         with manifest.locating_errors():
@@ -162,7 +162,7 @@ def _queues(
 def _profiles(
     source: str, manifests: Sequence[Manifest], scheduler_name: str
 ) -> list[SchedulingProfile]:
-    """Return the profiles that the objects become; print notes about them."""
+    """Convert the objects to profiles; print notes about them."""
     loaded = read_profiles(manifests, Registry(SHIPPED), scheduler_name)
     print_notes(source, (said for found in loaded for said in found.notes))
     for settings in dict.fromkeys(p.settings for p in loaded if p.settings):
@@ -178,7 +178,7 @@ def _pinned(profile: SchedulingProfile, kubernetes: KubernetesVersion) -> Schedu
 
 
 def _beside_kube_scheduler(profile: SchedulingProfile, source: str) -> SchedulingProfile:
-    """Return the profile; if kube-scheduler binds its pods, in mode Shadow, and print a note."""
+    """Return the profile, in mode Shadow and with a note if kube-scheduler binds its pods."""
     if DEFAULT_SCHEDULER not in profile.scheduler_names:
         return profile
     note(f"{source}: {profile.name}: {_SHADOW}")

@@ -1,4 +1,4 @@
-"""Print the attempts of a simulation as a table, JSON or YAML, with a summary line."""
+"""Prints the attempts of a simulation as a table, JSON or YAML, with a summary line."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,14 +31,14 @@ _NEXT: Final = 2
 
 @dataclass
 class Summary:
-    """Counts the pods that got a node, and for the other pods the reasons why not."""
+    """Counts the pods that got a node, and counts the other pods by reason."""
 
     placed: int = 0
     preempting: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
     def count(self, attempt: SimulatedAttempt) -> None:
-        """Count the pod as placed, as preempting, or under the reason why it got no node."""
+        """Count the pod as placed, as preempting, or by the reason why it got no node."""
         decision = attempt.decision
         if decision.node is not None:
             self.placed += 1
@@ -49,7 +49,7 @@ class Summary:
 
     @property
     def pods(self) -> int:
-        """All pods that were tried."""
+        """The number of pods that were tried."""
         return self.placed + self.preempting + self.reasons.total()
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ def _with_escapes(document: bytes) -> bytes:
 
 
 def _groups(attempts: Iterable[SimulatedAttempt]) -> list[list[SimulatedAttempt]]:
-    """Group pods of one controller with the same answer, in the order of the first of each."""
+    """Group pods of one controller with equal decisions, in the order of their first pods."""
     groups: dict[Any, list[SimulatedAttempt]] = {}
     for attempt in attempts:
         decision = attempt.decision

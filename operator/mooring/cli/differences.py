@@ -15,10 +15,10 @@ _COMMA: Final = ", "
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field whose value differs; a side is None if it has no such field.
+    """A field with two different values; a value is None if that profile has no such field.
 
-    Keys, and in URLs users, passwords and queries, are left out: reviews and logs of CI are read by
-    many.
+    Keys are left out, and so are users, passwords and queries in URLs, because many people read
+    reviews and logs of CI.
     """
 
     profile: str
@@ -28,7 +28,7 @@ class Difference:
 
 
 _SHORT: Final = 3
-"""Lists with more items are compared item by item."""
+"""Longer lists are compared item by item."""
 
 
 def in_short(difference: Difference) -> tuple[str, str]:

@@ -51,7 +51,7 @@ _STATES: Final[Mapping[str, str]] = {
     PodState.BACKOFF: "backing off",
     PodState.IN_FLIGHT: "being decided",
 }
-"""Texts for states that are hard to understand by their names in the metric pending_pods."""
+"""Descriptions of states whose names in the metric pending_pods are hard to understand."""
 
 _WATCH_SECONDS: Final = 2.0
 
@@ -82,21 +82,22 @@ def explain(
 ) -> None:
     """Explain why a pod runs on its node, or what it waits for.
 
-    Shows where the pod is now; for an unschedulable one, the changes that would make it fit, each
-    tried by the scheduler itself; its path since the scheduler saw it, attempts with the same cause
-    in one line; and the latest decisions about it. The leading replica of a running scheduler keeps
-    them.
+    Shows where the pod is now, its path since the scheduler first saw it, and the latest decisions
+    about it. For an unschedulable pod it also shows changes that would make the pod fit; the
+    scheduler itself has tried each change. The leading replica of a running scheduler keeps this
+    information.
 
-    A member of a pod group is explained as its group is. Of podgroup/NAME (or pg/NAME) it shows the
-    members, how many are missing, what would make the group fit, and the topology domains that were
-    tried; this needs the right to get the pods of the namespace. Of deploy/NAME, sts/NAME, job/NAME
-    and other workloads it counts the pods, and explains one for each of the most frequent causes.
-    Without a POD it counts all pending pods of the namespace by cause.
+    The explanation of a member of a pod group is that of its group. For podgroup/NAME (or pg/NAME)
+    it shows the members, how many are missing, what would make the group fit, and the topology
+    domains that were tried; the user must be allowed to get the pods of the namespace. For
+    deploy/NAME, sts/NAME, job/NAME and other workloads it counts the pods, and explains one pod for
+    each of the most frequent causes. Without a POD it counts all pending pods of the namespace by
+    cause.
 
-    The credentials are those of the kubeconfig. The user must be allowed to get the pod and
+    Uses the credentials of the kubeconfig. The user must be allowed to get the pod and
     /debug/decisions or /debug/pending (ClusterRole mooring-explain), and to reach the leading
     replica (Role mooring-explain). Exits with 0 if the pod is known, 1 if it is not, 2 if the
-    leading replica cannot be reached or does not show them.
+    leading replica cannot be reached or does not answer.
     """
     with mistakes_reported(), suppress(KeyboardInterrupt):
         leader = Leader(**options)
@@ -166,7 +167,7 @@ def _print(question: _Question, answer: dict[str, Any], output: str) -> None:
 
 
 def _watch(question: _Question, output: str) -> NoReturn:
-    """Print the answer again and again; into a file only if more than durations have changed.
+    """Print the answer repeatedly; if stdout is a file, only when more than durations has changed.
 
     Each YAML document begins with its separator. If another replica takes the lead, that replica is
     asked. Ctrl-C ends the loop.
@@ -211,7 +212,7 @@ def _of_all(leader: Leader, namespace: str) -> _Question:
 
 
 def _of_workload(leader: Leader, namespace: str, named: TypeAndName) -> _Question:
-    """Ask for the pods of a workload, and then about one pod for each of a few causes."""
+    """Ask for the pods of a workload; then ask about one pod for each frequent cause."""
     query = urlencode({"namespace": namespace, "workload": f"{named.kind}/{named.name}"})
 
     def ask() -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Turn decisions and pod groups, given in their JSON form, into lines of text and tables."""
+"""Turns JSON documents about decisions and pod groups into lines of text and tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from mooring.model.wording import listed, plural
 
 _MOST_NODES: Final = 3
 _FIRST_STEPS: Final = 4
-"""The number of first steps that a path always keeps; later steps may be missing."""
+"""The number of first steps that a path always keeps; it may lack later steps."""
 _WORDS: Final = {
     "noProfile": "no profile takes it",
     "gated": "gated{by_plugin}",
@@ -85,7 +85,7 @@ def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    """Return a step in words, after how often and for how long it was repeated."""
+    """Return the step in words, with how often and for how long it was repeated."""
     name, plugins = step["step"], ", ".join(step.get("plugins", ()))
     words = {"named": plugins, "by_plugin": f" by {plugins}" if plugins else ""}
     text: str = _WORDS.get(name, name).format(**step, **words)
@@ -109,7 +109,7 @@ def _seconds(first: str, last: str) -> float:
 def score_table(
     scores: Mapping[str, Any], most: int | None = None
 ) -> tuple[Sequence[str], list[Sequence[str]], Sequence[str]]:
-    """Return head, rows and number columns of a table: nodes, totals, scores by plugin.
+    """Return the head, the rows and the numeric columns of a table of nodes with their scores.
 
     With `most`, the table has only the first `most` nodes; records begin with the best nodes. It
     has no columns for the plugins in `zero_scores`.
@@ -170,7 +170,7 @@ def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
 
 
 def member_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield each message of the members once, with the pods that have it."""
+    """Yield each message of the members once, with the names of the pods that have it."""
     by_message = dict[str, list[str]]()
     for pod in pods:
         if pod["message"]:
@@ -204,7 +204,7 @@ def nomination_lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _place(suggestion: Mapping[str, Any]) -> str:
-    """Return on how many nodes the pod would fit; "" if the change is the end of named pods."""
+    """Return on how many nodes the pod would fit; "" if the change is that named pods end."""
     if suggestion["ended"]:
         return ""
     number, names = suggestion["nodes"], ", ".join(suggestion["examples"])

@@ -69,17 +69,17 @@ def gpus(
     *,
     plan: bool,
 ) -> None:
-    """Show the GPU cards and devices of every node, who has them, and what would still fit.
+    """Show the GPU cards and devices of every node, which pods have them, and what would still fit.
 
-    Cards are counted by extended resources and annotations; of which kind, --preset says. Devices
-    are those of ResourceSlices, by driver and pool, with the claims and pods that hold them.
+    Cards are counted by extended resources and annotations; --preset says by which. Devices are
+    those of ResourceSlices, by driver and pool, with the claims and pods that hold them.
 
     Reads nodes and pods from FILEs (YAML or JSON; - is standard input), or without any FILE from
     the cluster of the kubeconfig, in which it only lists objects. With --plan it looks for the
-    fewest pods, at most three, that would have to move to other nodes so that a pending pod fits,
-    each pending pod by itself; nothing is moved. Plans are about cards.
+    fewest pods, at most three, that must move to other nodes so that a pending pod gets its cards.
+    It looks at one pending pod at a time, and moves nothing.
 
-    Exits with 0, with --plan 1 if there is a pending pod without a plan, 2 for bad input.
+    Exits with 0; with 1 if there is no plan for some pending pod (--plan); with 2 for bad input.
     """
     form, registry = PRESETS[preset], Registry(SHIPPED)
     if plan and output == "svg":

@@ -1,4 +1,4 @@
-"""Read the live cluster of the kubeconfig for a command."""
+"""Reads files and the live cluster of the kubeconfig for a command."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,10 +23,10 @@ def files_and_cluster(
     cluster: bool,
     asked_elsewhere: bool = False,
 ) -> Iterator[Manifest]:
-    """Return the objects of the files; with `cluster` or without files, also of the live cluster.
+    """Return the objects of the files; with `cluster` or without files, those of the cluster too.
 
     Raises UsageError if --kubeconfig or --context is given but not used. `asked_elsewhere` says
-    that the command uses them for another request.
+    that the command uses these options for another request.
     """
     if (kubeconfig or context) and files and not (cluster or asked_elsewhere):
         raise click.UsageError("--kubeconfig and --context need --cluster beside FILEs")

@@ -1,4 +1,4 @@
-"""Shows what Kueue says about a pod that it gates: the conditions of the pod's Workload.
+"""Shows why Kueue gates a pod: the conditions of the pod's Workload.
 
 The conditions are read when a user asks for them, with the user's own rights.
 """
@@ -28,7 +28,7 @@ def is_gated_by_kueue(report: Mapping[str, Any]) -> bool:
 
 
 def kueue_workload(kubeconfig: str | None, context: str | None, key: str) -> dict[str, Any]:
-    """Return name and conditions of the pod's Workload, or the error; no name if none exists."""
+    """Return name and conditions of the pod's Workload, or an error; no name without a Workload."""
     try:
         return asyncio.run(_workload_of(kubeconfig, context, key))
     except ForbiddenError as refusal:
@@ -39,7 +39,7 @@ def kueue_workload(kubeconfig: str | None, context: str | None, key: str) -> dic
 
 
 def kueue_lines(found: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield what the conditions say, or why they cannot be read; nothing if `found` is None."""
+    """Yield the conditions in words, or why they cannot be read; nothing if `found` is None."""
     if found is None:
         return
     if "error" in found:
@@ -71,7 +71,7 @@ async def _workload_of(kubeconfig: str | None, context: str | None, key: str) ->
 
 
 def _selectors(metadata: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the query for a pod's Workload: by the name that the pod states, else by its uid."""
+    """Return the query for the pod's Workload: by the name in the pod, or by the pod's uid."""
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     if name := annotations.get(_WORKLOAD) or labels.get(_GROUP):
         # Escaped as by fields.EscapeValue: an annotation is any text.

@@ -31,9 +31,9 @@ from mooring.simulate.manifests import InputError
 
 _SECONDS: Final = 15.0
 _WORK_SECONDS: Final = MOST_SECONDS + 10.0
-"""The time-out for an answer that the leading replica must compute."""
+"""The time-out in seconds for an answer that the leading replica must compute."""
 _REFUSALS: Final = (400, 413, 422, 429)
-"""Statuses of answers whose lines say what the user must change."""
+"""The HTTP statuses of answers that tell the user what to change."""
 _AGAIN_SECONDS: Final = 1.0
 _LOOPBACK: Final = "127.0.0.1"
 _PLAIN_URL: Final = re.compile(r"https://[A-Za-z0-9.:\[\]-]+", re.ASCII)
@@ -185,9 +185,9 @@ def answer_of(
 ) -> dict[str, Any] | None:
     """Return the JSON object that the leading replica's endpoint at `target` returns.
 
-    It is asked by POST if there is a `body`. The object must have `field`. Returns None if the
-    answer is 404 and contains `absent`. Raises InputError, which says in one line why there is no
-    such answer, or has the mistakes in the body, one per line.
+    It sends a POST request if there is a `body`. The object must have `field`. Returns None if the
+    answer is 404 and contains `absent`. Otherwise raises InputError with one line that says why
+    there is no answer, or with one line for each mistake in the body.
     """
     status, answer = _read(leader, target, body)
     if status == 404 and absent and absent in _one_line(answer):
@@ -303,8 +303,8 @@ async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterat
 
     The Lease names the address of a leader outside the cluster; credentials are only sent to this
     machine (docs/adr/0020-a-leader-outside-the-cluster.md). For a leader in a pod, the endpoints
-    are a port of this machine. Each connection to it goes to the current holder of the Lease, so
-    that another leader is found.
+    are a port of this machine; each connection to this port goes to the current holder of the
+    Lease.
     """
     if leader.server is not None:
         url, host = _url_and_host(leader.server)
@@ -351,7 +351,7 @@ def _published_replica(
 
 
 async def _certificate_of(connection: Connection, leader: Leader) -> str:
-    """Return the certificate in the Lease; "" if it has none or options say what to trust."""
+    """Return the certificate in the Lease; "" if it has none, or if options say what to trust."""
     if leader.certificate_authority is not None or leader.insecure_skip_tls_verify:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Print plans of moves: a table grouped by step, or JSON, and their total gain."""
+"""Prints plans of moves: a table grouped by step, or JSON, and the total gain."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -54,7 +54,7 @@ def print_plans_as_json(reports: Sequence[PlanReport], wanted: WantedPlan | None
 
 
 def print_wanted(found: WantedPlan) -> None:
-    """Print the sentence that answers --for."""
+    """Print the sentence that answers the option --for."""
     text = str(printable(found.message)).rstrip(".")
     if coloured():
         text = click.style(text, fg="green" if found.fits else "yellow")
@@ -92,7 +92,7 @@ def _print_steps(steps: Sequence[PlannedStep], *, wide: bool) -> None:
 
 
 def _rows(number: int, step: PlannedStep, *, wide: bool) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each move; the first row has the texts about the whole step."""
+    """Yield a row for each move; the first row also describes the whole step."""
     for first, move in zip((True, *[False] * len(step.moves)), step.moves, strict=False):
         owner = (move.owner or "-",) if wide else ()
         goal = (step.goal if first else "",) if wide else ()
@@ -113,7 +113,7 @@ def _text(text: str | TextAboutPods) -> str:
 
 
 def _fits(rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Return whether the names of each row, and some words about it, fit side by side."""
+    """Return whether the names of each row fit side by side, with space for a few words."""
     columns = zip(_HEAD[:-1], *(row[:-1] for row in rows), strict=True)
     return sum(max(map(cell_len, column)) for column in columns) + _GAPS + _LEAST_WHY <= width
 
@@ -187,7 +187,7 @@ def _sums(report: PlanReport) -> Iterator[str]:
 
 
 def _left_out(report: PlanReport) -> str:
-    """Return a note that the plan has not examined all pods, and what to do about this."""
+    """Return a note that the plan has not examined all pods, and what the user can do."""
     looked_at = ""
     if report.examined is not None and report.examined < report.pods:
         looked_at = f", at {plural(report.examined, 'pod')} only"

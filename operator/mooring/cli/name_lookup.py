@@ -1,6 +1,6 @@
-"""Finds names in the cluster: for completion in a shell, and for pods without a record.
+"""Finds names in the cluster: for completion in a shell, and for pods unknown to the leader.
 
-A shell asks at every press of the tab key. So the answer comes soon, and is empty if there is no
+A shell asks at every press of the tab key. So the answer must come soon; it is empty if there is no
 cluster.
 """
 
@@ -43,7 +43,7 @@ POD_GROUP_WORDS: Final = (
 
 
 def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return pods with this beginning, as NAME, pod/NAME, podgroup/NAME or NAMESPACE/NAME."""
+    """Return names of pods that begin so, as NAME, pod/NAME, podgroup/NAME or NAMESPACE/NAME."""
     kind, slash, begun = incomplete.rpartition("/")
     if not slash:
         names = _names(context, (POD,), _namespace(context), begun)
@@ -69,7 +69,7 @@ def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -
 def complete_pods_with_type(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return pods and pod groups with this beginning, as pod/NAME or podgroup/NAME."""
+    """Return the names of pods and pod groups that begin so, as pod/NAME or podgroup/NAME."""
     if "/" not in incomplete:
         return [kind for kind in _KINDS if kind.startswith(incomplete)]
     if incomplete.partition("/")[0] not in (*_POD_WORDS, *POD_GROUP_WORDS):
@@ -78,12 +78,12 @@ def complete_pods_with_type(
 
 
 def complete_namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the namespaces with this beginning."""
+    """Return the names of namespaces that begin with `incomplete`."""
     return _names(context, (NAMESPACE,), None, incomplete)
 
 
 def complete_profiles(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the cluster's SchedulingProfiles with this beginning."""
+    """Return the names of the cluster's SchedulingProfiles that begin with `incomplete`."""
     return _names(context, (SCHEDULING_PROFILE,), None, incomplete)
 
 
@@ -99,7 +99,7 @@ def _namespace(context: click.Context) -> str | None:
 def _names(
     context: click.Context, resources: Sequence[Resource], namespace: str | None, begun: str
 ) -> list[str]:
-    """Return the sorted names with this beginning; after a time-out the names found so far."""
+    """Return the sorted names that begin so; after a time-out only the names found so far."""
     found = set[str]()
 
     async def look() -> None:

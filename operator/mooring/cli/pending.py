@@ -1,4 +1,4 @@
-"""Describes pending pods in lines of text and tables: all pods by cause, or those of a workload."""
+"""Describes pending pods in text and tables: all pods by cause, or the pods of a workload."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -10,7 +10,7 @@ from mooring.model.wording import plural
 _MOST_ROWS: Final = 15
 """The most rows of a table, because a terminal has 24 lines."""
 _MOST_CAUSES: Final = 3
-"""The number of causes for which one pod each is explained."""
+"""The number of causes; one example pod is explained for each."""
 
 
 def pending_lines(found: Mapping[str, Any], namespace: str) -> Iterator[str]:

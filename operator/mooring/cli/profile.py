@@ -62,11 +62,11 @@ def check(paths: tuple[str, ...], output: str) -> None:
     skipped. Plugins are imported and built as a running scheduler does it, so the plugins of your
     image must be installed here.
 
-    If there are nodes in PATHs, a label or resource that a rule reads and none of them has is a
-    warning.
+    If there are nodes in PATHs, a warning names each label or resource that a rule reads and that
+    no node has.
 
-    Exits with 0 if all profiles are valid, 1 if one is not, 2 if a file cannot be read or there is
-    no profile.
+    Exits with 0 if all profiles are valid, 1 if a profile is not valid, 2 if a file cannot be read
+    or there is no profile.
     """
     report = check_files(paths, Registry(SHIPPED))
     if not (report.profiles or report.mistakes or report.unreadable):
@@ -101,8 +101,8 @@ def diff(
     """Compare the profiles of the files A and B after all defaults are filled in.
 
     If each file contains one profile, the two are compared even if their names differ; otherwise
-    profiles of the same name are compared. Exits with 0 if nothing differs, 1 if something does, 2
-    for bad input.
+    profiles of the same name are compared. Exits with 0 if nothing differs, 1 if something differs,
+    2 for bad input.
     """
     if (kubeconfig or context) and not cluster:
         raise click.UsageError("--kubeconfig and --context need --cluster")

@@ -16,10 +16,10 @@ _Item = TypeVar("_Item")
 
 
 class Progress:
-    """One line about the progress of work, shown after its first second.
+    """Shows the progress of long work in one line, after the first second.
 
-    On a terminal the line is overwritten, and removed at the end; elsewhere a new line comes every
-    ten seconds. As a context manager it removes the line at the end.
+    On a terminal it overwrites the line, and removes it at the end; elsewhere it prints a new line
+    every ten seconds. As a context manager it removes the line at the end.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Progress:
     def counting(
         self, items: Iterable[_Item], text: str, total: int | None = None
     ) -> Iterator[_Item]:
-        """Yield the items; the line has their number so far, and `total` if it is known."""
+        """Yield the items; show how many there were so far, and `total` if it is known."""
         of = "" if total is None else f" of {total:,}"
         for count, item in enumerate(items, start=1):
             yield item

@@ -1,4 +1,4 @@
-"""`mooring queues`."""
+"""The command `mooring queues`: shows the tree of queues with their quotas and usage."""
 
 import asyncio
 import sys
@@ -45,13 +45,13 @@ Examples:
 def queues(name: str | None, kubeconfig: str | None, context: str | None, output: str) -> None:
     """Show who uses, borrows and lends how much, as a tree of queues.
 
-    Reads the Queues and their statuses, which Mooring writes once a second, from the cluster of the
-    kubeconfig; the user must be allowed to list queues.scheduling.mooring.dev. With QUEUE only this
-    queue and those below it. There is a table for each resource; docs/queues.md explains its
-    columns.
+    Reads the Queues and their statuses from the cluster of the kubeconfig; the user must be allowed
+    to list queues.scheduling.mooring.dev. Mooring writes the statuses once a second. With QUEUE it
+    shows only this queue and the queues below it. There is a table for each resource;
+    docs/queues.md explains its columns.
 
-    Exits with 0 if every queue shown is in force, with 1 if one is not, and with 2 if the queues
-    cannot be read.
+    Exits with 0 if every queue shown is in force, with 1 if a queue is not in force, and with 2 if
+    the queues cannot be read.
     """
     with mistakes_reported():
         found = _in_tree_order(asyncio.run(_read(kubeconfig, context)), name)
@@ -73,9 +73,10 @@ async def _read(kubeconfig: str | None, context: str | None) -> list[dict[str, A
 
 
 def _in_tree_order(raws: Iterable[Mapping[str, Any]], top: str | None) -> list[dict[str, Any]]:
-    """Return each queue as a JSON value after its parent, those in a circle last.
+    """Return each queue as a JSON value after its parent; queues in a circle come last.
 
-    With `top` only this queue and those below it. Raises InputError if there is no such queue.
+    With `top` it returns only this queue and the queues below it, and raises InputError if this
+    queue does not exist.
     """
     named = {raw["metadata"]["name"]: raw for raw in raws}
     if top is not None and top not in named:

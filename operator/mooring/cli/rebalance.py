@@ -43,7 +43,7 @@ from mooring.simulate.offline_plan import PlannedProfile, Rebalance, Wanted, Wan
 _Result = TypeVar("_Result")
 
 _PROGRESS_SECONDS: Final = 0.2
-"""The time between two checks of a plan's progress."""
+"""The time in seconds between two checks of a plan's progress."""
 
 
 @click.command(
@@ -129,16 +129,17 @@ def rebalance(
 
     Reads Kubernetes objects from FILEs (YAML or JSON; - is standard input), or without any FILE
     from the cluster of the kubeconfig, in which it only lists objects and Mooring need not be
-    installed. Plans for the profiles that have a section rebalancing; without any such, for all
-    profiles, and without any profile with kube-scheduler's defaults. A pod is only moved to where
-    its profile would place it today; one that fits nowhere else stays where it is.
+    installed. Plans for the profiles that have a section rebalancing. If no profile has this
+    section, it plans for all profiles; if there is no profile, it uses kube-scheduler's defaults. A
+    pod is only moved to the node that its profile would choose today; a pod that fits on no other
+    node stays where it is.
 
-    The steps that gain most for each moved pod come first, and each is possible when those before
-    it have been carried out. With --for, the answer is a sentence and the fewest moves that make
-    the pod or pod group fit without preempting any pod.
+    The steps that gain most for each moved pod come first, and each step is possible after the
+    steps before it. With --for, the answer is a sentence and the fewest moves that make the pod or
+    pod group fit without preempting any pod.
 
-    Exits with 0 if there is a plan, also one without moves; with --for with 1 if the pod or group
-    does not fit after any that was found; with 2 for bad input.
+    Exits with 0 if there is a plan, even without moves; with 1 if the pod or group of --for does
+    not fit after any plan that was found; with 2 for bad input.
     """
     if namespace and not wanted:
         raise click.UsageError("--namespace goes with --for")
@@ -170,7 +171,7 @@ def rebalance(
 
 
 def _wanted(word: str, namespace: str | None) -> Wanted:
-    """Return the kind and name that `pod/NAME` or `podgroup/NAME` stands for."""
+    """Return the kind and the name in `pod/NAME` or `podgroup/NAME`."""
     kind, slash, name = word.partition("/")
     if slash and name and "/" not in name and kind in POD_GROUP_WORDS:
         return Wanted(name, namespace, is_group=True)

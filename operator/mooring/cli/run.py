@@ -53,9 +53,9 @@ Examples:
 def run(**given: Any) -> None:
     """Run the scheduler.
 
-    Any number of replicas may run; one of them, the leader, binds pods. Scheduling is configured
-    by SchedulingProfile objects, the process by these options. Exits with 0 after SIGTERM, 1 if the
-    Lease is lost, 2 if it cannot start.
+    Any number of replicas may run; one of them, the leader, binds pods. SchedulingProfile objects
+    configure scheduling, and these options configure the process. Exits with 0 after SIGTERM, 1 if
+    it loses the Lease, 2 if it cannot start.
     """
     settings = RunSettings(**given)
     _check(settings)
@@ -116,7 +116,7 @@ def _check_otlp_endpoint(settings: RunSettings) -> None:
 
 @contextmanager
 def _errors_of_opentelemetry() -> Iterator[None]:
-    """Turn errors that OpenTelemetry logs into a ValueError at the end.
+    """Raise ValueError at the end if OpenTelemetry has logged errors.
 
     OpenTelemetry ignores some malformed variables, and only logs a traceback.
     """

@@ -16,14 +16,14 @@ QUEUES: Final = tuple(queue.value for queue in SubQueue)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The metrics of one scrape; `values` holds samples by name, and for each name by labels."""
+    """The metrics of one scrape; `values` maps each metric's name to its samples by labels."""
 
     time: float
     values: Mapping[str, Mapping[frozenset[tuple[str, str]], float]] = field(repr=False)
 
     @classmethod
     def of(cls, page: str, now: float) -> "Reading":
-        """Parse a page in Prometheus' text format, read at `now`; InputError for any other text."""
+        """Parse a page in Prometheus' format, read at `now`; raise InputError for other text."""
         try:
             families = [*text_string_to_metric_families(page)]
         except ValueError:
@@ -40,7 +40,7 @@ class Reading:
         return sum(value for have, value in self.values.get(name, {}).items() if wanted <= have)
 
     def by(self, name: str, *keys: str) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield for each sample of the metric the values of the labels `keys`, and its value."""
+        """Yield the values of the labels `keys`, and the value, of each sample of the metric."""
         for have, value in self.values.get(name, {}).items():
             labels = dict(have)
             yield tuple(labels.get(key, "") for key in keys), value
@@ -48,8 +48,8 @@ class Reading:
     def increases(self, before: "Reading") -> "Reading":
         """Return how much the counters have grown since another reading, as Prometheus' rate().
 
-        A counter that is smaller started again, because another replica leads. A missing counter,
-        whose profile has gone, is ignored.
+        A counter that is smaller than before started at zero, because another replica leads now.
+        Counters that are missing now are ignored, because their profile was deleted.
         """
         found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
         for name, samples in self.values.items():

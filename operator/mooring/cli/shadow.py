@@ -30,7 +30,7 @@ Example:
   mooring shadow report"""
 )
 def shadow() -> None:
-    """Compare profiles in mode Shadow with what was bound."""
+    """Compare the decisions of profiles in mode Shadow with the bindings of the pods."""
 
 
 @shadow.command(
@@ -56,9 +56,9 @@ def report(
     """Show which nodes profiles in mode Shadow would have chosen.
 
     Prints for each profile how many pods were compared, how full and how evenly used their nodes
-    are, and the last pods for which it would have chosen otherwise, with the scores that it gives
-    to both nodes. Both are kept by the leading replica of a running scheduler, for the last 1,000
-    pods. The user must be allowed to get /debug/shadow, and pods in the namespace.
+    are, and the last pods for which it would have chosen another node, with its scores of both
+    nodes. The leading replica of a running scheduler keeps these results for the last 1,000 pods.
+    The user must be allowed to get /debug/shadow, and pods in the namespace.
 
     Exits with 0, or with 2 if there is no such profile or the leading replica cannot be reached.
     """
@@ -78,7 +78,7 @@ def report(
 
 
 def _chosen(answer: Mapping[str, Any], profile: str | None, *, every: bool) -> dict[str, Any]:
-    """Return the part of the answer that is to be shown."""
+    """Return the part of the answer to show."""
     profiles = answer["profiles"]
     if profile is not None:
         if profile not in profiles:

@@ -202,22 +202,22 @@ def simulate(
 
     Reads Kubernetes objects from FILEs (YAML or JSON; - is standard input), or without any FILE
     from the cluster of the kubeconfig, in which it only lists objects. Schedules every pod that has
-    no node, in queue order, or those of TYPE/NAME. Pods that are scheduled count on their node for
-    the next ones. Of Deployments, StatefulSets, DaemonSets, Jobs, CronJobs and ReplicaSets that no
-    cluster has stored, the pods are made first. SchedulingProfiles among the objects apply; without
-    any, kube-scheduler's defaults do.
+    no node, in queue order, or only the pods of TYPE/NAME. Each scheduled pod uses resources of its
+    node, so later pods see less. It first makes the pods of new Deployments, StatefulSets,
+    DaemonSets, Jobs, CronJobs and ReplicaSets. SchedulingProfiles among the objects apply; without
+    any, kube-scheduler's defaults apply.
 
     With --server, the leading replica of the running scheduler decides about the pods of the FILEs,
-    each pod group as one, and says what would make those fit that do not. The user must be allowed
-    to post to /api/v1/what-if, and to get the pods of their namespaces.
+    each pod group as a whole, and says what would make other pods fit. The user must be allowed to
+    post to /api/v1/what-if, and to get the pods of their namespaces.
 
-    With --compare, shows which pods would move or lose their place, and what is used of each pool
-    of nodes, with the profiles of OLD and of NEW. With --replay and no RECORDS it finds the leading
-    replica of the running scheduler by its Lease, as mooring explain does; the user must be allowed
-    to get /debug/decisions and pods.
+    With --compare, shows which pods would move or lose their place, and how much of each pool of
+    nodes is used, with the profiles of OLD and of NEW. With --replay and no RECORDS it finds the
+    leading replica of the running scheduler by its Lease, as mooring explain does; the user must be
+    allowed to get /debug/decisions and pods.
 
     Exits with 0 if every pod gets a node, 1 if some pod gets none (or loses its place), 2 for bad
-    input and if there is no pod to schedule.
+    input or if there is no pod to schedule.
     """
     if policies is None and (replay or plot or pool_label or last):
         raise click.UsageError("--replay, --last, --plot and --pool-label need --compare")
@@ -306,7 +306,7 @@ def _printed(
 
 @contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """Run the garbage collector seldom: the objects of a cluster live until the end."""
+    """Run the garbage collector seldom, because the objects of a cluster live until the end."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 50)
     try:
@@ -318,7 +318,7 @@ def _collecting_rarely() -> Iterator[None]:
 def _files_and_targets(
     words: Sequence[str], filenames: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[TypeAndName, ...]]:
-    """Return all files, and the objects that words name; an existing file is never an object."""
+    """Return the files and the objects that the words name; an existing file comes first."""
     files, targets = list[str](), list[TypeAndName]()
     for word in words:
         target = None if word == STDIN or Path(word).exists() else type_and_name(word)

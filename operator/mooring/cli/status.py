@@ -42,8 +42,8 @@ def status(output: str, **options: Any) -> None:
     Lease and to reach the leading replica (Role mooring-explain), and to get /metrics (ClusterRole
     mooring-metrics).
 
-    Exits with 0 if nothing is wrong, with 1 if something is, and with 2 if the API server does not
-    answer.
+    Exits with 0 if nothing is wrong, with 1 if something is wrong, and with 2 if the API server
+    does not answer.
     """
     leader = Leader(**options)
     with mistakes_reported():
@@ -126,7 +126,7 @@ def _profile(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leader(leader: Leader, lease: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """Return the Lease's holder and time, and the problem with the leader ("" for none)."""
+    """Return the Lease's holder and time, and what is wrong with the leader ("" if nothing)."""
     name = f"{leader.lease_namespace}/{leader.lease_name}"
     if lease is None:
         return None, (
@@ -159,7 +159,7 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _replica(leader: Leader, problems: list[str]) -> dict[str, Any]:
-    """Return the leader's version and queues; if it does not answer, append why to `problems`."""
+    """Return the leader's version and queues; add the reason to `problems` if it fails."""
     try:
         metrics = Reading.of(page_of(leader, "/metrics"), time.monotonic())
     except InputError as mistake:

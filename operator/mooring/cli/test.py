@@ -54,9 +54,9 @@ Examples:
 def test(paths: Sequence[str], *, kubernetes: str | None, print_schema: bool, output: str) -> None:
     """Run the policy tests in PATHs, files or folders.
 
-    A policy test (`kind: PolicyTest`) has cases: objects, profiles, pods, and what must be decided
-    about the pods. Nothing is read from a cluster. For an expectation that does not hold, the
-    decision is explained.
+    A policy test (`kind: PolicyTest`) has cases: objects, profiles, pods, and the expected
+    decisions about the pods. Nothing is read from a cluster. If a decision is not as expected, the
+    output explains the decision.
 
     Exits with 0 if everything is as expected, 1 if something is not, 2 for bad input.
     """

@@ -48,11 +48,11 @@ def top(every: float, output: str, *, once: bool, **options: Any) -> None:
     """Show queues, rates and causes of pending pods, live.
 
     Reads the leading replica's metrics until Ctrl-C. Rates and latencies are those of the interval
-    between the last two readings; a latency is the upper bound of the bucket of its histogram. Pods
-    are counted by what keeps them from a node, as on the page. With -o json, each interval is one
-    JSON object. The user must be allowed to get /metrics (ClusterRole mooring-metrics), for the
-    causes /debug/pending (ClusterRole mooring-explain), and to reach the leading replica (Role
-    mooring-explain). Exits with 2 if it cannot be reached.
+    between the last two readings; a latency is the upper bound of its bucket in the histogram.
+    Pending pods are counted by cause, as on the page. With -o json, each interval is one JSON
+    object. The user must be allowed to get /metrics (ClusterRole mooring-metrics), to get
+    /debug/pending for the causes (ClusterRole mooring-explain), and to reach the leading replica
+    (Role mooring-explain). Exits with 2 if the leading replica cannot be reached.
     """
     intervals = _intervals(Leader(**options), every, once=once)
     with mistakes_reported(), suppress(KeyboardInterrupt):

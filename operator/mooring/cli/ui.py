@@ -57,11 +57,12 @@ Examples:
 def ui(port: int, *, no_browser: bool, **options: Any) -> None:
     """Open the page of the scheduler in a browser, until Ctrl-C.
 
-    Shows nodes, queue, pods and profiles of the leading replica, and tries pods. It forwards the
-    replica's port to this machine, and sends the credentials of the kubeconfig with each request;
-    the browser gets a key instead, which is good for this run. The user must be allowed to get
-    /ui/api/* (ClusterRole mooring-page), and to reach the leading replica (Role mooring-explain).
-    Exits with 2 if it cannot be reached or does not show the page.
+    The page shows nodes, queue, pods and profiles of the leading replica, and can try new pods. The
+    command forwards the replica's port to this machine, and sends the credentials of the kubeconfig
+    with each request. The browser gets no credentials, only a key for this run. The user must be
+    allowed to get /ui/api/* (ClusterRole mooring-page), and to reach the leading replica (Role
+    mooring-explain). Exits with 2 if the leading replica cannot be reached or does not show the
+    page.
     """
     with mistakes_reported(), suppress(KeyboardInterrupt):
         asyncio.run(_served(Leader(**options), port, open_browser=not no_browser))
@@ -92,9 +93,10 @@ async def _served(leader: Leader, port: int, *, open_browser: bool) -> None:
 class Proxy:
     """Serves the page below /ui/ on this machine, and adds the user's credentials to requests.
 
-    Everybody who reaches the port can get the files of the page, but data only with the session's
-    token. The page gets the token once, for the key after `#` in the address. The key works only
-    once because other users of this machine may see the address in the list of processes.
+    Everybody who can reach the port can get the files of the page, but the data only with the
+    session's token. The page gets the token once, for the key after `#` in the address. The key
+    works only once because other users of this machine may see the address in the list of
+    processes.
     """
 
     client: aiohttp.ClientSession
@@ -150,7 +152,7 @@ class Proxy:
         return web.Response(text=self._token)
 
     def _check_host(self, request: web.Request) -> None:
-        """Reject another Host, because a foreign name may resolve here (DNS rebinding)."""
+        """Reject a request with another Host; a foreign name may resolve here (DNS rebinding)."""
         if request.host not in self._hosts:
             raise web.HTTPForbidden(text="open the address that mooring ui has printed\n")
 

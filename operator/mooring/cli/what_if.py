@@ -21,8 +21,7 @@ from mooring.simulate.simulation import WITH_GROUP, SimulatedAttempt
 
 _WHAT_IF: Final = "/api/v1/what-if"
 _BESIDE_PODS: Final = {*GROUP_KINDS, Kind.SERVICE}
-"""Kinds that are sent in addition to kinds that make pods; other objects, such as Secrets, are not
-sent."""
+"""The kinds that are sent in addition to kinds that make pods; Secrets, for example, are not."""
 
 
 def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, output: str) -> Summary:
@@ -62,7 +61,7 @@ def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, outpu
 
 
 def _attempts(tried: Mapping[str, Any]) -> Iterator[SimulatedAttempt]:
-    """Yield the decision about each pod of a document, as `mooring simulate` prints it."""
+    """Yield the decision about each pod in the document, in the form of `mooring simulate`."""
     feasible, in_group = tried.get("feasible") or 0, "podGroup" in tried
     fits = WITH_GROUP if in_group else f"one of {plural(feasible, 'node')} that fit"
     for number, pod in enumerate(tried["pods"]):

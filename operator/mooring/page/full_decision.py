@@ -48,11 +48,11 @@ class DecisionInFull(Decision):
 def decision_in_full(
     pod: Pod, pipeline: Pipeline, what_if: WhatIf, *, nodes: int = _MOST_SCORED
 ) -> tuple[int | None, DecisionInFull]:
-    """Decide about the pod; return the row of the chosen node (None without one), and the decision.
+    """Decide about the pod; return the row of the chosen node or None, and the decision.
 
-    With 0 `nodes`, there are neither scores nor results of filters. `scores` has at most `nodes`
-    nodes, the best ones. It is None if at most one node is feasible, because then nothing is
-    scored. Extenders are not called.
+    With 0 `nodes`, the decision has neither scores nor results of filters. `scores` has at most
+    `nodes` nodes, the best ones. It is None if at most one node is feasible, because then no plugin
+    scores. Extenders are not called.
     """
     outcome = what_if.decide(pod, pipeline)
     decision = decision_of(pod, pipeline, outcome, nodes)
@@ -109,7 +109,7 @@ def _funnel(
 
 
 def _step(name: str, group: RejectedNodes | None, left: Any) -> dict[str, Any]:
-    """Return the effect of one filter; set `left` (bool[rows]) to False for nodes it rejects."""
+    """Return the effect of one filter; set `left` (bool[rows]) to False where it rejects."""
     reasons: list[dict[str, Any]] = []
     rejected = 0
     if group is not None:

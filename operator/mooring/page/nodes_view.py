@@ -1,4 +1,4 @@
-"""The nodes for the view Cluster: columns for the canvas, and all data of one node."""
+"""Reads the nodes for the view Cluster: columns for the canvas, and all data of one node."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 PODS: Final = "pods"
-"""Used instead of a resource name: the number of pods on a node, out of its pod slots."""
+"""Stands for a resource: the number of pods on a node, out of its pod slots."""
 
 CORDONED: Final = 1
 NOT_READY: Final = 2
@@ -34,14 +34,14 @@ _MOST_LABELS: Final = 100
 _MOST_VALUES: Final = 1000
 """Nodes cannot be grouped by a label with more values."""
 _LABEL_SECONDS: Final = 60.0
-"""The list of labels may be this old."""
+"""The list of labels may be this old, in seconds."""
 _FIRST_LABELS: Final = (ZONE, BETA_ZONE, "topology.kubernetes.io/rack", "rack")
 _MOST_DEVICES: Final = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceOfNodes:
-    """One resource of all nodes; arrays have one item per node, in the order of `rows`.
+    """The amounts of one resource on all nodes; arrays have one item per node, in order of `rows`.
 
     `version` changes when nodes come or go, or their labels or taints change.
     """
@@ -54,7 +54,7 @@ class ResourceOfNodes:
     flags: IntArray
 
     def changes(self, before: "ResourceOfNodes") -> dict[str, Any] | None:
-        """Return the positions with a difference, and the new values there; None if there are none.
+        """Return the positions of nodes that differ, and their new values; None if no node differs.
 
         Both objects must have the same version.
         """
@@ -164,7 +164,7 @@ class Nodes:
         return self._labels[2]
 
     def namespaces_on(self, name: str) -> frozenset[str] | None:
-        """Return the namespaces of the node's pods, nominees and claims; None without a node."""
+        """Return the namespaces of the node's pods, nominees and claims; None if it is unknown."""
         row = self._row(name)
         if row is None:
             return None
@@ -177,7 +177,7 @@ class Nodes:
         )
 
     def details(self, name: str, visible: frozenset[str]) -> dict[str, Any] | None:
-        """Return the node with its pods of the visible namespaces; None if there is no node."""
+        """Return the node with its pods of the visible namespaces; None if the node is unknown."""
         row = self._row(name)
         node = self.scheduler.cluster.node(row) if row is not None else None
         if row is None or node is None:
@@ -217,7 +217,7 @@ class Nodes:
         }
 
     def _devices(self, row: int) -> tuple[list[NodeDevice], int]:
-        """Return devices that the node can use, its own first, at most 200, and their number."""
+        """Return up to 200 devices that the node can use, its own first, and their total number."""
         found = Devices(self.scheduler.cluster, classes=False)
         devices = islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)
         return [*devices], found.count(row)
@@ -273,7 +273,7 @@ def _flags(nodes: NodeView) -> IntArray:
 
 
 def _resource(node: NodeView, resource: str) -> dict[str, Any]:
-    """Return amounts of the view's only node, as numbers and as texts such as `3Gi`."""
+    """Return amounts of the only node in `node`, as numbers and as texts such as `3Gi`."""
     allocatable, requested = int(node.allocatable(resource)[0]), int(node.requested(resource)[0])
     free = max(allocatable - requested, 0)
     return {

@@ -1,7 +1,6 @@
-"""A pod as the API server has it, and the events about it, read on request.
+"""Reads a pod from the API server, and the events about it, on request.
 
-They are read with Mooring's rights. Therefore the caller must first check that the user has the
-same right.
+It uses Mooring's rights. Therefore the caller must first check that the user has the same right.
 """
 
 import re
@@ -28,20 +27,20 @@ _MOST_BYTES: Final = 512 * 1024
 _MOST_EVENTS: Final = 200
 """The most events that are read for one answer."""
 _EVENTS_PER_PAGE: Final = 10
-"""Kept small, because each event may be as large as the API server allows."""
+"""The number is small, because each event may be as large as the API server allows."""
 _MOST_EVENT_BYTES: Final = 2 * 2**20
-"""When events of this many bytes were read, no more pages are read."""
+"""After this number of bytes, no more pages of events are read."""
 _MOST_CHARACTERS: Final = 1024
 """The most characters of an event's message; the API server's limit for new events."""
 _MOST_OF_FIELD: Final = 253
 """The most characters of any other field of an event."""
 _MOST_AT_ONCE: Final = 10
-"""The most requests that wait or are being answered."""
+"""The most requests that may wait or run at the same time."""
 _SECONDS: Final = 10.0
 
 
 class NotReadError(Exception):
-    """The object was not read; the text says why in one line, `status` is the HTTP status."""
+    """The object was not read; the text says why in one line, and `status` is the HTTP status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -64,7 +63,7 @@ class ObjectClient(Protocol):
         *,
         limit: int | None,
     ) -> AsyncGenerator[Listing, None]:
-        """Yield a collection page by page."""
+        """Yield the collection page by page, with at most `limit` objects per page."""
 
 
 @dataclass(eq=False, repr=False)
@@ -89,7 +88,7 @@ class PodObjects:
         return found
 
     async def events(self, namespace: str, name: str) -> dict[str, Any]:
-        """Return the events about the pod, the newest first; if there are many, only some.
+        """Return the events about the pod, the newest first; only some of them if there are many.
 
         Raises NotReadError like `pod`, and if this replica does not know the pod.
         """
@@ -131,7 +130,7 @@ class PodObjects:
 
 
 def _event(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an event that people read, shortened, as anybody may write events."""
+    """Return the fields of an event for readers, shortened, because anybody may write events."""
     series = mapping(raw, "series")
     source = text(raw, "reportingComponent") or text(mapping(raw, "source"), "component")
     created = text(mapping(raw, "metadata"), "creationTimestamp")

@@ -14,7 +14,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 MOST_FOUND: Final = 10
 
 _Ranked = dict[tuple[bool, str], str | None]
-"""The node of each pod, by sort key: whether the text is only inside the name, and the pod."""
+"""The node of each pod; the key is whether the text is only inside the name, then the name."""
 
 
 @dataclass(eq=False, repr=False)
@@ -30,8 +30,9 @@ class PodSearch:
     ) -> dict[str, Any]:
         """Return the first pods whose "namespace/name" contains the text.
 
-        Pods whose name begins with the text come first. `may_see` returns those of the namespaces
-        that the user may see; pods of other namespaces are neither named nor counted.
+        Pods whose name begins with the text come first. `may_see` returns the namespaces, out of
+        the given ones, that the user may see; pods of other namespaces are neither named nor
+        counted.
         """
         if not text:
             return {"pods": [], "more": False}

@@ -24,8 +24,8 @@ from mooring.scheduling.what_if import WhatIf, without_preemption
 class Pods:
     """Reads the facts about a pod; `report` is `mooring.scheduling.pod_report.PodReportBuilder.of`.
 
-    Decisions are made one at a time, so that they take a bounded share of time for any number of
-    viewers. `now` is in seconds since the epoch, `clock` is monotonic.
+    It makes one decision at a time, so that any number of viewers uses only a bounded share of
+    time. `now` is in seconds since the epoch, `clock` is monotonic.
     """
 
     scheduler: SchedulerState
@@ -62,7 +62,7 @@ class Pods:
         return decision
 
     def _decided_now(self, key: str) -> DecisionInFull | None:
-        """Return the decision; None if the pod is not decided alone, or if a plugin fails."""
+        """Return the decision; None if the pod is not decided by itself, or if a plugin fails."""
         scheduler = self.scheduler
         uid = scheduler.uid_of(key)
         decided = self._decided_alone(uid) if uid is not None else None

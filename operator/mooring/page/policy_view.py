@@ -1,4 +1,4 @@
-"""The profiles for the view Policy: in force, their history, and shadow profiles."""
+"""Shows the profiles for the view Policy: those in force, their history, and shadow profiles."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class PolicyView:
     shadow: Callable[[str], Mapping[str, Any]]
 
     def namespaces(self) -> list[str]:
-        """Return the namespaces of pods that shadow profiles decided, the latest first."""
+        """Return the namespaces of pods that shadow profiles decided about, the latest first."""
         return [*dict.fromkeys(_namespace(record) for record in self.shadow("")["pods"])]
 
     def document(self, visible: frozenset[str]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class PolicyView:
         }
 
     def _profile(self, name: str) -> dict[str, Any]:
-        """Return the generation of a profile that is in force; `generation` is 0 without one."""
+        """Return the generation of a profile that is in force; its number is 0 if none is."""
         entry = self.profiles.in_force.get(name)
         if entry is None:
             return {"name": name, "generation": 0, "mode": None, "effective": None, "spec": None}

@@ -1,6 +1,6 @@
 """Compares how full the nodes would be if each of two profiles chose the nodes of some pods.
 
-No pod is put on a node: the pods' requests are added to copies of columns.
+No pod is put on a node: the requests of the pods are added to copies of columns.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from mooring.simulate.compare import (
 from mooring.state.columns import IntArray
 
 _MOST_NAMED: Final = 10
-"""The most nodes that are named for each group of equal pods."""
+"""The most nodes that the answer names for each group of equal pods."""
 
 
 async def compared_nodes(
@@ -72,9 +72,9 @@ def _row(group: Sequence[ChangedNode]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """The nodes at one moment, as arrays; `names` has the position of each node.
+    """The nodes at one moment, as arrays; `names` maps each node to its position.
 
-    `movable` counts the pods on each node that could be on another one.
+    `movable` has the number of pods on each node that could be on another node.
     """
 
     names: Mapping[str, int]
@@ -121,7 +121,7 @@ class _Nodes:
         *,
         running: bool,
     ) -> Side:
-        """Return the use of nodes once each pod is on the node that this side chose."""
+        """Return the use of nodes after each pod is put on the node that this side chose."""
         requested = {name: column.copy() for name, column in self.requested.items()}
         slots, movable = self.slots.copy(), self.movable.copy()
 

@@ -1,6 +1,6 @@
 """The pending pods for the view Queue: counts, groups, lists and the last hour.
 
-All pods are read in slices into columns, which are kept for some seconds. Groups and lists are then
+It reads all pods in slices into columns, which it keeps for some seconds. Groups and lists are then
 a few operations on arrays, and all viewers share the columns.
 """
 
@@ -42,7 +42,7 @@ _KEPT_SECONDS: Final = 2.0
 _MOST_GROUPS: Final = 200
 _SAMPLE_SECONDS: Final = 10.0
 _SAMPLES: Final = 360
-"""The samples of one hour."""
+"""The number of samples in one hour."""
 _MOST_OF_WORKLOAD: Final = 500
 _MOST_OF_CAUSE: Final = 256
 _MOST_OF_OWNER: Final = 253
@@ -50,7 +50,7 @@ _MOST_OF_OWNER: Final = 253
 
 @dataclass(slots=True)
 class _Codes:
-    """Numbers for distinct values, in the order in which the values come."""
+    """Gives each distinct value a number, in the order in which the values come."""
 
     values: dict[Any, int] = field(default_factory=dict)
 
@@ -74,8 +74,8 @@ class PendingPods:
     """The pending pods at one moment; arrays have one item per pod, in the order of `keys`.
 
     `states`, `causes`, `namespaces` and `owners` are indices into `STATES`, `cause_values`,
-    `namespace_values` and `owner_values`. An owner is (namespace, kind, name): the pod's group,
-    else its workload (the Deployment, not the ReplicaSet), else the pod itself.
+    `namespace_values` and `owner_values`. An owner is (namespace, kind, name) of the pod's group,
+    else of its workload (the Deployment, not the ReplicaSet), else of the pod itself.
     """
 
     taken: float
@@ -99,8 +99,8 @@ class PendingPods:
     def groups(self, visible: frozenset[str], namespace: str = "") -> dict[str, Any]:
         """Return the pods by state, by cause and by owner, with owners of visible namespaces.
 
-        If `namespace` is given, only its pods count. A cause is named only if a visible pod has it,
-        because a plugin's text may name pods.
+        If `namespace` is given, only pods of this namespace count. The answer names a cause only if
+        a visible pod has it, because a plugin's text may name pods.
         """
         if namespace:
             return self._within(namespace).groups(visible)
@@ -290,7 +290,7 @@ class Queue:
         }
 
     async def pending(self) -> PendingPods:
-        """Return the pending pods, at most two seconds old."""
+        """Return the pending pods; the result may be two seconds old."""
         async with self._reading:
             known = self._pending
             if known is None or self.clock() - known.taken >= _KEPT_SECONDS:
@@ -309,9 +309,9 @@ class Queue:
         return rows.pending_pods(self.clock())
 
     async def workload(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
-        """Return the pods of a workload: how many are on nodes (`placed`) or pending (`total`).
+        """Return the pods of a workload, and how many are on nodes (`placed`) or pending (`total`).
 
-        `pods` has the 500 that have been pending longest.
+        `pods` has at most 500 pods, those that have been pending longest.
         """
         found, placed = list[_PendingPod](), 0
 
@@ -354,17 +354,17 @@ class Queue:
         return ("PodGroup", group.key.name) if group is not None else workload_of(pod)
 
     async def sample_for_ever(self) -> None:
-        """Note the counts every ten seconds; counts older than an hour are dropped."""
+        """Note the counts every ten seconds; drop counts that are older than an hour."""
         while True:
             self.sample()
             await asyncio.sleep(_SAMPLE_SECONDS)
 
     def sample(self) -> None:
-        """Note the present counts."""
+        """Note the current counts."""
         self._samples.append((int(self.now()), self.bound(), *self.counts().values()))
 
     def trend(self) -> Mapping[str, list[int]]:
-        """Return the counts of the last hour by name, with their `time` since the epoch.
+        """Return the counts of the last hour by name; `time` is in seconds since the epoch.
 
         `bound` is the number of pods bound between the start of the process and that time.
         """

@@ -1,7 +1,4 @@
-"""The view Rebalancing: the last plan of each profile, and plans made on request.
-
-Nothing is written and no pod is moved: a plan is made in trials on the live state, in slices.
-"""
+"""Shows the last plan of each profile in the view Rebalancing, and makes plans on request."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -34,12 +31,12 @@ from mooring.simulate.manifests import InputError
 _MOST_DECISIONS: Final = 5_000
 """The most decisions for a plan on request."""
 _MOST_PENDING: Final = 200
-"""The most pending pods for which such a plan makes room, the highest priorities first."""
+"""The most pending pods for which a plan on request makes room, by priority."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """The profile to plan for; `goals` defaults to those of its section `rebalancing`."""
+    """A profile and the goals of a plan; `goals` defaults to those of its section `rebalancing`."""
 
     profile: str
     goals: tuple[Goal, ...] = ()
@@ -100,7 +97,7 @@ class PlansView:
     async def planned(self, wanted: PlanRequest) -> PlanReport:
         """Make a plan now and return it.
 
-        Raises InputError if there is no such profile, or if the goals undo each other. Raises
+        Raises InputError if there is no such profile, or if the goals contradict each other. Raises
         TrialsBusy if too many requests wait, or this request takes too long.
         """
         async with self._turns.turn("choose fewer goals"):

@@ -1,12 +1,12 @@
 """The HTTP side of the page: its files, its JSON API below /ui/api/ and its stream of changes.
 
-Programs can ask at /api/v1/what-if what people ask in the view Try it.
+People use the view Try it; programs send the same questions to /api/v1/what-if.
 
 A request needs the right to `get` (or `post`) its path, as for /debug. The files of the page hold
 no data, and everybody may get them. Nothing here writes to the cluster.
 
-The modules that decide about pods that do not exist are imported with the first such request. That
-takes 30 ms of CPU, much of it for `mooring.simulate`, and most replicas never get such a request.
+The first request about pods that do not exist imports the modules that decide about such pods. The
+import takes 30 ms of CPU, much of it for `mooring.simulate`, and most replicas never need it.
 """
 
 import asyncio
@@ -55,21 +55,21 @@ logger = logging.getLogger(__name__)
 
 WHAT_IF: Final = "/api/v1/what-if"
 _RETRY_SECONDS: Final = "5"
-"""The Retry-After header of an answer to a client that must try again."""
+"""The Retry-After header, in seconds, of an answer to a client that must try again."""
 MOST_STREAMS: Final = 32
-"""The most open streams of changes; further ones get 503."""
+"""The most open streams of changes; a request for another one gets 503."""
 MOST_STREAMS_OF_A_USER: Final = 16
 """The most open streams of one user, so that no user keeps others from the page."""
 _CHANGES_SECONDS: Final = 0.5
-"""The shortest time between two messages about nodes."""
+"""The shortest time in seconds between two messages about nodes."""
 _SNAPSHOT_SECONDS: Final = 2.0
-"""The shortest time between two messages with all nodes."""
+"""The shortest time in seconds between two messages with all nodes."""
 _BEAT_SECONDS: Final = 5.0
-"""Counts are sent at least this often; a page that gets none for longer connects again."""
+"""Counts are sent at least this often, in seconds; without them the page connects again."""
 _RIGHTS_SECONDS: Final = 10.0
-"""The interval at which the right for an open stream is checked again."""
+"""The time in seconds after which the right to an open stream is checked again."""
 _WRITE_SECONDS: Final = 30.0
-"""A client that takes no data for this time loses its stream."""
+"""A client that reads no data for this time, in seconds, loses its stream."""
 _MOST_PODS: Final = 500
 """The most pods in one part of a list."""
 _MOST_CHARACTERS: Final = 512
@@ -128,7 +128,7 @@ class Page:
         return path == "/ui" or (path.startswith("/ui/") and not path.startswith(_API))
 
     def headers(self, path: str) -> Mapping[str, str]:
-        """Return security headers, such as the content security policy; {} for other paths."""
+        """Return the security headers of the page's files; {} for other paths."""
         if path not in ("/ui", WHAT_IF) and not path.startswith("/ui/"):
             return {}
         caching = "no-cache" if self.is_public(path) else "no-store"
@@ -418,7 +418,7 @@ class Page:
 
 
 async def _body(request: web.Request, fields: type[_Request]) -> _Request:
-    """Parse the JSON body into the class `fields`; HTTPBadRequest names the first mistake."""
+    """Parse the JSON body into the class `fields`; raise HTTPBadRequest with the first mistake."""
     try:
         return TypeAdapter(fields).validate_json(await _read_body(request))
     except ValidationError as error:
@@ -428,7 +428,7 @@ async def _body(request: web.Request, fields: type[_Request]) -> _Request:
 
 
 async def _read_body(request: web.Request) -> bytes:
-    """Return the body; HTTPRequestEntityTooLarge if it has more than `MOST_BYTES`."""
+    """Return the body; raise HTTPRequestEntityTooLarge if it has more than `MOST_BYTES`."""
     if (request.content_length or 0) > MOST_BYTES:
         raise web.HTTPRequestEntityTooLarge(MOST_BYTES, request.content_length or 0)
     body = await request.content.read(MOST_BYTES + 1)
@@ -480,7 +480,7 @@ def _json(value: Any) -> web.Response:
 def _dumped(value: Any) -> bytes:
     """Return the value as JSON; raise TypeError for a dataclass.
 
-    Dataclasses have names of pods. `Viewer.shown` hides those that the user may not see.
+    Dataclasses contain names of pods. `Viewer.shown` hides the pods that the user may not see.
     """
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS)
 
@@ -502,7 +502,7 @@ def _named(request: web.Request, name: str) -> tuple[str, str, str]:
 
 
 def _number(request: web.Request, name: str, default: int) -> int:
-    """Return a number from a parameter; HTTPBadRequest if it is negative or not a number."""
+    """Return a number from a parameter; raise HTTPBadRequest if it is negative or no number."""
     text = _parameter(request, name)
     if not text:
         return default

@@ -1,4 +1,4 @@
-"""Decisions about pods that do not exist, or with other profiles, on the live state.
+"""Decides about pods that do not exist, or with other profiles, on the live state.
 
 The page's view Try it and the endpoint what-if use this module. Nothing is written: decisions are
 made in trials (`mooring.scheduling.what_if`), and plugins of an edited profile get an API whose
@@ -68,11 +68,12 @@ MOST_PODS: Final = 500
 MOST_COMPARED: Final = 100
 """The most pods for which two profiles are compared."""
 _MOST_SUGGESTED_FOR: Final = 3
-"""The most different pods and groups that get suggestions, which take up to a second each."""
+"""The most pods and groups that get suggestions, each of which takes up to a second."""
 _TRIAL_SECONDS: Final = 0.01
-"""The time of one trial after its first decision.
+"""The time in seconds that one trial may take after its first decision.
 
-Before that, all earlier pods are put on their nodes, and the request's Services into the state.
+Before the first decision, the trial puts all earlier pods on their nodes, and the request's
+Services into the state.
 """
 _LIMITS: Final = Limits(depth=64, values=50_000, objects=MOST_PODS, aliases=False)
 """Limits for a text in a request."""
@@ -91,8 +92,8 @@ _NO_CLAIMS: Final = "claims of volumeClaimTemplates are not made; such pods wait
 class TryRequest:
     """Objects to try, as YAML or JSON, and the profile to use.
 
-    Without `profile` and `profile_text`, the profile in force that takes each pod decides.
-    `profile_text` is a SchedulingProfile, a KubeSchedulerConfiguration or a Policy.
+    Without `profile` and `profile_text`, each pod's own profile decides. `profile_text` is a
+    SchedulingProfile, a KubeSchedulerConfiguration or a Policy.
     """
 
     manifests: str
@@ -137,8 +138,8 @@ class Tried:
 class TryAnswer:
     """The decisions about the pods of a text, in the order in which they were made.
 
-    `details` is the whole decision about the first pod, if it is in no group and details were asked
-    for. `more` is True if the text makes more pods than are decided about.
+    `details` is the whole decision about the first pod, if it is in no group and the request asked
+    for details. `more` is True if the text makes more pods than the answer has.
     """
 
     decisions: Sequence[Tried]
@@ -151,8 +152,8 @@ class TryAnswer:
 class CompareRequest:
     """Two profiles to compare: one in force, and another one in force or as a text.
 
-    They are compared for pending pods, or with `running` for the running pods of the namespace,
-    which are taken off their nodes first.
+    Both decide about pending pods, or with `running` about the running pods of the namespace, which
+    are taken off their nodes first.
     """
 
     profile: str
@@ -203,10 +204,10 @@ class WhatIfRunner:
     ) -> TryAnswer:
         """Return the decisions about the pods of a text.
 
-        `may_see` returns, in an awaitable, those of the namespaces that the user may see. Pods of
-        other namespaces are not tried, because the answer would tell about groups, claims and other
-        pods there. Raises InputError for mistakes in the texts, TrialsBusy if too many requests
-        wait, and TooLongError if this request takes too long.
+        `may_see` is async and returns the namespaces, out of the given ones, that the user may see.
+        Pods of other namespaces are not tried, because the answer would tell about groups, claims
+        and other pods there. Raises InputError for mistakes in the texts, TrialsBusy if too many
+        requests wait, and TooLongError if this request takes too long.
         """
         async with self._turns.turn("try fewer pods", user):
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)
@@ -241,7 +242,7 @@ class WhatIfRunner:
         may_see: Callable[[Iterable[str]], Any],
         user: str = "",
     ) -> dict[str, Any]:
-        """Return the nodes that pods get with either profile, as JSON values.
+        """Return the node that each of both profiles chooses for the pods, as JSON values.
 
         For `may_see` and the errors see `tried`.
         """
@@ -284,7 +285,7 @@ class WhatIfRunner:
         }
 
     async def _pipeline(self, name: str, text: str) -> Pipeline | None:
-        """Return the pipeline of the profile in `text`, else of the one named `name`; else None."""
+        """Return the pipeline of the profile in `text`, or of the one named `name`; else None."""
         if not text:
             return self._named(name) if name else None
         try:
@@ -316,7 +317,7 @@ class WhatIfRunner:
     def _what_if(
         self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
     ) -> WhatIf:
-        """Return a WhatIf on the live state, without the removed pods, with these objects."""
+        """Return a WhatIf on the live state without the removed pods, with these objects."""
         scheduler = self.scheduler
         what_if = WhatIf(ResultCache(scheduler.cluster), now=self.now)
         for uid in removed:
@@ -357,7 +358,7 @@ class WhatIfRunner:
         return found
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
-        """Return the pods in the order of decision; members of a group are one unit."""
+        """Return the pods in the order of decisions; the members of a group are one unit."""
         scheduler = self.scheduler
         chosen: dict[str, Pipeline | None] = {}
         for pod in objects.pods.values():
@@ -413,7 +414,7 @@ class WhatIfRunner:
     async def _of_first(
         self, units: "deque[_Unit]", what_if: WhatIf, nodes: int, slices: TimeSlices
     ) -> list[list[DecisionInFull]]:
-        """Return the decisions about the first unit, or the first few that fit into one turn.
+        """Return the decisions about the first unit, or about all that fit into one turn.
 
         An edited profile has no results yet, so evaluating it may take several turns.
         """
@@ -446,7 +447,7 @@ class WhatIfRunner:
     ) -> list[list[DecisionInFull]]:
         """Return the decisions about the first single pods, made in one trial.
 
-        The trial ends at a pod without a node, because suggestions may be looked for in this state.
+        The trial ends at a pod without a node, because suggestions for this pod need this state.
         """
         found = list[list[DecisionInFull]]()
         until = inf
@@ -572,7 +573,7 @@ class WhatIfRunner:
 class _Unit:
     """Pods that are decided together: a single pod, or the members of a group.
 
-    `cut` is True if the text makes more pods than are decided about.
+    `cut` is True if the text makes more pods for the group than are decided about.
     """
 
     pods: list[Pod]
@@ -637,7 +638,7 @@ async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], A
 def _made_of(
     manifest: Manifest, new_objects: NewObjects, notes: dict[str, None]
 ) -> Iterator[Manifest]:
-    """Yield an object's pods, and a Deployment's ReplicaSet; InputError if it makes no pods."""
+    """Yield an object's pods, and a Deployment's ReplicaSet; raise InputError without pods."""
     if not makes_pods(manifest):
         version = manifest.raw.get("apiVersion") or "no apiVersion"
         raise manifest.error(
@@ -700,7 +701,7 @@ def _nominated(
 def _without_node(
     pod: Pod, pipeline: Pipeline | None, message: str, cause: str = ""
 ) -> DecisionInFull:
-    """Return a decision without node for which no filter ran; `cause` defaults to the message."""
+    """Return a decision without a node and without filters; `cause` defaults to the message."""
     return DecisionInFull(
         pod=PodRef.of(pod),
         profile=pipeline.profile if pipeline is not None else None,

@@ -1,4 +1,4 @@
-"""Lets slow requests run one at a time: the next ones wait, and are refused if too many wait."""
+"""Runs slow requests one at a time: others wait, and are refused if too many wait."""
 
 import asyncio
 from collections import Counter
@@ -9,13 +9,13 @@ from typing import Final
 from mooring.model.indexes import add_count
 
 _MOST_WAITING: Final = 8
-"""The most requests that wait or run; only one of them runs."""
+"""The most requests that wait or run; only one runs at a time."""
 _SECONDS: Final = 30.0
-"""The usual limit for the time of one request."""
+"""The usual limit in seconds for the time of one request."""
 _TURNS_WAITED: Final = 3
 """A request waits at most for this many times the limit of one request."""
 MOST_SECONDS: Final = (_TURNS_WAITED + 1) * _SECONDS
-"""The usual limit for the time of an answer, including the wait."""
+"""The usual limit in seconds for the time of an answer, including the wait."""
 
 
 class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours
@@ -27,7 +27,7 @@ class TooLongError(TrialsBusy):
 
 
 class Turns:
-    """Lets requests of one kind run one at a time, each within a limit of seconds.
+    """Runs requests of one kind one at a time, each within a limit of seconds.
 
     `most` is the number of requests that may wait or run. Only one request of a user may wait, so
     that users take turns.
