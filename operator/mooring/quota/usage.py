@@ -1,49 +1,46 @@
 """Computes what placed and nominated pods use of their queues."""
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+
+import numpy as np
 
 from mooring.model.pod import Pod
-from mooring.pausing import pause
-from mooring.quota.state.queues import NO_QUEUE, demand_of
+from mooring.quota.model.queue import PODS
+from mooring.quota.state.queues import Usage
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-
-_PODS_PER_PAUSE = 512
-
-
-def used_at(slots: IntArray, cluster: ClusterView) -> Mapping[int, Counter[str]]:
-    """Return what the pods in these slots of the pod columns use, by queue and resource."""
-    columns = cluster.pod_columns
-    usage = dict[int, Counter[str]]()
-    for count, slot in enumerate(slots.tolist()):
-        pod, number = columns.pods[slot], int(columns.queues[slot])
-        if pod is not None and number != NO_QUEUE:
-            usage.setdefault(number, Counter()).update(demand_of((pod,)))
-        if count % _PODS_PER_PAUSE == 0:
-            pause()
-    return usage
+from mooring.state.pod_columns import NO_QUEUE
 
 
-def nominated_usage(pods: Collection[Pod], cluster: ClusterView) -> Mapping[int, Counter[str]]:
+def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
+    """Return what the pods in these slots of the pod columns use of their queues."""
+    columns, queues = cluster.pod_columns, cluster.queues
+    slots = slots[columns.queues[slots] != NO_QUEUE]
+    numbers, at, pods = np.unique(columns.queues[slots], return_inverse=True, return_counts=True)
+    sums = {PODS: pods}
+    for resource in queues.resources if len(slots) else ():
+        sums[resource] = np.zeros(len(numbers), np.int64)
+        np.add.at(sums[resource], at, columns.requests(resource)[slots])
+    return {
+        number: {resource: int(total[i]) for resource, total in sums.items()}
+        for i, number in enumerate(numbers.tolist())
+    }
+
+
+def nominated_usage(pods: Collection[Pod], cluster: ClusterView) -> Usage:
     """Return the usage of the nominated pods that these pods must not displace.
 
     It does not count the given pods, pods of the same queue with lower priority, and pods that have
     reserved nodes.
     """
-    usage = dict[int, Counter[str]]()
     if not len(cluster.nominations):
-        return usage
-    queues, own, lowest = cluster.queues, {pod.uid for pod in pods}, dict[int, int]()
+        return {}
+    columns, queues, lowest = cluster.pod_columns, cluster.queues, dict[int, int]()
     for pod in pods:
         number, priority = queues.number_of(pod), pod.spec.priority
         lowest[number] = min(priority, lowest.get(number, priority))
-    for nominee in cluster.nominations:
-        pod, number = nominee.pod, queues.number_of(nominee.pod)
-        if number == NO_QUEUE or nominee.reservation is not None or pod.uid in own:
-            continue
-        if pod.spec.priority >= lowest.get(number, pod.spec.priority) and not cluster.is_placed(
-            pod
-        ):
-            usage.setdefault(number, Counter()).update(demand_of((pod,)))
-    return usage
+    slots = columns.nominated_in_queues(other_than=pods)
+    for number, priority in lowest.items():
+        lower = (columns.queues[slots] == number) & (columns.priority[slots] < priority)
+        slots = slots[~lower]
+    return used_at(slots, cluster)

@@ -44,12 +44,12 @@ from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
-from mooring.quota.state.queues import NO_QUEUE, Queues
+from mooring.quota.state.queues import Queues
 from mooring.state.evictions import Evictions
 from mooring.state.nodes import NodeTable
 from mooring.state.nominations import Nominations
 from mooring.state.objects import Objects
-from mooring.state.pod_columns import PodColumns
+from mooring.state.pod_columns import NO_QUEUE, PodColumns
 from mooring.state.pods import Assumption, PlacedPod, PodTable
 from mooring.state.topology.counts import TopologyCounts
 from mooring.state.topology.default_selectors import DefaultSelectors
@@ -79,8 +79,8 @@ class ClusterState:
         self.pod_groups = PodGroups(self.pods)
         self.pod_columns = PodColumns(self.pods)
         self._queues = Queues(self.objects)
+        self.nominations = Nominations(self.pod_columns, self._queues.number_of)
         self._arrivals = count()
-        self.nominations = Nominations(self.pod_columns)
         self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
         self._on_unknown_nodes: dict[str, dict[str, PlacedPod]] = {}
         """The pods whose node does not exist, by the node's name, then by their uid."""
@@ -593,6 +593,7 @@ class ClusterState:
             for placed in tuple(self.pods) if namespaces is None else self._in(namespaces):
                 self._renew_queue(placed)
                 pause()
+            self.nominations.requeue()
             self._queues.settled()
         return self._queues
 
@@ -612,7 +613,7 @@ class ClusterState:
         if before != number and (leaves or number != NO_QUEUE):
             self._queues.detach(before, placed.pod)
             self._queues.attach(number, placed.pod)
-            self.pod_columns.requeue(placed, number)
+            self.pod_columns.requeue(placed.slot, number)
 
     def take_changed_groups(self) -> dict[GroupKey, None]:
         """Return the pod groups that changed or went since the last call; at first all groups."""

@@ -1,13 +1,14 @@
 """Pods nominated to a node, where a preemption frees resources (queue/nominator.go)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from mooring.groups.model.pod_group import Reservation
 from mooring.model.indexes import drop_item
 from mooring.model.pod import Pod, Uid
-from mooring.state.pod_columns import PodColumns
+from mooring.pausing import pause
+from mooring.state.pod_columns import NO_QUEUE, PodColumns
 
 
 class Nominee(NamedTuple):
@@ -44,11 +45,19 @@ class Nominee(NamedTuple):
         return priority < self.keeps_out_below and self.backfill_until < ends
 
 
-class Nominations:
-    """The nominated pods, each on one row, also in the pod columns; only ClusterState writes."""
+def _no_queue(_pod: Pod) -> int:
+    return NO_QUEUE
 
-    def __init__(self, columns: PodColumns) -> None:
+
+class Nominations:
+    """The nominated pods, each on one row, also in the pod columns; only ClusterState writes.
+
+    `queue_of` returns the number of a pod's queue.
+    """
+
+    def __init__(self, columns: PodColumns, queue_of: Callable[[Pod], int] = _no_queue) -> None:
         self._columns = columns
+        self._queue_of = queue_of
         self._by_uid: dict[Uid, Nominee] = {}
         self._by_row: dict[int, dict[Uid, Pod]] = {}
 
@@ -109,7 +118,19 @@ class Nominations:
         self.drop(pod.uid)
         self._by_uid[pod.uid] = nominee
         self._by_row.setdefault(nominee.row, {})[pod.uid] = pod
-        self._columns.nominate(pod, nominee.row, nominee.keeps_out_below, nominee.backfill_until)
+        below, until = nominee.keeps_out_below, nominee.backfill_until
+        self._columns.nominate(pod, nominee.row, below, until, self._queue_number(nominee))
+
+    def requeue(self) -> None:
+        """Put the numbers of the pods' queues into the columns, because queues have changed."""
+        for uid, nominee in self._by_uid.items():
+            if (slot := self._columns.slot(uid, nominated=True)) is not None:
+                self._columns.requeue(slot, self._queue_number(nominee))
+            pause()
+
+    def _queue_number(self, nominee: Nominee) -> int:
+        """Return the number of the queue whose quota is kept for the nominated pod."""
+        return NO_QUEUE if nominee.reservation is not None else self._queue_of(nominee.pod)
 
     def drop(self, uid: Uid) -> Nominee | None:
         """Remove the nomination of the pod of this uid and return it; None if there is none."""

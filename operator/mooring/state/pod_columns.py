@@ -5,7 +5,7 @@ being evicted. A nominated pod has a slot, too, because other pods must leave ro
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,8 @@ from mooring.state.pods import PlacedPod, PodTable
 
 _NOWHERE = -1
 _NO_GROUP = -1
-_NO_QUEUE = -1
+NO_QUEUE: Final = -1
+"""Stands for the queue number of a pod that is in no queue."""
 _NOT_STARTED = np.inf
 
 
@@ -39,7 +40,7 @@ class PodColumns:
         self._keeps_out_below = columns.add(np.int64)
         self._backfill_until = columns.add(np.float64)
         self._groups = columns.add(np.int64, _NO_GROUP)
-        self._queues = columns.add(np.int64, _NO_QUEUE)
+        self._queues = columns.add(np.int64, NO_QUEUE)
         self._namespaces: Interned[str] = Interned(columns, "")
         self._requests = ResourceColumns(columns)
         self._pods: list[Pod | None] = []
@@ -135,16 +136,26 @@ class PodColumns:
 
     @property
     def queues(self) -> IntArray:
-        """The number of each placed pod's queue; -1 for pods in no queue."""
+        """The number of each slot's queue; NO_QUEUE for pods in none."""
         return read_only(self._queues.data[: len(self._pods)])
 
     def queue_of(self, placed: PlacedPod) -> int:
-        """Return the number of the placed pod's queue; -1 if it is in no queue."""
+        """Return the number of the placed pod's queue; NO_QUEUE if it is in none."""
         return int(self._queues.data[placed.slot])
 
-    def requeue(self, placed: PlacedPod, queue: int) -> None:
-        """Set the number of the placed pod's queue."""
-        self._queues.data[placed.slot] = queue
+    def requeue(self, slot: int, queue: int) -> None:
+        """Set the number of the queue of the slot's pod."""
+        self._queues.data[slot] = queue
+
+    def nominated_in_queues(self, other_than: Iterable[Pod]) -> IntArray:
+        """Return the slots (int64) of nominated pods with a queue, without those in `other_than`.
+
+        A pod for which nodes are reserved has no queue here.
+        """
+        slots = np.fromiter(self._nominees.values(), np.int64, len(self._nominees))
+        own = [self._nominees.get(pod.uid, _NOWHERE) for pod in other_than]
+        found: IntArray = slots[(self.queues[slots] != NO_QUEUE) & ~np.isin(slots, own)]
+        return found
 
     def in_namespaces(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
         """Return True for slots of pods in one of the namespaces."""
@@ -190,7 +201,7 @@ class PodColumns:
         arrival: int,
         evicting: bool,
         group: int | None = None,
-        queue: int = _NO_QUEUE,
+        queue: int = NO_QUEUE,
     ) -> None:
         """Give the placed pod a slot; `arrival` is larger for pods that arrive later."""
         slot = placed.slot = self._put(placed.pod, placed.row)
@@ -205,15 +216,24 @@ class PodColumns:
         self._drop(placed.slot, placed.pod)
         return arrival
 
-    def nominate(self, pod: Pod, row: int, keeps_out_below: int, backfill_until: float) -> None:
+    def nominate(
+        self,
+        pod: Pod,
+        row: int,
+        keeps_out_below: int,
+        backfill_until: float,
+        queue: int = NO_QUEUE,
+    ) -> None:
         """Add a slot for the nominated pod, which must not have one yet.
 
-        A pod that is also placed then has two slots. For the last two arguments see Nominee.
+        A pod that is also placed then has two slots. For `keeps_out_below` and `backfill_until` see
+        Nominee.
         """
         slot = self._nominees[pod.uid] = self._put(pod, row)
         self._nominated.data[slot] = True
         self._keeps_out_below.data[slot] = keeps_out_below
         self._backfill_until.data[slot] = backfill_until
+        self._queues.data[slot] = queue
 
     def withdraw(self, pod: Pod) -> None:
         """Free the slot of the nominated pod."""
@@ -244,7 +264,7 @@ class PodColumns:
         self._evicting.data[slot] = False
         self._terminating.data[slot] = False
         self._groups.data[slot] = _NO_GROUP
-        self._queues.data[slot] = _NO_QUEUE
+        self._queues.data[slot] = NO_QUEUE
         self._namespaces.put(slot, "")
         for resource in pod.spec.demand.resources:
             self._requests.put(resource, slot, 0)

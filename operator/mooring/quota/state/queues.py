@@ -20,9 +20,9 @@ from mooring.pausing import pause
 from mooring.quota.model.queue import PODS, QUEUE_LABEL, Queue
 from mooring.quota.state.queue_tree import QueueState
 from mooring.state.objects import Objects
+from mooring.state.pod_columns import NO_QUEUE
+from mooring.state.topology.pod_selection import PodSelector, SelectionIndex, selection
 
-NO_QUEUE: Final = -1
-"""Stands for the queue number of a pod that is in no queue."""
 DEEPEST: Final = 16
 """The largest number of queues on the path from a queue to the root."""
 _MOST_NAMED: Final = 3
@@ -46,7 +46,7 @@ class Queues:
         self._numbers: dict[str, int] = {}
         self._used: dict[int, dict[str, int]] = {}
         """The amounts that the pods of each queue use, by the queue's number."""
-        self._drawing: list[Queue] = []
+        self._drawing: SelectionIndex[str] = SelectionIndex()
         """The queues in force that select namespaces; pods without a queue label may be in them."""
         self._not_ready: list[tuple[str, LabelSelector]] = []
         """Other queues that select namespaces, but are not in force; pods there must wait."""
@@ -56,6 +56,8 @@ class Queues:
         """Keyed by the pod's namespace and its queue label."""
         self._queues_changed = False
         self._changed_namespaces: set[str] = set()
+        self.resources: frozenset[str] = frozenset()
+        """The resources for which a queue in force has a quota."""
         self.changes = 0
         """How often a queue or what it uses has changed."""
         self.decreases = 0
@@ -196,13 +198,16 @@ class Queues:
     ) -> Collection[str] | None:
         """Replace the tree; without a pause, so that a cancelled task leaves no half of it."""
         before = {name: queue.namespaces for name, queue in self._in_force.items()}
+        self.resources = frozenset(r for queue in in_force.values() for r in queue.quotas)
         self._in_force, self._problems, self._states = in_force, problems, states
         self._by_number = {state.number: state for state in states.values()}
         for number, state in self._by_number.items():
             state.charge(self._used.setdefault(number, {}))
-        drawing = (state.queue for state in states.values())
-        chosen = [q for q in drawing if q.namespaces is not None and not q.namespaces.empty]
-        self._drawing = sorted(chosen, key=lambda queue: queue.name)
+        self._drawing = SelectionIndex()
+        for name, queue in in_force.items():
+            if queue.namespaces is not None and not queue.namespaces.empty:
+                by_labels = PodSelector(queue.namespaces, frozenset(("",)))
+                self._drawing.add(name, selection((by_labels,), terminating=True))
         selectors = ((name, written[name].namespaces) for name in sorted(problems))
         self._not_ready = [(name, each) for name, each in selectors if each and not each.empty]
         self._memberships.clear()
@@ -242,8 +247,7 @@ class Queues:
 
     def _found(self, namespace: str, name: str) -> Membership:
         labels = self._objects.namespace_labels(namespace)
-        drawing = ((queue.name, queue.namespaces) for queue in self._drawing)
-        names = [each for each, selects in drawing if selects and selects.matches(labels)]
+        names = sorted(self._drawing.selecting("", None, labels))
         default = self._states[names[0]] if names else None
         if not names and not name:
             waiting = [each for each, selects in self._not_ready if selects.matches(labels)]
