@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
+from device_builders import device_claim, device_class, request, resource_slice
 from mooring.framework.hints import QueueingHint
 from mooring.groups.search.group_decision import GroupDecision, decide_group
 from mooring.groups.search.group_search import SearchedMembers
@@ -273,3 +274,38 @@ def test_a_pod_on_a_node_that_loses_its_label_stays_in_its_queue() -> None:
     assert not fits(deciding, using("p"))
     deciding.state.delete(Kind.POD, bare.uid)
     assert fits(deciding, using("p"))
+
+
+GPU_DEVICES = "deviceclass.resource.kubernetes.io/gpu"
+
+
+def with_claim(name: str, claim: str = "shared", **fields: Any) -> Raw:
+    entries = [{"name": "gpus", "resourceClaimName": claim}]
+    return using(name, spec={"resourceClaims": entries}, gpu=0, **fields)
+
+
+def test_a_pod_needs_quota_for_the_devices_of_its_claims() -> None:
+    claims = [device_claim(f"c{count}", request(count=count)) for count in (1, 2)]
+    deciding = Deciding(*a_node_with_devices(), queue_object("a", {GPU_DEVICES: 1}), *claims)
+    assert fits(deciding, with_claim("p", "c1"))
+    assert f"0 of 1 {GPU_DEVICES} used, 2 asked" in refusal(deciding, with_claim("p", "c2"))
+
+
+def a_node_with_devices() -> tuple[Raw, ...]:
+    devices = resource_slice("n1", ["d1", "d2", "d3"], node="n1")
+    return a_node(), device_class("gpu"), devices
+
+
+def test_pods_that_share_a_claim_need_quota_for_its_devices_once() -> None:
+    deciding = Deciding(
+        *a_node_with_devices(),
+        queue_object("a", {GPU_DEVICES: 2}),
+        device_claim("shared", request(count=2)),
+        device_claim("other"),
+        with_claim("x", on="n1"),
+    )
+    assert deciding.state.queues.states["a"].used[GPU_DEVICES] == 2
+    assert fits(deciding, with_claim("p"))
+    assert f"2 of 2 {GPU_DEVICES} used, 1 asked" in refusal(deciding, with_claim("q", "other"))
+    deciding.nominate(with_claim("p", priority=5), "n1")
+    assert fits(deciding, with_claim("r"))

@@ -2,8 +2,7 @@
 
 from collections.abc import Hashable
 
-from mooring.claims.model.device_classes import DeviceClass
-from mooring.claims.state.classes import CLASS_PREFIX
+from mooring.claims.model.device_classes import CLASS_PREFIX, DeviceClass
 from mooring.framework.handle import Handle
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod

@@ -1,11 +1,14 @@
 """Computes what placed and nominated pods use of their queues."""
 
+from collections import Counter
 from collections.abc import Collection
 
 import numpy as np
 
+from mooring.claims.model.device_classes import CLASS_PREFIX
 from mooring.model.pod import Pod
 from mooring.quota.model.queue import PODS
+from mooring.quota.state.claim_users import named_claims
 from mooring.quota.state.queues import Usage
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -21,10 +24,15 @@ def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
     for resource in queues.resources if len(slots) else ():
         sums[resource] = np.zeros(len(numbers), np.int64)
         np.add.at(sums[resource], at, columns.requests(resource)[slots])
-    return {
-        number: {resource: int(total[i]) for resource, total in sums.items()}
+    usage = {
+        number: Counter({resource: int(total[i]) for resource, total in sums.items()})
         for i, number in enumerate(numbers.tolist())
     }
+    if any(resource.startswith(CLASS_PREFIX) for resource in queues.resources):
+        for slot in slots.tolist():
+            if (pod := columns.pods[slot]) is not None:
+                usage[int(columns.queues[slot])].update(named_claims(pod))
+    return usage
 
 
 def nominated_usage(pods: Collection[Pod], cluster: ClusterView) -> Usage:

@@ -874,11 +874,12 @@ def _changed(before: Pod, pod: Pod) -> bool:
 
 
 def _in_place(known: Pod, pod: Pod) -> bool:
-    """Return whether the pod takes the same resources, host ports and volumes as before."""
+    """Return whether the pod takes the same resources, host ports, volumes and claims as before."""
     return (
         known.spec.demand == pod.spec.demand
         and known.spec.host_ports == pod.spec.host_ports
         and known.volumes == pod.volumes
+        and known.claim_names == pod.claim_names
     )
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from deciding import Deciding
+from device_builders import device_claim, device_class, resource_slice
 from mooring.framework.post_filter import GroupNomination, GroupPreemption, Nomination
 from mooring.groups.search.group_decision import preempt_for_group
 from mooring.model.events import Kind
@@ -252,6 +253,25 @@ def test_a_queue_above_its_share_gives_back_from_nodes_with_pods_of_others_too()
     found = pod_victims(deciding, using("p", "high", gpu=6, priority=100))
     assert len(found) == 6
     assert all(name.startswith("l") for name in found)
+
+
+def test_the_quota_of_devices_of_claims_is_taken_back_where_devices_are_free() -> None:
+    devices = "deviceclass.resource.kubernetes.io/gpu"
+
+    def claiming(name: str, of: str, on: str | None = None) -> Raw:
+        entries = [{"name": "gpu", "resourceClaimName": f"of-{name}"}]
+        return using(name, of, on, gpu=0, spec={"resourceClaims": entries})
+
+    deciding = Deciding(
+        node("n1", cpu="64"),
+        device_class("gpu"),
+        resource_slice("n1", [f"d{i}" for i in range(8)], node="n1"),
+        queue_object("all"),
+        *(queue_object(name, {devices: 2}, parent="all") for name in "ab"),
+        *(device_claim(f"of-{name}") for name in ("b0", "b1", "b2", "b3", "p")),
+        *(claiming(f"b{i}", "b", "n1") for i in range(4)),
+    )
+    assert len(pod_victims(deciding, claiming("p", "a"))) == 1
 
 
 def leaving(name: str, on: str, gpu: int, of: str = "b", **fields: Any) -> Raw:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mooring.claims.model.resource_claims import OpaqueConfig, parse_opaque_config, parse_selectors
 from mooring.model.fields import (
@@ -13,6 +13,9 @@ from mooring.model.fields import (
     text,
     timestamp,
 )
+
+CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""Every class has the extended resource of this prefix and the class's name."""
 
 
 @dataclass(frozen=True, slots=True)

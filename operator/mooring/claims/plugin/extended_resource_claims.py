@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mooring.claims.model.device_classes import CLASS_PREFIX
 from mooring.claims.model.resource_claims import (
     EXTENDED_RESOURCE_CLAIM,
     FINALIZER,
@@ -21,7 +22,6 @@ from mooring.claims.model.resource_claims import (
     ResourceClaim,
     claim_of_scheduler,
 )
-from mooring.claims.state.classes import CLASS_PREFIX
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.node import Node
 from mooring.model.pod import Pod

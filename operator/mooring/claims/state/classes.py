@@ -5,15 +5,11 @@ Unlike kube-scheduler's cache, this one finds the class that remains when anothe
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final
 
-from mooring.claims.model.device_classes import DeviceClass
+from mooring.claims.model.device_classes import CLASS_PREFIX, DeviceClass
 from mooring.model.events import Kind
 from mooring.model.indexes import drop_item
 from mooring.state.objects import Objects
-
-CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-"""Every class has the extended resource of this prefix and the class's name."""
 
 
 class DeviceClasses:

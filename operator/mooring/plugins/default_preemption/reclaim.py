@@ -100,16 +100,13 @@ class _Rules:
         self._queue = queue
         cluster = self._cluster = preemptor.cluster
         self._path = queue.path
-        self._demand = {
-            resource: amount
-            for resource, amount in demand_of(preemptor.pods).items()
-            if resource in queue.used and amount
-        }
         columns = cluster.pod_columns
         leaving = columns.leaving & ~columns.nominated & np.isin(columns.queues, [*preemptor.tree])
         self._leaving = used_at(np.flatnonzero(leaving), cluster)
         coming = nominated_usage(preemptor.pods, cluster)
         with self.without_leaving(), cluster.queues.with_more(coming):
+            asked = cluster.queues.in_devices(queue.number, demand_of(preemptor.pods))
+            self._demand = {r: amount for r, amount in asked.items() if r in queue.used and amount}
             self._entitled = [each for each in self._path if self._stays_below(each)]
         """The queues on the preemptor's path that stay nominal with it and with nominated pods."""
 

@@ -5,7 +5,7 @@ in force until the newer one can replace it. All pods on nodes and all assumed p
 scheduler placed them.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from sys import getsizeof
 from typing import Final
@@ -18,6 +18,7 @@ from mooring.model.selectors import LabelSelector
 from mooring.model.wording import listed
 from mooring.pausing import pause
 from mooring.quota.model.queue import PODS, QUEUE_LABEL, Queue
+from mooring.quota.state.claim_users import ClaimUsers, devices_of, named_claims
 from mooring.quota.state.queue_tree import QueueState
 from mooring.state.objects import Objects
 from mooring.state.pod_columns import NO_QUEUE
@@ -46,6 +47,7 @@ class Queues:
         self._numbers: dict[str, int] = {}
         self._used: dict[int, dict[str, int]] = {}
         """The amounts that the pods of each queue use, by the queue's number."""
+        self._claims = ClaimUsers(objects)
         self._drawing: SelectionIndex[str] = SelectionIndex()
         """The queues in force that select namespaces; pods without a queue label may be in them."""
         self._not_ready: list[tuple[str, LabelSelector]] = []
@@ -107,12 +109,17 @@ class Queues:
 
     def lacking(self, state: QueueState, amounts: Mapping[str, int]) -> str | None:
         """Return why the queue may not use these amounts in addition; None if it may."""
+        amounts = self.in_devices(state.number, amounts)
         if state.stays_nominal(amounts):
             return None
         for resource, amount in amounts.items():
             if resource in state.used and amount > state.available(resource):
                 return _why_not(state, resource, amount)
         return None
+
+    def in_devices(self, number: int, amounts: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the amounts with devices in place of claims that the queue does not use yet."""
+        return self._claims.in_devices(number, amounts)
 
     def without(self, usage: Usage) -> AbstractContextManager[None]:
         """Subtract this usage from the queues while the context manager is entered."""
@@ -133,7 +140,8 @@ class Queues:
     def _charge(self, usage: Usage, sign: int) -> None:
         for number, amounts in usage.items():
             if (state := self._by_number.get(number)) is not None:
-                state.charge({resource: sign * amount for resource, amount in amounts.items()})
+                signed = {resource: sign * amount for resource, amount in amounts.items()}
+                state.charge(self._claims.counted(number, signed))
 
     def attach(self, number: int, pod: Pod) -> None:
         """Add the pod's requests to its queue when the pod comes to a node."""
@@ -148,7 +156,7 @@ class Queues:
 
     def _count(self, number: int, amounts: Mapping[str, int]) -> None:
         self.changes += 1
-        used = self._used[number]
+        amounts, used = self._claims.counted(number, amounts), self._used[number]
         for resource, amount in amounts.items():
             used[resource] = used.get(resource, 0) + amount
         if (state := self._by_number.get(number)) is not None:
@@ -163,6 +171,18 @@ class Queues:
         elif kind is Kind.NAMESPACE and (self._in_force or self._not_ready):
             self._memberships.clear()
             self._changed_namespaces.add(key)
+        elif kind is Kind.RESOURCE_CLAIM and (numbers := self._claims.queues_of(key)):
+            self._claim_changed(numbers, devices_of(before), devices_of(after))
+
+    def _claim_changed(
+        self, numbers: Iterable[int], before: Mapping[str, int], after: Mapping[str, int]
+    ) -> None:
+        """Count a claim that pods of these queues name anew, if it asks for something else."""
+        if before != after:
+            self.decreases += 1
+            for number in numbers:
+                self._count(number, {name: -count for name, count in before.items()})
+                self._count(number, after)
 
     @property
     def is_settled(self) -> bool:
@@ -292,12 +312,15 @@ def _why_inner(state: QueueState | None) -> str | None:
 
 
 def demand_of(pods: Collection[Pod]) -> Mapping[str, int]:
-    """Return the sum of the pods' requests, and their number."""
+    """Return the sum of the pods' requests, their number, and how many name each claim."""
     if len(pods) == 1:
         (pod,) = pods
-        return {PODS: 1, **pod.spec.demand.resources}
+        if not pod.spec.resource_claims:
+            return {PODS: 1, **pod.spec.demand.resources}
     amounts = {PODS: len(pods)}
     for pod in pods:
+        for claim in named_claims(pod):
+            amounts[claim] = amounts.get(claim, 0) + 1
         for resource, amount in pod.spec.demand.resources.items():
             amounts[resource] = amounts.get(resource, 0) + amount
     return amounts

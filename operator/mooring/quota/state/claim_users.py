@@ -1,0 +1,90 @@
+"""How many pods of each queue name a ResourceClaim, and how many devices the queue uses by that.
+
+A claim counts once in each queue whose pods name it, by its requests, which never change: the most
+devices of each class that it may get, as in a ResourceQuota. Amounts name a claim by a text with
+CLAIM, and the devices by the extended resource of their class.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from mooring.claims.model.device_classes import CLASS_PREFIX
+from mooring.claims.model.resource_claims import MOST_RESULTS, ExactRequest, ResourceClaim
+from mooring.model.events import Kind
+from mooring.model.pod import Pod, claim_keys
+from mooring.state.objects import Objects
+
+CLAIM: Final = "claim:"
+"""Comes before the namespace/name of a claim; no resource has a colon in its name."""
+
+Amounts = Mapping[str, int]
+
+
+class ClaimUsers:
+    """The number of pods on nodes by claim and by queue; only Queues writes it."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._claims: Mapping[str, ResourceClaim] = objects.of(Kind.RESOURCE_CLAIM)
+        self._users: dict[str, Counter[int]] = {}
+
+    def queues_of(self, claim: str) -> Collection[int]:
+        """Return the numbers of the queues whose pods name the claim of this namespace/name."""
+        return tuple(self._users.get(f"{CLAIM}{claim}", ()))
+
+    def in_devices(self, number: int, amounts: Amounts) -> Amounts:
+        """Return the amounts with devices in place of claims.
+
+        A claim that pods of the queue use before and after this adds none.
+        """
+        claims = [name for name in amounts if name.startswith(CLAIM)]
+        if not claims:
+            return amounts
+        found = Counter({name: value for name, value in amounts.items() if name not in claims})
+        for name in claims:
+            before = self._users.get(name, Counter())[number]
+            sign = (before + amounts[name] > 0) - (before > 0)
+            for resource, count in devices_of(self._claims.get(name.removeprefix(CLAIM))).items():
+                found[resource] += sign * count
+        return found
+
+    def counted(self, number: int, amounts: Amounts) -> Amounts:
+        """Count the pods that begin to use claims, or end it; return what `in_devices` does."""
+        found = self.in_devices(number, amounts)
+        if found is not amounts:
+            for name, count in amounts.items():
+                if name.startswith(CLAIM):
+                    self._count(name, number, count)
+        return found
+
+    def _count(self, name: str, number: int, count: int) -> None:
+        users = self._users.setdefault(name, Counter())
+        users[number] += count
+        if not users[number]:
+            del users[number]
+        if not users:
+            del self._users[name]
+
+
+def named_claims(pod: Pod) -> list[str]:
+    """Return how amounts name the claims of the pod."""
+    return [f"{CLAIM}{key}" for key in claim_keys(pod)] if pod.spec.resource_claims else []
+
+
+def devices_of(claim: object) -> Amounts:
+    """Return the most devices of each class that a claim may get; {} if there is no claim."""
+    devices = Counter[str]()
+    for request in claim.spec.requests if isinstance(claim, ResourceClaim) else ():
+        most = Counter[str]()
+        for one in request.first_available or filter(None, (request.exactly,)):
+            resource = f"{CLASS_PREFIX}{one.device_class}"
+            most[resource] = max(most[resource], _count_of(one))
+        devices.update(most)
+    return devices
+
+
+def _count_of(request: ExactRequest) -> int:
+    """Return how many devices a request keeps from others."""
+    if request.admin_access:
+        return 0
+    return MOST_RESULTS if request.mode == "All" else request.count
