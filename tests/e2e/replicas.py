@@ -37,7 +37,7 @@ QUICK_LEASE: Final = ("--lease-duration=6", "--renew-deadline=5", "--retry-perio
 A busy machine holds a process up for a second or two, in which it must not lose its lease.
 """
 
-WAIT_SECONDS: Final = 60.0
+WAIT_SECONDS: Final = 120.0
 LOOK_AGAIN: Final = 0.05
 LOOK_LATER: Final = 0.25
 """Seconds between two looks of somebody who has waited for five; each look costs two processes."""

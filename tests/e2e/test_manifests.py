@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from replicas import WAIT_SECONDS
 
 import replica
 from controlplane.access import Access
@@ -38,9 +39,9 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
     """Ask `holds` until it is true; nothing tells when a server's caches are filled."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + WAIT_SECONDS
     while not holds():
-        assert time.monotonic() < deadline, f"not within 20 s: {what}"
+        assert time.monotonic() < deadline, f"not within {WAIT_SECONDS:.0f} s: {what}"
 
 
 @pytest.fixture(scope="module")
