@@ -101,7 +101,8 @@ def without_units(preemptor: Preemptor, units: Sequence[Unit]) -> GroupPreemptio
         text = f"preemption: the {name} needs more than {limits.max_victims} victims."
         return Unschedulable(text, resolvable=True)
     names, known = cluster.node_names, {victim.uid for victim in victims}
-    freeing = (pod for pod, row in leaving(preemptor) if row in set(rows.values()))
+    there = set(rows.values())
+    freeing = (pod for pod, row in reprieve.leaving.items() if row in there)
     nodes = {uid: names[row] for uid, row in rows.items()}
     also = (pod for pod in freeing if pod.uid not in known)
     violations = sum(split.violating.get(unit, 0) for unit in chosen)
@@ -139,12 +140,13 @@ class _Reprieve:
 
     At first all `units` count as removed. `rows` maps the uid of each pod of the preemptor to the
     row of its node in the last search that found nodes. `ended_early` says that not all units were
-    tried.
+    tried. `leaving` has the pods that leave without being victims, with their rows.
     """
 
     def __init__(self, preemptor: Preemptor, units: Sequence[Unit]) -> None:
         self.rows: Mapping[Uid, int] = {}
         self.ended_early = False
+        self.leaving: Mapping[Pod, int] = dict(leaving(preemptor))
         self._preemptor = preemptor
         self._gone = dict.fromkeys(units)
         self._searches = 0
@@ -152,8 +154,7 @@ class _Reprieve:
     def fits(self) -> bool:
         """Return whether the preemptor fits beside the units that stay."""
         self._searches += 1
-        gone = [pod for pod, _ in leaving(self._preemptor)]
-        gone += (pod for unit in self._gone for pod, _ in unit.pods)
+        gone = [*self.leaving, *(pod for unit in self._gone for pod, _ in unit.pods)]
         rows = self._preemptor.place(gone)
         if rows is not None:
             self.rows = rows
