@@ -8,6 +8,7 @@ import pytest
 from deciding import Deciding
 from device_builders import device_claim, device_class, request, resource_slice
 from mooring.framework.hints import QueueingHint
+from mooring.groups.model.pod_group import parse_kai_pod_group
 from mooring.groups.search.group_decision import GroupDecision, decide_group
 from mooring.groups.search.group_search import SearchedMembers
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -16,7 +17,7 @@ from mooring.model.workloads import parse_namespace
 from mooring.quota.capacity_scheduling import CapacityScheduling
 from mooring.quota.model.queue import QUEUE_LABEL, parse_queue
 from mooring.scheduling.outcome import FitError, ScheduleResult
-from mooring.testing.builders import namespace, node, pod, pod_group, queue_object
+from mooring.testing.builders import kai_pod_group, namespace, node, pod, pod_group, queue_object
 
 Raw = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -233,6 +234,14 @@ def test_a_hint_is_given_for_a_pod_that_leaves_the_tree_by_a_new_label() -> None
     assert hint(deciding, moved) is QueueingHint.QUEUE
     same = ClusterEvent(Kind.POD, Action.UPDATE, before, before)
     assert hint(deciding, same) is QueueingHint.SKIP
+
+
+def test_a_hint_is_given_for_a_group_that_names_another_queue() -> None:
+    deciding = Deciding(a_node(), queue_object("a", {GPU: 1}))
+    of_a, of_b = (parse_kai_pod_group(kai_pod_group("g", queue=name)) for name in "ab")
+    kind = Kind.KAI_POD_GROUP
+    assert hint(deciding, ClusterEvent(kind, Action.UPDATE, of_a, of_b)) is QueueingHint.QUEUE
+    assert hint(deciding, ClusterEvent(kind, Action.UPDATE, of_a, of_a)) is QueueingHint.SKIP
 
 
 def test_a_hint_is_given_for_a_pod_that_was_shrunk_in_place() -> None:

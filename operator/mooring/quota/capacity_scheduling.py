@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.verdicts import SKIP, Skip, Unschedulable, shortened
+from mooring.groups.model.pod_group import PodGroup
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.wording import listed
@@ -33,6 +34,8 @@ class CapacityScheduling:
         {
             (Kind.POD, Action.DELETE),
             (Kind.POD, Action.UPDATE),
+            (Kind.VOLCANO_POD_GROUP, Action.UPDATE),
+            (Kind.KAI_POD_GROUP, Action.UPDATE),
             *product((Kind.QUEUE, Kind.NAMESPACE), Action),
         }
     )
@@ -47,11 +50,14 @@ class CapacityScheduling:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE for each change of a queue or namespace, and when a pod of the tree leaves.
 
-        A pod whose labels change may leave its queue; a pod that is resized may use less.
+        A pod whose labels change may leave its queue; a pod that is resized may use less. A group
+        may name another queue.
         """
+        before, after = event.before, event.after
+        if isinstance(before, PodGroup) and isinstance(after, PodGroup):
+            return queue_if(before.queue != after.queue)
         if event.kind is not Kind.POD:
             return QueueingHint.QUEUE
-        before, after = event.before, event.after
         if not isinstance(before, Pod):
             return QueueingHint.SKIP
         if isinstance(after, Pod) and after.labels == before.labels:

@@ -36,7 +36,7 @@ from mooring.groups.model.pod_group import (
     Reservation,
     consumer_of,
 )
-from mooring.groups.state.pod_groups import GROUP_KINDS, PodGroups
+from mooring.groups.state.pod_groups import GROUP_KINDS, PodGroups, PodGroupState
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.indexes import drop_item
@@ -78,7 +78,7 @@ class ClusterState:
         self.dynamic_resources = ClaimTables(self.objects)
         self.pod_groups = PodGroups(self.pods)
         self.pod_columns = PodColumns(self.pods)
-        self._queues = Queues(self.objects)
+        self._queues = Queues(self.objects, self.pod_groups.queue_of)
         self.nominations = Nominations(self.pod_columns, self._queues.number_of)
         self._arrivals = count()
         self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
@@ -579,6 +579,7 @@ class ClusterState:
                 self._renew_group(pod)
 
     def _renew_group(self, pod: Pod) -> None:
+        self._queues.names_changed()
         if (placed := self.pods.get(pod.uid)) is not None:
             self.pod_columns.renew(placed, self.pod_groups.number_of(pod.uid))
 
@@ -614,6 +615,15 @@ class ClusterState:
             self._queues.detach(before, placed.pod)
             self._queues.attach(number, placed.pod)
             self.pod_columns.requeue(placed.slot, number)
+
+    def _renew_queues_of(self, group: PodGroupState) -> None:
+        """Count the members in the queue that the group's object names now."""
+        members = group.unscheduled, group.assumed, group.assigned, group.terminating
+        for uid in (uid for pods in members for uid in pods):
+            if (placed := self.pods.get(uid)) is not None:
+                self._renew_queue(placed, leaves=False)
+            if (nominee := self.nominations.get(uid)) is not None:
+                self.nominations.put_back(nominee)
 
     def take_changed_groups(self) -> dict[GroupKey, None]:
         """Return the pod groups that changed or went since the last call; at first all groups."""
@@ -712,7 +722,7 @@ class ClusterState:
             self.topology.detach(known.equivalent, known.row)
             known.equivalent = self.topology.attach(pod, known.row)
         self.pod_groups.attach(known)
-        if before.labels != pod.labels:
+        if before.labels != pod.labels or before.annotations != pod.annotations:
             self._renew_queue(known, leaves=False)
         self.pod_columns.renew(known, self.pod_groups.number_of(pod.uid))
         if self.devices.renew(known) or recounted:
@@ -747,7 +757,9 @@ class ClusterState:
         self.storage.object_changed(kind, key, before, after)
         self._queues.changed(kind, key, before, after)
         if kind in GROUP_KINDS:
-            self.pod_groups.define(kind, key, after)
+            group = self.pod_groups.define(kind, key, after)
+            if any(each.queue for each in (before, after) if isinstance(each, PodGroup)):
+                self._renew_queues_of(group)
         if kind is Kind.POD_DISRUPTION_BUDGET:
             self.evictions.budget_written(key, after)
         return self.dynamic_resources.object_changed(kind, key, before, after)

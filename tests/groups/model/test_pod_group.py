@@ -162,7 +162,7 @@ def test_the_subgroups_of_kais_group_are_roles() -> None:
     group = kai(queue="team-a", subGroups=parts)
     assert group.key == GroupKey(GroupSource.KAI, "default", "train")
     assert (group.minimum, group.roles) == (5, {"leader": 1, "workers": 3, "prefill": 1})
-    assert (group.invalid, group.ignored) == (None, ("spec.queue",))
+    assert (group.invalid, group.ignored, group.queue) == (None, (), "team-a")
     assert kai(8, subGroups=parts).minimum == 8
     assert (kai().minimum, kai(4).minimum, kai(4).roles) == (1, 4, {})
 

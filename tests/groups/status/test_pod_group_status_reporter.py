@@ -489,7 +489,7 @@ async def test_of_a_group_of_kai_only_events_tell(groups: Groups) -> None:
     await groups.recorder.drain(WAIT_SECONDS)
     (event,) = (request.body for request in groups.server.events)
     assert event["reason"] == "FieldsIgnored"
-    fields = "spec.queue, spec.preemptibility"
+    fields = "spec.preemptibility"
     assert event["note"] == f"without effect (docs/gangs.md): {fields}"
     assert event["regarding"]["apiVersion"] == "scheduling.run.ai/v2alpha2"
 

@@ -2,13 +2,15 @@
 
 from typing import Any
 
+from mooring.groups.model.pod_group import parse_volcano_pod_group
+from mooring.groups.plugins.gang_args import GangSchedulingArgs
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import parse_pod
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.quota.state.queues import below, demand_of
 from mooring.state.cluster import ClusterState
-from mooring.testing.builders import cluster, namespace, node, pod, queue_object
+from mooring.testing.builders import cluster, namespace, node, pod, queue_object, volcano_pod_group
 
 Raw = dict[str, Any]
 
@@ -110,3 +112,62 @@ def test_below_yields_a_queue_and_all_below_it() -> None:
         queue_object("all"), queue_object("a", parent="all"), queue_object("b", parent="a")
     )
     assert [each.name for each in below(state.queues.states["all"])] == ["all", "a", "b"]
+
+
+def with_presets(state: ClusterState, *presets: str) -> None:
+    args = GangSchedulingArgs.model_validate({"podGroupPresets": presets})
+    state.track_pod_groups(args.formats)
+
+
+def in_group(name: str, **annotations: str) -> Raw:
+    """Return a pod of Volcano's PodGroup `g`."""
+    named = {"scheduling.k8s.io/group-name": "g", **annotations}
+    return pod(name, node="n1", annotations=named)
+
+
+def test_pods_name_a_queue_as_for_kai_while_the_preset_is_on() -> None:
+    of_kai = pod("p", node="n1", labels={"kai.scheduler/queue": "a"})
+    state = cluster(node("n1"), queue_object("a", {"pods": 5}), of_kai)
+    assert used(state, "a") == 0
+    with_presets(state, "KAI")
+    assert used(state, "a") == 1
+    with_presets(state, "Volcano")
+    assert used(state, "a") == 0
+
+
+def test_a_pod_is_in_the_queue_of_its_annotation_or_else_of_its_pod_group() -> None:
+    queues = [queue_object(name, {"pods": 5}) for name in "abc"]
+    state = cluster(node("n1"), *queues)
+    with_presets(state, "Volcano")
+    put(state, in_group("p"), in_group("q", **{"scheduling.volcano.sh/queue-name": "b"}))
+    put(state, of("r", "c", annotations={"volcano.sh/queue-name": "b"}))
+    assert [used(state, name) for name in "abc"] == [0, 1, 1]
+    group = parse_volcano_pod_group(volcano_pod_group("g", 1, queue="a"))
+    state.put(Kind.VOLCANO_POD_GROUP, "default/g", group)
+    assert [used(state, name) for name in "abc"] == [1, 1, 1]
+    state.nominate(parse_pod(in_group("n")), "n1")
+    state.put_unscheduled(parse_pod(in_group("n")))
+    moved = parse_volcano_pod_group(volcano_pod_group("g", 1, queue="b"))
+    state.put(Kind.VOLCANO_POD_GROUP, "default/g", moved)
+    assert [used(state, name) for name in "abc"] == [0, 2, 1]
+    columns = state.pod_columns
+    (slot,) = columns.nominated_in_queues(other_than=())
+    assert columns.queues[slot] == state.queues.states["b"].number
+
+
+def test_the_default_queue_of_volcano_counts_only_if_it_exists() -> None:
+    state = cluster(node("n1"), queue_object("a", {"pods": 5}))
+    with_presets(state, "Volcano")
+    one = parse_pod(in_group("p", **{"volcano.sh/queue-name": "default"}))
+    assert state.queues.membership(one) == (None, None)
+    put(state, queue_object("default", {"pods": 5}))
+    assert state.queues.of(one) is state.queues.states["default"]
+    other = parse_pod(in_group("p", **{"volcano.sh/queue-name": "none"}))
+    assert state.queues.membership(other) == (None, "queue none does not exist")
+
+
+def test_names_of_presets_count_only_where_there_are_queues() -> None:
+    state = cluster(node("n1"))
+    with_presets(state, "KAI")
+    one = parse_pod(pod("p", labels={"kai.scheduler/queue": "a"}))
+    assert state.queues.membership(one) == (None, None)

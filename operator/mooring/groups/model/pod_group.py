@@ -262,6 +262,7 @@ class PodGroup:
         min_resources: The resources that must be free for the group: millicores, bytes, counts.
         invalid: Why the group cannot be scheduled as it is, as a sentence; None if it can.
         resource_claims: The group's own claims for devices (DRAWorkloadResourceClaims).
+        queue: The name of the members' Queue; "" if the object names none.
         ignored: The fields of the object that are set and have no effect.
     """
 
@@ -281,6 +282,7 @@ class PodGroup:
     invalid: str | None = None
     status: PodGroupStatus = PodGroupStatus()
     resource_claims: tuple[PodClaim, ...] = ()
+    queue: str = ""
     ignored: tuple[str, ...] = ()
 
     @property
@@ -327,13 +329,15 @@ class GroupFormat(NamedTuple):
     A key is looked up in the pod's labels and then in its annotations. A group of the source PODS
     is defined by its members; its minimum is 1 on a pod that does not have `minimum_key`. A group
     of another source is defined by its object, unless the pod has `minimum_key`. A pod with the
-    label `expected_key` that names no group belongs to a group whose name is not known yet.
+    label `expected_key` that names no group belongs to a group whose name is not known yet. Pods
+    name their Queue by the first of `queue_keys` that they have.
     """
 
     name_key: str
     minimum_key: str | None = None
     source: GroupSource = GroupSource.PODS
     expected_key: str | None = None
+    queue_keys: tuple[str, ...] = ()
 
     def name_of(self, pod: Pod) -> str | None:
         """Return the name of the pod's group; "" if not known yet; None if it has no group."""
@@ -516,7 +520,8 @@ def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> di
         found |= _with_roles(found["minimum"], roles, f'{where}[""]')
     if not found["topology"].keys:
         found["topology"] = _network_topology(spec)
-    found["ignored"] = _set(spec, "queue", "priorityClassName", "subGroupPolicy")
+    found["queue"] = text(spec, "queue", "spec")
+    found["ignored"] = _set(spec, "priorityClassName", "subGroupPolicy")
     return found
 
 
@@ -565,7 +570,8 @@ def _kai_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[s
     return _with_roles(least or (0 if roles else 1), roles, "spec.subGroups[{}]") | {
         "topology": _levels(required, preferred) or annotated.topology,
         "disruption_mode": annotated.disruption_mode,
-        "ignored": _set(spec, "queue", "priorityClassName", "preemptibility", "minSubGroup"),
+        "queue": text(spec, "queue", "spec"),
+        "ignored": _set(spec, "priorityClassName", "preemptibility", "minSubGroup"),
     }
 
 

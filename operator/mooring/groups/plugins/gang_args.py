@@ -34,11 +34,21 @@ _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
         ),
     ),
     "Volcano": tuple(
-        GroupFormat(name, "scheduling.volcano.sh/group-min-member", GroupSource.VOLCANO)
+        GroupFormat(
+            name,
+            "scheduling.volcano.sh/group-min-member",
+            GroupSource.VOLCANO,
+            queue_keys=("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name"),
+        )
         for name in ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
     ),
     "KAI": (
-        GroupFormat("pod-group-name", source=GroupSource.KAI, expected_key="kai.scheduler/queue"),
+        GroupFormat(
+            "pod-group-name",
+            source=GroupSource.KAI,
+            expected_key="kai.scheduler/queue",
+            queue_keys=("kai.scheduler/queue",),
+        ),
     ),
     "YuniKorn": tuple(GroupFormat(key, source=GroupSource.YUNIKORN) for key in APPLICATION_KEYS),
     "Grove": (GroupFormat("grove.io/podgang", source=GroupSource.GROVE),),

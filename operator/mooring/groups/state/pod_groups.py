@@ -443,6 +443,16 @@ class PodGroups:
                 return GroupKey(source, pod.namespace, named), form
         return None, None
 
+    def queue_of(self, pod: Pod) -> str:
+        """Return the Queue that the pod names as a preset does, or else its group; "" if none."""
+        for form in self._formats:
+            for key in form.queue_keys:
+                if name := pod.labels.get(key) or pod.annotations.get(key):
+                    return name
+        group = self.of(pod) if self._formats else None
+        definition = group.definition if group is not None else None
+        return definition.queue if definition is not None else ""
+
     def reservation_of(self, pod: Pod) -> Reservation | None:
         """Return the reservation that the object of the pod's group shows; None if it shows none.
 
@@ -521,13 +531,17 @@ class PodGroups:
         member = self._members.get(uid)
         return member.group.number if member is not None and not member.pod.terminating else None
 
-    def define(self, kind: Kind, key: str, definition: PodGroup | None) -> None:
-        """Set the definition of a group from the object of this kind and key; None: it has gone."""
+    def define(self, kind: Kind, key: str, definition: PodGroup | None) -> PodGroupState:
+        """Set the definition of a group from the object of this kind and key; None: it has gone.
+
+        Return the group.
+        """
         namespace, _, name = key.partition("/")
         group = self._group(GroupKey(GROUP_KINDS[kind], namespace, name))
         group.definition = definition
         self._note(group)
         self._drop_if_empty(group)
+        return group
 
     def put_unscheduled(self, pod: Pod) -> Pod | None:
         """Note a pod without a node; return its former version, None if it is new.

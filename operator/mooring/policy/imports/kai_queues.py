@@ -20,7 +20,6 @@ from mooring.policy.imports.written_queue import WrittenQueue, free_name, left_o
 from mooring.quota.model.queue import QUEUE_LABEL
 
 KAI: Final = "scheduling.run.ai"
-_LABEL: Final = "kai.scheduler/queue"
 _ROOT: Final = "kai-root"
 _GPU: Final = "nvidia.com/gpu"
 _RESOURCES: Final = {"gpu": (_GPU, 1), "cpu": ("cpu", 1), "memory": ("memory", 10**6)}
@@ -87,7 +86,7 @@ class KaiQueues:
         root = free_name(_ROOT, {queue.name for queue in self._queues}, "-root")
         if not capacity:
             self._notes.append(note_without_nodes(root, f"queues.{KAI}"))
-        self._notes.append(f"pods need the label {QUEUE_LABEL} instead of {_LABEL}")
+        self._notes.append(f"pods need the label {QUEUE_LABEL}, or a profile with the preset KAI")
         top = InclusiveQueue(root, "the root of KAI's queues")
         return InclusiveQuotas(self._queues, top, self._notes, capacity).written()
 

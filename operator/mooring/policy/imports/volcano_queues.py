@@ -75,6 +75,6 @@ class VolcanoQueues:
         if not any(queue.quota for queue in self._queues):
             why = "weights divide the nodes in Volcano's plugin proportion; here they only order"
             self._notes.append(f"no queue has deserved or guarantee: {why} Queues that borrow")
-        why = f"pods need the label {QUEUE_LABEL} instead of the queue of their PodGroup"
+        why = f"pods need the label {QUEUE_LABEL}, or a profile with the preset Volcano"
         self._notes.append(why)
         return InclusiveQuotas(self._queues, self._root, self._notes, capacity).written()

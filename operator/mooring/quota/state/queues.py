@@ -5,7 +5,7 @@ in force until the newer one can replace it. All pods on nodes and all assumed p
 scheduler placed them.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from sys import getsizeof
 from typing import Final
@@ -27,6 +27,8 @@ from mooring.state.topology.pod_selection import PodSelector, SelectionIndex, se
 DEEPEST: Final = 16
 """The largest number of queues on the path from a queue to the root."""
 _MOST_NAMED: Final = 3
+_DEFAULT: Final = "default"
+"""The queue of Volcano's pods that name none; it counts only if it exists."""
 
 _MEMBERSHIPS_BYTES: Final = 2**20
 
@@ -35,11 +37,16 @@ Usage = Mapping[int, Mapping[str, int]]
 """Amounts by resource, by the number of a queue."""
 
 
+def _no_name(_pod: Pod) -> str:
+    return ""
+
+
 class Queues:
     """The queues in force; only ClusterState writes it."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, queue_of: Callable[[Pod], str] = _no_name) -> None:
         self._objects = objects
+        self._queue_of = queue_of
         self._in_force: dict[str, Queue] = {}
         self._problems: dict[str, str] = {}
         self._states: dict[str, QueueState] = {}
@@ -58,6 +65,7 @@ class Queues:
         """Keyed by the pod's namespace and its queue label."""
         self._queues_changed = False
         self._changed_namespaces: set[str] = set()
+        self._names_changed = False
         self.resources: frozenset[str] = frozenset()
         """The resources for which a queue in force has a quota."""
         self.changes = 0
@@ -184,10 +192,14 @@ class Queues:
                 self._count(number, {name: -count for name, count in before.items()})
                 self._count(number, after)
 
+    def names_changed(self) -> None:
+        """Note that pods may name other queues now, because other presets are on."""
+        self._names_changed = bool(self._in_force or self._names_changed)
+
     @property
     def is_settled(self) -> bool:
         """Whether `settle` and `settled` have handled every change."""
-        return not self._queues_changed and not self._changed_namespaces
+        return not (self._queues_changed or self._changed_namespaces or self._names_changed)
 
     def settle(self) -> Collection[str] | None:
         """Apply the changes; return the namespaces whose pods need new queue numbers (None: all).
@@ -195,7 +207,7 @@ class Queues:
         After the caller has set these numbers, it calls `settled`.
         """
         if not self._queues_changed:
-            return tuple(self._changed_namespaces)
+            return None if self._names_changed else tuple(self._changed_namespaces)
         written: Mapping[str, Queue] = self._objects.of(Kind.QUEUE)
         in_force, problems = _resolved(written, self._in_force)
         states = dict[str, QueueState]()
@@ -234,12 +246,14 @@ class Queues:
         self.changes += 1
         self.decreases += 1
         after = {name: queue.namespaces for name, queue in in_force.items()}
-        return None if after != before else tuple(self._changed_namespaces)
+        renamed = self._names_changed or after != before
+        return None if renamed else tuple(self._changed_namespaces)
 
     def settled(self) -> None:
         """Note that all pods have their new queue numbers."""
         self._queues_changed = False
         self._changed_namespaces = set()
+        self._names_changed = False
 
     def _make(
         self, queue: Queue, in_force: Mapping[str, Queue], states: dict[str, QueueState]
@@ -258,12 +272,19 @@ class Queues:
         A pod on a node counts in a queue of its namespace even if its label names no valid queue,
         so that a changed label does not free quota.
         """
-        key = pod.namespace, pod.labels.get(QUEUE_LABEL, "")
+        key = pod.namespace, self.name_in(pod)
         found = self._memberships.get(key)
         if found is None:
             found = self._found(*key)
             self._memberships.put(key, found)
         return found
+
+    def name_in(self, pod: Pod) -> str:
+        """Return the queue that the pod names by its label, or as other schedulers' pods; or ""."""
+        if name := pod.labels.get(QUEUE_LABEL):
+            return name
+        name = self._queue_of(pod) if self._states or self._problems else ""
+        return name if name != _DEFAULT or name in self._in_force else ""
 
     def _found(self, namespace: str, name: str) -> Membership:
         labels = self._objects.namespace_labels(namespace)

@@ -12,7 +12,7 @@ from mooring.kube.timestamps import rfc3339
 from mooring.model.events import Kind
 from mooring.model.resources import CPU
 from mooring.pausing import pause
-from mooring.quota.model.queue import QUEUE_LABEL, Queue
+from mooring.quota.model.queue import Queue
 from mooring.quota.state.queues import Queues
 from mooring.quota.status.queue_status import Amounts, QueueView, queue_views, status_of
 from mooring.scheduling.scheduler_state import SchedulerState
@@ -106,7 +106,7 @@ class QueueStatusReporter:
             pod = queued.pod
             if queued.queue is None and self._scheduler.cluster.is_placed(pod):
                 continue  # it is being bound
-            state, label = queues.of(pod), pod.labels.get(QUEUE_LABEL, "")
+            state, label = queues.of(pod), queues.name_in(pod)
             if label and label not in queues.states:
                 waiting[label] += 1
             elif state is not None:
