@@ -1,1 +1,1 @@
-"""What a plugin's author needs: protocols of plugins, verdicts, the handle and the registry."""
+"""What a plugin author needs: protocols of plugins, verdicts, the handle and the registry."""

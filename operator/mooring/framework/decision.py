@@ -1,4 +1,4 @@
-"""The record of one scheduling attempt of one pod, in the words of kube-scheduler.
+"""The record of one scheduling attempt for one pod, with kube-scheduler's terms.
 
 A record refers to pods by `PodRef` only. So code that shows it can leave out the names of pods that
 the user may not get (`mooring.observe.documents`).
@@ -35,7 +35,7 @@ class PodRef(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return "namespace/name". Names return, so this does not identify the pod."""
+        """Return "namespace/name". It does not identify the pod, because names are reused."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -79,11 +79,11 @@ class NodeScore(NamedTuple):
 class Decision:
     """The result of one attempt.
 
-    `profile` is None if no profile takes the pod; `profile_generation` is the generation of its API
-    object, 0 for a profile from a file; `kubernetes_version` is the version whose rules the
+    `profile` is None if no profile applies to the pod; `profile_generation` is the generation of
+    its API object, 0 for a profile from a file; `kubernetes_version` is the version whose rules the
     decision followed. `node` is None if no node was found; then `message` is the reason, as in the
     PodScheduled condition, and `nominated_node` and `victims` are the result of preemption.
-    `scores` is None if at most one node was feasible, because then nothing is scored.
+    `scores` is None if at most one node was feasible, because then no plugin scores.
     """
 
     pod: PodRef

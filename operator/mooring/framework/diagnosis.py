@@ -21,7 +21,7 @@ EXTENDER: Final = "Extender"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RejectedNodes:
-    """The nodes (int64 rows) that one plugin rejected, and why."""
+    """The nodes (int64 rows) that one plugin rejected, with the reasons."""
 
     plugin: str
     rows: IntArray
@@ -30,7 +30,7 @@ class RejectedNodes:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """Why the nodes of the cluster reject a pod (framework/types.go, Diagnosis).
+    """The reasons why the nodes of the cluster reject a pod (Diagnosis in framework/types.go).
 
     `total` is the number of nodes. If pre_filter plugins rejected the pod for all nodes,
     `pre_filter` is their reason and `pre_filter_plugins` are their names. `plugins` names all
@@ -46,7 +46,7 @@ class Diagnosis:
 
     @property
     def nbytes(self) -> int:
-        """Estimated bytes of the arrays, including cached properties."""
+        """The estimated size of the arrays in bytes, including cached properties."""
         cached = 2 * 8 * len(self.names)
         return cached + sum(
             group.rows.nbytes + group.explanation.bits.nbytes + group.explanation.resolvable.nbytes
@@ -77,7 +77,7 @@ class Diagnosis:
         return np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
 
     def _rejected(self, *, resolvable: bool) -> BoolArray:
-        """Return bool[rows]: whether a plugin rejected the node with this value of `resolvable`."""
+        """Return bool[rows]: True where a plugin rejected with this value of `resolvable`."""
         rejected = np.zeros(len(self.names), np.bool_)
         for group in self.rejected:
             rejected[group.rows[group.explanation.resolvable == resolvable]] = True
@@ -95,10 +95,10 @@ class Diagnosis:
         return f"{head} {', '.join(histogram)}." if histogram else head
 
     def rejections(self, most: int | None = None) -> Mapping[str, Rejection]:
-        """Return each rejected node's rejection by name, from at most `most` nodes per plugin.
+        """Return the rejections by node name, from at most `most` nodes per plugin.
 
-        If several plugins rejected a node, the rejection names the first of them and has the
-        reasons of all of them.
+        If several plugins rejected a node, the rejection names the first plugin and has the reasons
+        of all of them.
         """
         rejections: dict[str, Rejection] = {}
         for group in self.rejected:

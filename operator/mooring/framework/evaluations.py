@@ -1,10 +1,10 @@
 """Limits how much the plugins of a profile evaluate in one attempt, and lets the attempt pause.
 
-A rule evaluates an expression once per distinct value of the nodes, and keeps the results; a search
-for devices evaluates selectors; constraints count pods. One evaluation is quick, thousands are
-slow. So an attempt ends with a reason after about a second of this work. Its results are kept, and
-the next attempt continues. The total cost for all values of the nodes is limited, too: a rule that
-exceeds the limit does not run, and reports that.
+A rule evaluates an expression once per distinct value of the nodes, and caches the results; a
+search for devices evaluates selectors; constraints count pods. One evaluation is quick, but
+thousands are slow. So an attempt ends with a reason after about a second of this work. Its results
+are cached, and the next attempt continues from there. The total cost for all values of the nodes is
+limited, too: a rule that exceeds the limit does not run, and reports this.
 """
 
 import math
@@ -29,32 +29,33 @@ __all__ = [
 ]
 
 MOST_FOR_NODES: Final = 50_000_000
-"""Limit, in units, for all values that depend on nodes alone: some seconds, and then kept."""
+"""The limit in units for all values that depend on nodes alone: some seconds, once."""
 MOST_FOR_POD: Final = 100_000
-"""Limit, in units, for all values that depend on the pod: about 10 ms in each decision."""
+"""The limit in units for all values that depend on the pod: about 10 ms in each decision."""
 MOST_PER_ATTEMPT: Final = 10_000_000
-"""Limit, in units, for one attempt: about a second."""
+"""The limit in units for one attempt: about a second."""
 _MOST_PER_MEMBER: Final = 10_000
-"""Additional units for each member in an attempt about a group: about a millisecond."""
+"""The additional units for each member in an attempt about a group: about a millisecond."""
 
 UNITS_PER_COUNT: Final = 500
-"""Units for each step of counting pods."""
+"""The cost in units of each step of counting pods."""
 UNITS_PER_POD: Final = 20
-"""Units for each set of equivalent pods that is looked at and counted."""
+"""The cost in units of examining and counting one set of equivalent pods."""
 _UNITS_PER_REQUIREMENT: Final = 3
-"""Units for comparing a set of equivalent pods with one requirement of a selector."""
+"""The cost in units of comparing a set of equivalent pods with one requirement of a selector."""
 
 
 class AttemptTooLongError(PluginFailed):
-    """An attempt has used up its budget; the next attempt goes on with the results so far."""
+    """An attempt has used up its budget; the next attempt continues with the results so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
     """The cost, in units, of the values that a plugin evaluates.
 
-    `nodes` is the cost of the values that depend on nodes alone, `pod` of those that depend on the
-    pod, too. `pod_maps` is the part of `pod` that grows with the number of the pod's labels.
+    `nodes` is the cost of the values that depend on nodes alone, and `pod` is the cost of the
+    values that also depend on the pod. `pod_maps` is the part of `pod` that grows with the number
+    of the pod's labels.
     """
 
     nodes: int = 0
@@ -66,7 +67,7 @@ class Cost:
 
     @property
     def excess(self) -> str | None:
-        """Return why this cost is too high for all plugins of a profile; None if it is not."""
+        """Return why this cost exceeds the limits of a profile; None if it does not."""
         for units, most, of in (
             (self.nodes, MOST_FOR_NODES, "the values that nodes have now"),
             (self.pod, MOST_FOR_POD, "one pod and the values that nodes have now"),
@@ -80,21 +81,21 @@ class Cost:
 
 
 class Evaluation(Protocol):
-    """What one rule evaluates for the nodes."""
+    """Evaluates an expression for the nodes, for example a rule; knows what this costs."""
 
     @property
     def name(self) -> str:
         """The name for messages, such as `rule cheapest`."""
 
     def cost(self) -> Cost:
-        """Return the cost of evaluating all values that the nodes have now, known ones included."""
+        """Return the cost of evaluating all present values of nodes, including cached values."""
 
 
 class Evaluations:
-    """The evaluations of all plugins of one pipeline, and the budget of the present attempt.
+    """The evaluations of all plugins of one pipeline, and the budget of the current attempt.
 
-    `most_per_attempt` is in units; None means no limit, for example in a simulation, where nothing
-    else waits for an attempt.
+    `most_per_attempt` is in units. None means no limit, for example in a simulation, where no other
+    pod waits.
     """
 
     def __init__(self, most_per_attempt: int | None = None) -> None:
@@ -109,14 +110,13 @@ class Evaluations:
         return len(self._all)
 
     def add(self, evaluation: Evaluation) -> None:
-        """Add an evaluation. Those added earlier get their share of the profile's limit first."""
+        """Add an evaluation. Earlier ones get their share of the profile's limit first."""
         self._all.append(evaluation)
 
     def excess(self, evaluation: Evaluation, node_set_version: int) -> str | None:
-        """Return why the evaluation does not run; None if it runs.
+        """Return why the evaluation exceeds the profile's limit and does not run; None if it runs.
 
-        The answer changes only with the version of the node set. Results are kept per pod spec, and
-        they must stay right as long as their node does not change.
+        The answer changes only with the version of the node set, so that cached results stay right.
         """
         if self._judged_at != node_set_version:
             self._excess, self._up_to = self._judged()
@@ -124,15 +124,12 @@ class Evaluations:
         return self._excess.get(evaluation)
 
     def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
-        """Return why a pod with very many labels makes the evaluation too costly, else None.
-
-        `times` is the pod's number of labels, divided by the number that the estimate assumes.
-        """
+        """Return why a pod's many labels make the evaluation too costly; None if they do not."""
         units = times * self._up_to[evaluation].pod_maps
         return Cost(pod=units).excess if times > 1 else None
 
     def left_out(self) -> list[tuple[str, str]]:
-        """Return the evaluations that do not run with the present nodes: their names, and why."""
+        """Return the names of the evaluations that do not run with the current nodes, and why."""
         return [(evaluation.name, why) for evaluation, why in self._judged()[0].items()]
 
     def begin_attempt(self, members: int = 0) -> None:
@@ -154,14 +151,14 @@ class Evaluations:
         self._left = min(self._most, MOST_FOR_POD)
 
     def spend(self, units: int) -> None:
-        """Take the units for work, done or about to be done, from the attempt's budget."""
+        """Subtract the units for work, done or about to be done, from the attempt's budget."""
         self._left -= units
 
     def pause(self, doing: str) -> None:
         """Let other tasks run if it is time for that; end the attempt if its budget is used up.
 
         Call this before long work. `doing` names the work in the error. Raises AttemptTooLongError
-        if the budget is used up; the next attempt goes on.
+        if the budget is used up; the next attempt continues.
         """
         if self._left <= 0:
             raise AttemptTooLongError(
@@ -172,9 +169,9 @@ class Evaluations:
     def count_pods(self, cluster: ClusterView, wanted: Iterable[tuple[Selection, str]]) -> None:
         """Count each selection's pods per value of a label, to make `ClusterView.counts` quick.
 
-        A selector may select most pods of a cluster, and each of them may have other labels. Raises
-        AttemptTooLongError if the counting takes longer than one attempt may; the next attempt goes
-        on.
+        A selector may select most pods of a cluster, with many different labels. Raises
+        AttemptTooLongError if counting takes longer than one attempt may; the next attempt
+        continues.
         """
         for pods, key in wanted:
             units = UNITS_PER_POD + _UNITS_PER_REQUIREMENT * pods.requirements
@@ -183,7 +180,7 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return why evaluations exceed a limit, and for each other one the total cost up to it."""
+        """Return why evaluations exceed a limit, and the total cost up to each other evaluation."""
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),

@@ -1,4 +1,4 @@
-"""The handle that every plugin gets: the cluster, waiting pods, and what a plugin may write."""
+"""The handle that every plugin gets: the cluster, waiting pods, and the allowed writes."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -19,7 +19,7 @@ __all__ = ["Api", "DeviceMetrics", "Handle", "ReadAgainError", "VolumeAssumeCach
 
 
 class ReadAgainError(Exception):
-    """The object has changed, or it is unknown whether a write was carried out: read it again."""
+    """The object has changed, or it is unknown whether a write succeeded: read the object again."""
 
 
 class Api(Protocol):
@@ -37,12 +37,12 @@ class Api(Protocol):
         """Add these annotations to the Binding: the pod gets node and annotations in one write.
 
         They are merged with annotations that were added earlier; an empty mapping removes all of
-        them. A plugin calls this in `pre_bind`. The engine removes the annotations at the end of
+        these. A plugin calls this in `pre_bind`. The engine removes the annotations at the end of
         the attempt, whether the pod is bound or not.
         """
 
     def unix_nanoseconds(self) -> int:
-        """Return the time of day, for annotations and statuses. No decision may depend on it."""
+        """Return the time of day for annotations and statuses. No decision may depend on it."""
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
@@ -57,7 +57,7 @@ class Api(Protocol):
         """Record an event of type Normal about the pod, with the action of scheduling."""
 
     async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return the `resourceclaims` object, None if there is none; waits for the API server."""
+        """Read the `resourceclaims` object from the API server; return None if there is none."""
 
     async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create the object in the namespace that its metadata names, and return it.
@@ -66,7 +66,7 @@ class Api(Protocol):
         """
 
     async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
-        """Begin to delete the `resourceclaims` object of this uid; waits for the API server."""
+        """Ask the API server to delete the `resourceclaims` object with this uid."""
 
     async def set_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
         """Add these fields to the pod's status."""
@@ -98,7 +98,7 @@ class Api(Protocol):
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `write` soon in a task of its own, to its end; log an exception that it raises.
 
-        This is for writes that no caller waits for, from `post_filter` and `unreserve`. Writes that
+        Use it in `post_filter` and `unreserve`, for writes that no caller waits for. Writes that
         have not begun when the scheduler stops are dropped. In a trial `write` is never called.
         """
 
@@ -122,7 +122,7 @@ class VolumeAssumeCache(Protocol):
         """Let decisions see these objects until the watch shows newer versions of them."""
 
     def restore_volumes(self, pod: Pod) -> None:
-        """Undo what `assume_volumes` assumed for this pod, not for other pods."""
+        """Undo the assumptions of `assume_volumes` for this pod; those for other pods stay."""
 
     def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
         """Mark allocations (by the claim's uid) as in flight for the pod whose uid is `holder`.
@@ -131,13 +131,13 @@ class VolumeAssumeCache(Protocol):
         """
 
     def release_claims(self, holder: Uid, claims: Iterable[str] | None = None) -> None:
-        """End what `hold_claims` began for the pod; None means for all its claims."""
+        """Release allocations that `hold_claims` marked for the pod; None means all its claims."""
 
     def assume_claim(self, claim: ResourceClaim) -> bool:
         """Let decisions see this version of the claim, which the API server has returned.
 
-        It is used until the watch shows it. Returns False if the watch has already shown a newer
-        version, or that the claim is deleted.
+        They see it until the watch shows it. Returns False if the watch has already shown a newer
+        version, or has shown that the claim is deleted.
         """
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:

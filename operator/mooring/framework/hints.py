@@ -1,4 +1,4 @@
-"""Queueing hints: plugins' answers to whether a cluster event may make a pod schedulable."""
+"""Queueing hints: plugins say whether a cluster event may make a pod schedulable."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -25,7 +25,7 @@ def queue_if(condition: object) -> QueueingHint:
 
 
 def node_newly(event: ClusterEvent, admits: Callable[[Node], bool]) -> bool:
-    """Return whether `admits` accepts the event's node as it is now, but not as it was before."""
+    """Return whether `admits` accepts the event's node now, but did not accept it before."""
     before, after = event.before, event.after
     if not isinstance(after, Node) or not admits(after):
         return False
@@ -33,5 +33,5 @@ def node_newly(event: ClusterEvent, admits: Callable[[Node], bool]) -> bool:
 
 
 def freed_node(gone: Pod) -> str | None:
-    """Return the name of the node that a deleted pod was bound to, or else nominated to."""
+    """Return the name of the node that a deleted pod was bound or nominated to, if any."""
     return gone.node_name or gone.nominated_node

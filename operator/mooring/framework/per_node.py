@@ -110,15 +110,15 @@ class NodeInfo:
         return self._columns.pod_count()[self.index]
 
     def allocatable(self, resource: str) -> int:
-        """Return how much of a resource the node offers; 0 if it does not have the resource."""
+        """Return the node's allocatable amount of a resource; 0 if it lacks the resource."""
         return self.node.allocatable.get(resource, 0)
 
     def requested(self, resource: str) -> int:
-        """Return how much of a resource the node's pods request."""
+        """Return the amount of a resource that the node's pods request."""
         return self._columns.requested(resource)[self.index]
 
     def free(self, resource: str) -> int:
-        """Return how much of a resource is free; below 0 if the pods request more than there is."""
+        """Return the free amount of a resource; negative if the pods request more than there is."""
         offered = self.node.allocatable.get(resource, 0)
         return offered - self._columns.requested(resource)[self.index]
 

@@ -17,8 +17,8 @@ class Placement:
     """Nodes on which all members of a group may be placed together.
 
     `rows` are int64 rows of the node table. `key` and `value` are the label that the nodes share;
-    both are "" for all nodes. Placements of a higher `tier` are tried only if the whole group fits
-    in none of a lower one.
+    both are "" if the placement has all nodes. Placements with a higher `tier` are tried only if
+    the whole group fits in no placement with a lower one.
     """
 
     rows: IntArray
@@ -34,7 +34,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodGroupAssignments:
-    """A placement with the row of each member by uid. `scheduled` members had a node before."""
+    """A placement with the row of each member by uid; `scheduled` members had a node before."""
 
     placement: Placement
     rows: Mapping[Uid, int]
@@ -49,8 +49,8 @@ class GroupPolicy:
     """
 
     reserve_after_seconds: float | None = None
-    """Nodes are reserved for a group that has waited for so long; None: never."""
+    """After this time of waiting, nodes are reserved for a group; None means never."""
     reserved_nodes_percent: int = 100
-    """The largest part of the nodes that may be reserved at the same time."""
+    """The largest percentage of the nodes that may be reserved at the same time."""
     delete_bound_members: bool = False
     """Whether a gang's bound members are deleted if its other members cannot be bound."""

@@ -58,11 +58,7 @@ __all__ = [
 
 
 class Normalize(Enum):
-    """How the scores of the feasible nodes become 0-100 (DefaultNormalizeScore).
-
-    NONE: the scores are 0-100 already. MAX: the highest score becomes 100. REVERSED: the highest
-    score becomes 0, and 0 becomes 100.
-    """
+    """Says how the scores of the feasible nodes become 0-100 (DefaultNormalizeScore)."""
 
     NONE = "none"
     MAX = "max"
@@ -74,10 +70,10 @@ class Plugin(Protocol):
 
     name: ClassVar[str]
     depends_on_node_only: ClassVar[bool]
-    """True promises two things. `filter` and the raw score of a node depend only on the pod's spec
-    (`pod.spec`), on that node, and on which nodes exist. `pre_filter` and `pre_score` do not read
-    the cluster. Then the results are kept for identical pods, and the plugin runs again only for
-    nodes that changed. Such a node-only plugin may also set one of these to True:
+    """If True, `filter` and the raw score of a node depend only on the pod's spec (`pod.spec`), on
+    that node, and on which nodes exist; and `pre_filter` and `pre_score` do not read the cluster.
+    Then identical pods share results, and the plugin runs again only for nodes that changed. Such a
+    node-only plugin may also set one of these to True:
 
     - `depends_on_node_object_only`, if it does not read what the pods on a node use; then it runs
       again only if the Node object changed;
@@ -93,7 +89,8 @@ class Plugin(Protocol):
 class EnqueueExtensions(Plugin, Protocol):
     """Says which cluster events may make a pod schedulable that the plugin rejected.
 
-    If the plugin that rejected a pod does not have this, every event lets the pod be tried again.
+    If the plugin that rejected a pod does not implement this, the pod is tried again after every
+    event.
     """
 
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]]
@@ -113,7 +110,7 @@ class PreEnqueuePlugin(Plugin, Protocol):
 
 
 class QueuedPodInfo(Protocol):
-    """A queued pod as a QueueSort plugin sees it; times are seconds on a monotonic clock."""
+    """A queued pod for a QueueSort plugin; times are seconds on a monotonic clock."""
 
     @property
     def pod(self) -> Pod:
@@ -121,11 +118,11 @@ class QueuedPodInfo(Protocol):
 
     @property
     def initial_attempt_timestamp(self) -> float:
-        """When the pod could be tried for the first time."""
+        """The time when the pod could be tried for the first time."""
 
     @property
     def timestamp(self) -> float:
-        """When the pod was added, or when its last attempt ended."""
+        """The time when the pod was added, or when its last attempt ended."""
 
     @property
     def attempts(self) -> int:
@@ -154,10 +151,10 @@ class PlacementGeneratePlugin(Plugin, Protocol):
     def generate_placements(
         self, group: PodGroupState, parent: Placement, cluster: ClusterView
     ) -> tuple[Placement, ...] | Unschedulable:
-        """Return parts of `parent`, the most wanted first; `(parent,)` if any of its nodes will do.
+        """Return parts of `parent`, the most wanted first; `(parent,)` if it need not be divided.
 
-        Among placements with equal scores the first is chosen. Unschedulable, or an empty tuple,
-        means that the group can be placed nowhere.
+        Among placements with equal scores the scheduler takes the first. Unschedulable, or an empty
+        tuple, means that no placement is possible.
         """
 
 
@@ -224,8 +221,8 @@ class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
         """Return a nomination of all members, or the reason why there is none.
 
-        It may pause in `state.place`, and by `mooring.pausing.pause` at the head of a loop. The
-        cluster does not change during a pause.
+        It may pause in `state.place`, and may call `mooring.pausing.pause` at the head of a loop.
+        The cluster does not change during a pause.
         """
 
 
@@ -268,13 +265,13 @@ class PlacementScorePlugin(Plugin, Protocol):
 
 
 class ReservePlugin(Plugin, Protocol):
-    """Reserves what the plugin itself manages for a pod that is assumed on a node."""
+    """Reserves the plugin's own resources for a pod that is assumed on a node."""
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """Reserve resources for the pod and return None; Unschedulable rejects the pod."""
 
     def unreserve(self, pod: Pod, node: str) -> None:
-        """Undo `reserve`. It is called also if `reserve` failed, or was not called."""
+        """Undo `reserve`. It is called even if `reserve` failed or was not called."""
 
 
 class PermitPlugin(Plugin, Protocol):
@@ -285,7 +282,7 @@ class PermitPlugin(Plugin, Protocol):
 
 
 class PreBindPlugin(Plugin, Protocol):
-    """Prepares the binding of a pod."""
+    """Prepares the binding of a pod, for example by provisioning its volumes."""
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
         """Prepare the binding of the pod; an exception stops it."""
@@ -321,7 +318,7 @@ POINT_METHODS: dict[Point, str] = {
     Point.BIND: "bind",
     Point.POST_BIND: "post_bind",
 }
-"""The method of each extension point: a class that has it serves the point."""
+"""The method of each extension point; a class that has the method serves the point."""
 
 _OTHER_NAMES: Final = (
     "explain",
@@ -338,7 +335,7 @@ _OTHER_NAMES: Final = (
 )
 """Other attributes that the scheduler uses if a plugin has them."""
 _SIMILAR: Final = 0.8
-"""A name with a higher ratio of difflib is a likely misspelling: `filtr` is, `store` is not."""
+"""Names with a higher ratio of difflib are likely misspellings: `filtr` is one, `store` is not."""
 
 
 def points_of(plugin: type) -> frozenset[Point]:
@@ -349,10 +346,10 @@ def points_of(plugin: type) -> frozenset[Point]:
 
 
 def misspelt_name(plugin: type) -> str:
-    """Return what is wrong with a public name that resembles a method's; "" if no name does.
+    """Return why a public name that resembles a method's name is wrong; "" if there is none.
 
-    A method called `filtr` or `prefilter` would never run, without any error. Names are compared
-    only with methods that the class lacks.
+    The scheduler would never call a method named `filtr` or `prefilter`, and nobody would see an
+    error. Names are compared only with methods that the class lacks.
     """
     known = (*POINT_METHODS.values(), *_OTHER_NAMES)
     lacking = [name for name in known if not hasattr(plugin, name)]

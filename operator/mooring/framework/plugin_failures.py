@@ -1,12 +1,13 @@
 """Records the failures of plugins: each message is logged once an hour, each failure is counted.
 
 A failure is an exception, a result that the extension point does not allow, or a call that takes
-too long. It costs one attempt of one pod and never the scheduler: of all exceptions only
-KeyboardInterrupt is not caught, because with it a user ends `mooring simulate`. If a constructor
-fails, the profile that names the plugin is invalid (`ProfileInvalid`).
+too long. It ends one attempt of one pod, but never the scheduler: every exception is caught except
+KeyboardInterrupt, with which a user ends `mooring simulate`. If a constructor fails, the profile
+that names the plugin is invalid (`ProfileInvalid`).
 
-A synchronous call that takes too long cannot be interrupted: it is logged and counted when it has
-returned, and its result is used. The clock is an argument, because modules that decide import none.
+A synchronous call that takes too long cannot be interrupted: it is logged and counted after it has
+returned, and its result is used. The clock is an argument, because modules that decide must not
+import one.
 """
 
 import importlib
@@ -37,24 +38,24 @@ logger = logging.getLogger(__name__)
 _MOORING: Final = str(Path(__file__).parents[1])
 _IMPORTLIB: Final = str(Path(importlib.__file__).parent)
 _MOST_MESSAGES: Final = 32
-"""How many messages are remembered per plugin and extension point; further ones are not logged."""
+"""The number of messages remembered per plugin and extension point; others are not logged."""
 _FORGET_SECONDS: Final = 3600.0
 """After this time since a plugin's first message, its messages are logged again."""
 _MOST_CHARACTERS: Final = 1024
-"""Limit for the text of an exception."""
+"""The most characters of an exception's text."""
 _MOST_BYTES: Final = 16 * 2**20
-"""Limit for all remembered messages. Each rule of a profile counts as a plugin of its own."""
+"""The most bytes of all remembered messages. Each rule of a profile counts as a plugin."""
 _MOST_FRAMES: Final = 20
-"""How many frames of a traceback are logged: the last ones, because they show the plugin's code."""
+"""The number of frames in a logged traceback: the last ones, which show the plugin's code."""
 _MOST_TRACEBACK: Final = 16_384
-"""How many characters of a traceback are logged."""
+"""The most characters of a logged traceback."""
 
 
 class ExtensionPoint(StrEnum):
-    """Where a plugin is called; the values of the metrics' label `extension_point`.
+    """The place where a plugin is called: a value of the metrics' label `extension_point`.
 
-    They are kube-scheduler's, with Constructor and QueueingHint added. A failure of `explain`,
-    `resource_requests` or `devices_version` counts for Filter.
+    The values are kube-scheduler's, with Constructor and QueueingHint added. A failure of
+    `explain`, `resource_requests` or `devices_version` counts for Filter.
     """
 
     CONSTRUCTOR = "Constructor"
@@ -77,7 +78,7 @@ class ExtensionPoint(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """What went wrong: an exception, a result that is not allowed, or too much time."""
+    """The kind of a failure: an exception, a result that is not allowed, or too much time."""
 
     ERROR = "error"
     INVALID = "invalid"
@@ -101,7 +102,7 @@ class PluginFailed(PluginError):  # noqa: N818 - says what happened, as BindingF
 
 @dataclass(slots=True, eq=False)
 class _Told:
-    """The messages logged about a plugin at an extension point, and when the first was logged."""
+    """The messages logged about a plugin at an extension point, and the time of the first."""
 
     since: float
     messages: set[str] = field(default_factory=set)
@@ -191,7 +192,7 @@ class PluginFailures:
         logger.error("%s: %s", blamed, problem, extra=fields)
 
     def _is_new(self, blamed: Blamed, message: str) -> bool:
-        """Return whether to log the message: not twice an hour, and not if there were too many."""
+        """Return whether to log the message: once per hour, if few others were logged."""
         now, told = self.clock(), self._told.get(blamed)
         if told is None or now - told.since > _FORGET_SECONDS:
             told = _Told(now)
@@ -208,12 +209,12 @@ class PluginFailures:
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception's `one_line`; the name of its type if it has no text."""
+    """Return the exception's text in one line; the name of its type if it has no text."""
     return one_line(error) or type(error).__name__
 
 
 def place_of(error: BaseException) -> str:
-    """Return where a plugin raised an unexpected exception, in the form " (acme_spot.py:31)".
+    """Return the line where a plugin raised an unexpected exception, as " (acme_spot.py:31)".
 
     This is the last line in the plugin's own folder, because lines of a library do not help the
     plugin's author. Returns "" if only Mooring's own code was running.

@@ -33,21 +33,21 @@ class DryRun(Protocol):
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """How much of each resource must be free on a node, if no other filter depends on pods.
+        """The amounts that must be free on a node, if no other filter of the pod depends on pods.
 
         Then a pod fits on a node after evictions exactly if these amounts and a pod slot are free,
-        and no trial is needed. None: further filters of this pod (ports, affinity, volumes) depend
-        on other pods.
+        and no trial is needed. None: other filters of this pod (ports, affinity, volumes) depend on
+        other pods.
         """
 
     def trial(self) -> AbstractContextManager[Trial]:
-        """Return a context in which pods can be removed and added; its end undoes all of that."""
+        """Return a context in which pods can be removed and added; its exit undoes this."""
 
     def rejection(self, row: int) -> tuple[str, ...]:
-        """Return why the row rejects the pod, with nominated pods counted; () if it fits."""
+        """Return why the node rejects the pod, counting nominated pods; () if the pod fits."""
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the pod's row by its uid, as if these pods had left their nodes; None if none."""
+        """Return the pod's row by its uid, as if these pods had left; None if it fits nowhere."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,9 +55,9 @@ class PostFilterState:
     """A pod that no node fits, with the reasons.
 
     `limits` are the profile's settings for preemption. `now` is in seconds since the epoch. `seed`
-    differs between the attempts of a pod: a search that does not look at all nodes can begin at
-    another node each time. `unschedulable_seconds` is how long ago the pod's first attempt ended
-    that found no node.
+    differs between the attempts of a pod: a search that does not examine all nodes can begin at
+    another node each time. `unschedulable_seconds` is the time since the end of the pod's first
+    attempt that found no node.
 
     If `preempt_extenders` is true, extenders take part in the preemption. Then a plugin that
     supports extenders first returns Candidates, and runs again with the extenders' answer as
@@ -94,7 +94,7 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreemptionCandidate:
-    """The pod would fit on `node` without the victims, which are sorted by falling importance.
+    """The pod would fit on `node` without the victims; the most important victim comes first.
 
     `violations` is the number of victims whose eviction violates a disruption budget.
     """
@@ -106,7 +106,7 @@ class PreemptionCandidate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """All candidates, for the preempt extenders; returned in place of a nomination."""
+    """All candidates for the preempt extenders; a plugin returns them in place of a nomination."""
 
     candidates: tuple[PreemptionCandidate, ...]
 
@@ -115,7 +115,7 @@ class Candidates:
 class ProcessedCandidates:
     """The candidates that the preempt extenders left, with their victims.
 
-    `error` is the failure of an extender that is not ignorable; then there are no candidates.
+    If an extender that is not ignorable failed, `error` says why, and there are no candidates.
     """
 
     candidates: tuple[PreemptionCandidate, ...]
@@ -126,8 +126,8 @@ class ProcessedCandidates:
 class NotEligible:
     """The pod is not eligible to preempt now (PodEligibleToPreemptOthers).
 
-    A nomination that the pod already has stays, unlike after Unschedulable. If `is_error`, no
-    further plugin runs, and the reasons of earlier plugins are not reported (RunPostFilterPlugins).
+    Unlike after Unschedulable, the pod keeps its nomination. If `is_error`, no further plugin runs,
+    and the reasons of earlier plugins are not reported (RunPostFilterPlugins).
     """
 
     reason: str
@@ -135,16 +135,16 @@ class NotEligible:
 
 
 PostFilterResult: TypeAlias = Nomination | Candidates | Unschedulable | NotEligible
-"""What `post_filter` returns."""
+"""The possible results of `post_filter`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupNomination:
-    """The members fit on the nodes (names by the member's uid) once the victims are gone.
+    """The members fit on `nodes` (node names by the member's uid) once the victims are gone.
 
     Victims may be on any nodes. `violations` is the number of victims whose eviction violates a
-    disruption budget, `disruptions` the numbers of single pods among the victims and of groups that
-    are evicted as a whole.
+    disruption budget. `disruptions` is the number of single pods among the victims, and the number
+    of groups that are evicted as a whole.
     """
 
     nodes: Mapping[Uid, str]
@@ -155,19 +155,19 @@ class GroupNomination:
 
 
 GroupPreemption: TypeAlias = GroupNomination | Unschedulable | NotEligible
-"""What `pod_group_post_filter` returns."""
+"""The possible results of `pod_group_post_filter`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodGroupPostFilterState:
     """A pod group that fits nowhere; the argument of `pod_group_post_filter`.
 
-    `members` are the members that the group needs for its minimum. `unschedulable_seconds` is how
-    long ago the first attempt of a member ended that found no node.
+    `members` are the members that the group needs for its minimum. `unschedulable_seconds` is the
+    time since the end of the first attempt that found no node for a member.
 
-    `place(pods)` returns each member's row by uid, as if these pods had left their nodes; None if
-    the members do not all fit then. The total cost of these searches is limited: `is_last` returns
-    whether only one more search is certain to be made.
+    `place(pods)` returns each member's row by uid, as if these pods had left their nodes, or None
+    if not all members fit then. The total cost of these searches is limited: `is_last` returns
+    whether the next search may be the last one.
     """
 
     group: PodGroupState

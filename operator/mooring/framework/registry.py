@@ -22,7 +22,7 @@ _ASYNC: Final = frozenset({Point.PRE_BIND, Point.BIND, Point.POST_BIND})
 
 
 class NoArgs(BaseModel):
-    """The arguments of a plugin that takes none."""
+    """The arguments of a plugin that has no arguments."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,7 +47,7 @@ class Registry:
         self._announced = announced
 
     def _found(self) -> Mapping[str, EntryPoint]:
-        """Return the plugins' entry points; note names that two distributions use."""
+        """Return the plugins' entry points by name; note names that two distributions use."""
         found: dict[str, EntryPoint] = {}
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             if found.setdefault(entry.name, entry) is not entry:
@@ -74,7 +74,7 @@ class Registry:
     def plugin(self, name: str) -> type[Any]:
         """Return the plugin's class; KeyError for an unknown name.
 
-        A name with a slash is the name of a rule (`Rules/gpu-nodes`), and the plugin is `Rules`.
+        A name with a slash is that of a rule (`Rules/gpu-nodes`); its plugin is `Rules`.
         """
         spec = self._spec(name.partition("/")[0])
         if spec is None:

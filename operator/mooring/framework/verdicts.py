@@ -1,4 +1,4 @@
-"""The results of plugins' methods, and what the scheduler does then.
+"""The results of plugins' methods, and how the scheduler handles each of them.
 
 | returned          | by                   | consequence                                        |
 |-------------------|----------------------|----------------------------------------------------|
@@ -50,9 +50,9 @@ _ONE: Final = np.uint64(1)
 def shortened(text: str, most: int = 253) -> str:
     """Return the text, or its beginning and "..." if it is longer than `most` characters.
 
-    Use it for tenants' texts in a reason, because a reason may have 1,024 characters: the API
-    server limits neither the number of scheduling gates nor the length of a claim's name in a pod.
-    The default is the length of the longest name that an object can have.
+    Use it for texts of users in a reason, which may have at most 1,024 characters: the API server
+    limits neither the number of scheduling gates nor the length of a claim's name in a pod. The
+    default is the length of the longest object name.
     """
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
@@ -89,7 +89,7 @@ class PreFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A result: the pod waits for permission, and is rejected after so many seconds."""
+    """A result: the pod waits for permission, and is rejected after this number of seconds."""
 
     seconds: float
 
@@ -103,8 +103,8 @@ class Explanation:
     `from_masks` makes either form. `resolvable` is bool[nodes]: False if evicting pods cannot help
     (kube-scheduler's UnschedulableAndUnresolvable).
 
-    `details` is empty, or has one text per reason. `mooring explain` adds it for a single node. The
-    pod's condition and events leave it out, because they count nodes by reason.
+    `details` is empty, or has one text per reason. `mooring explain` adds these texts for a single
+    node. The pod's condition and events leave them out, because they count nodes by reason.
     """
 
     reasons: tuple[str, ...]
@@ -114,7 +114,7 @@ class Explanation:
 
     @classmethod
     def single(cls, reason: str, nodes: int, *, resolvable: bool) -> "Explanation":
-        """Return an explanation that has the same single reason for each of the nodes."""
+        """Return an explanation that gives each of the nodes the same single reason."""
         return cls((reason,), np.ones(nodes, np.uint64), np.full(nodes, resolvable))
 
     @classmethod
@@ -212,6 +212,6 @@ class PluginError(Exception):
 class ObjectError(PluginError):
     """An object that the plugin reads is wrong: for example, its selector divides by zero.
 
-    The attempt fails as with any PluginError, but no failure of the plugin is counted or logged.
-    Otherwise a tenant could cause alerts with such an object.
+    The attempt fails as with any PluginError, but no failure of the plugin is counted or logged:
+    otherwise a user could cause alerts with such an object.
     """

@@ -1,8 +1,8 @@
 """Assumed pods that wait at Permit (waiting_pods_map.go).
 
-After a Permit plugin has returned `Wait`, it later calls `allow` or `reject`. The engine gives a
-callback per pod, and calls `expire` from time to time. Times are seconds on the engine's monotonic
-clock.
+A Permit plugin that has returned `Wait` later calls `allow` or `reject`. The engine passes a
+callback for each pod, and calls `expire` from time to time. Times are seconds on the engine's
+monotonic clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ __all__ = ["WaitingPod", "WaitingPods"]
 
 @dataclass(slots=True, eq=False)
 class WaitingPod:
-    """A pod that waits at Permit. `pending` has the deadline of each plugin that has not agreed."""
+    """A pod that waits at Permit; `pending` has the deadlines of plugins that must allow it."""
 
     pod: Pod
     node: str
@@ -45,19 +45,19 @@ class WaitingPods:
         now: float,
         decided: Callable[[Unschedulable | None, str], None],
     ) -> None:
-        """Add a waiting pod. Its end calls `decided(rejection, plugin)`; None lets it go on."""
+        """Add a waiting pod; at the end call `decided(rejection, plugin)`, with None if allowed."""
         self._waiting[pod.uid] = WaitingPod(pod, node, pending, now, decided)
 
     def get(self, uid: str) -> WaitingPod | None:
-        """Return the waiting pod of this uid; None if it does not wait."""
+        """Return the waiting pod with this uid; None if it does not wait."""
         return self._waiting.get(uid)
 
     def leave(self, uid: str) -> None:
-        """Remove the pod of this uid without calling `decided`."""
+        """Remove the pod with this uid without calling `decided`."""
         self._waiting.pop(uid, None)
 
     def allow(self, uid: str, plugin: str) -> None:
-        """Note that the plugin agrees; after the last plugin the pod goes on to its binding."""
+        """Note that the plugin allows the pod; after the last plugin the pod is bound."""
         waiting = self._waiting.get(uid)
         if waiting is None:
             return
@@ -67,7 +67,7 @@ class WaitingPods:
             waiting.decided(None, plugin)
 
     def reject(self, uid: str, plugin: str, reason: str) -> None:
-        """End the wait with a rejection: the pod is forgotten and becomes unschedulable."""
+        """End the wait with a rejection: the pod leaves its node and becomes unschedulable."""
         waiting = self._waiting.pop(uid, None)
         if waiting is not None:
             waiting.decided(Unschedulable(reason, resolvable=True), plugin)

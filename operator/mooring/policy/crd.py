@@ -1,4 +1,4 @@
-"""Generate the SchedulingProfile CRD from the pydantic models, so that both always agree.
+"""Generates the SchedulingProfile CRD from the pydantic models, so that both always agree.
 
 The API server accepts structural schemas only: no references, no unions, no closed objects (it
 prunes unknown fields, and rejects them at `kubectl apply`). The schema has no defaults: an absent
@@ -61,7 +61,7 @@ def render() -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes a repeated object in full, not as a YAML anchor, because people read this file."""
+    """Writes a repeated object in full, not as a YAML anchor, so that the file is easy to read."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True

@@ -2,9 +2,9 @@
 
 Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.34.4 to v1.38.0-beta.0.
 
-Mooring does not have the plugins in `ABSENT`. Their names are still known: a profile may disable
-and configure them, but may not enable them. An imported file may enable them, because a file that
-kube-scheduler writes does; a note then says that they are left out.
+Mooring does not have the plugins in `ABSENT`, but knows their names: a profile may disable and
+configure them, but may not enable them. A file of kube-scheduler may enable them; the import then
+leaves them out, with a note.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ TopologyAwareWorkloadScheduling, in Mooring always: they do nothing about pods w
 """
 
 OWN_DEFAULTS: Final[Mapping[str, int]] = {"CapacityScheduling": 0}
-"""Plugins of Mooring that are enabled as well: they do nothing in a cluster without Queues."""
+"""Mooring's own plugins that are also enabled: they do nothing in a cluster without Queues."""
 
 ABSENT: Final[Mapping[str, frozenset[Point]]] = {
     "DeferredPodScheduling": frozenset({Point.PRE_FILTER, Point.FILTER, Point.PERMIT}),
@@ -79,7 +79,7 @@ KUBE_SCHEDULER_PLUGINS: Final = frozenset(
 
 
 def default_weights(kubernetes: KubernetesRules) -> dict[str, int]:
-    """Return the plugins enabled at multiPoint, in order, with their weight (0 where none is)."""
+    """Return the plugins enabled at multiPoint, in order, with their weight (0 if none is set)."""
     weights = dict(DEFAULT_WEIGHTS)
     if not kubernetes.declared_features:
         del weights["NodeDeclaredFeatures"]

@@ -19,12 +19,12 @@ _UNITS: Final = {
 _NUMBER: Final = re.compile(r"[0-9]++\.?[0-9]*|\.[0-9]+")
 _UNIT: Final = re.compile(r"([a-zµμ]+)")
 _LONGEST_TEXT: Final = 256
-"""The most characters of a duration. A longer text would take long to parse and fill the
+"""The most characters of a duration: a longer text would take long to parse and fill the
 message."""
 _SHOWN: Final = 40
 """The most characters that a message quotes of a text that is not a duration."""
 _LONGEST: Final = 2**63 / 1e9
-"""Seconds in the longest duration of Go, about 292 years."""
+"""The longest duration of Go in seconds, about 292 years."""
 _PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
 
 
@@ -41,7 +41,7 @@ def parse_duration(text: object) -> timedelta:
 
 
 def _seconds(digits: str) -> float | None:
-    """Return the sum of numbers with units, None if the text is something else."""
+    """Return the sum of numbers with units in seconds; None if the text is something else."""
     if digits == "0":
         return 0.0
     *parts, rest = _UNIT.split(digits)

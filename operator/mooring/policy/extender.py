@@ -66,7 +66,7 @@ def _url(text: str) -> str:
 
 
 def _without_user(text: str) -> str:
-    """Return the URL without secrets, because Events and the log show it; it may be invalid."""
+    """Return the URL, which may be invalid, without secrets, because Events and the log show it."""
     before, _, rest = text.rpartition("@")
     scheme, found, _ = before.partition("://")
     return f"{scheme + found if found else ''}{rest}".partition("?")[0]

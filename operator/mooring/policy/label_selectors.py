@@ -1,4 +1,4 @@
-"""Label and node selectors in a profile, validated field by field.
+"""The models of label and node selectors in a profile; they validate each field.
 
 The rules are those of apimachinery's `labels.NewRequirement` and component-helpers'
 `nodeaffinity.NewNodeSelector`. `mooring.model.selectors` does the matching.

@@ -1,4 +1,4 @@
-"""Find the profile of a pod, and profiles that may match the same pods."""
+"""Finds the profile of a pod, and profiles that may match the same pods."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ class _Rule:
 class ProfileMatcher:
     """The compiled match rules of all profiles.
 
-    If several profiles match a pod, the one with the highest precedence applies, and among equal
-    ones the first by name. A matcher is immutable: a changed profile needs a new matcher.
+    If several profiles match a pod, the profile with the highest precedence applies; among equals,
+    the first by name. A matcher is immutable: a changed profile needs a new matcher.
     """
 
     def __init__(self, profiles: Iterable[SchedulingProfile]) -> None:
@@ -53,9 +53,9 @@ class ProfileMatcher:
         return tuple(rule.profile for rule in self._rules.get(scheduler_name, ()))
 
     def outranked(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the profiles that take no pod, each with the profiles that take all of its pods.
+        """Return the profiles that never apply, each with the profiles that apply in its place.
 
-        These rank before it, and select everything or the same pods.
+        The latter have a higher rank, and select all pods or the same pods.
         """
         taken: dict[str, list[str | None]] = {}
         for rules in self._rules.values():
@@ -125,7 +125,7 @@ def conflict_in_short(name: str, others: Collection[str]) -> str:
 
 
 def conflict_text(name: str, others: Collection[str]) -> str:
-    """Return which other profiles outrank this one for the same pods, and which it outranks."""
+    """Return which other profiles have a higher or a lower rank for the same pods."""
     above = _first(_MOST_NAMED, (other for other in others if other < name))
     below = _first(_MOST_NAMED, (other for other in others if other > name))
     ranks = [f"outranked by {above}"] if above else []
@@ -144,7 +144,7 @@ def _first(most: int, names: Iterable[str]) -> str:
 
 @dataclass(slots=True)
 class _LabelConstraint:
-    """The demands of selectors on one label; `allowed` is None if any value is."""
+    """The conditions of selectors on one label; `allowed` is None if any value is allowed."""
 
     allowed: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
@@ -172,7 +172,7 @@ class _LabelConstraint:
 
 
 def _can_both_match(*selectors: LabelSelector | None) -> bool:
-    """Return whether some labels match all the selectors; an absent one matches everything."""
+    """Return whether some labels match all the selectors; an absent selector matches everything."""
     wanted: dict[str, _LabelConstraint] = {}
     for selector in filter(None, selectors):
         for key, value in selector.match_labels.items():

@@ -1,8 +1,8 @@
-"""Merge a profile into kube-scheduler's defaults: the plugins of every extension point.
+"""Merges a profile into kube-scheduler's defaults; gives the plugins of every extension point.
 
-Source: `apis/config/v1/default_plugins.go` (merge) and `framework/runtime/framework.go`
-(expansion and weights) of v1.36.3. Weights are int32 and a set has at most 64 plugins, so the
-weighted sum of scores cannot overflow the int64 it is computed in.
+Source: `apis/config/v1/default_plugins.go` (merge) and `framework/runtime/framework.go` (expansion
+and weights) of v1.36.3. Weights are int32 and a set has at most 64 plugins, so the weighted sum of
+scores cannot overflow the int64 it is computed in.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ def plugins_by_point(
     rules: Iterable[Rule] = (),
     kubernetes: KubernetesRules = NEWEST,
 ) -> dict[Point, tuple[PluginUse, ...]]:
-    """Return each point's plugins in order, rules last; names of unknown plugins are left out."""
+    """Return the plugins of each point in order, rules last; leave out unknown plugins."""
     multi = _merged(plugins.multi_point, catalog, default_weights(kubernetes))
     merged = {point: _expanded(point, plugins.at(point), multi, catalog) for point in Point}
     for rule in rules:

@@ -1,4 +1,4 @@
-"""Syntax of names in the Kubernetes API (apimachinery `util/validation`, core `helpers.go`)."""
+"""The syntax of names in the Kubernetes API (apimachinery `util/validation`, core `helpers.go`)."""
 
 import re
 from typing import Annotated, Final
@@ -22,7 +22,7 @@ def _is_qualified(text: str) -> bool:
 
 
 def qualified_name(text: str) -> str:
-    """Return the text if it can be a label's key or a resource; ValueError says why it cannot."""
+    """Return the text if it is a valid label key or resource name; else raise ValueError."""
     if not _is_qualified(text):
         raise ValueError(
             f'"{text}" is not a qualified name: letters, digits, "-", "_" and ".", at most 63, '
@@ -32,7 +32,7 @@ def qualified_name(text: str) -> str:
 
 
 def label_value(text: str) -> str:
-    """Return the text if it can be a label's value; ValueError says why it cannot."""
+    """Return the text if it is a valid label value; else raise ValueError with the reason."""
     if text and not _NAME.fullmatch(text):
         raise ValueError(
             f'"{text}" is not a label value: at most 63 letters, digits, "-", "_" and ".", '

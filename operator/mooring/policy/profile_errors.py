@@ -45,7 +45,7 @@ class FieldError:
 class ProfileInvalid(ValueError):  # noqa: N818 - it is a verdict about the profile, with many errors
     """A profile has mistakes; `errors` contains all of them, at least one.
 
-    The text, which is a line of the log, names the first ones and counts the others.
+    Its text is one line for the log: it has the first mistakes and the number of the others.
     """
 
     def __init__(self, errors: Iterable[FieldError]) -> None:
@@ -68,12 +68,12 @@ def join_path(parent: str, child: str) -> str:
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """Return fields, indexes and map keys of a path: `a.b[0][x.y/z]` is a, b, 0 and x.y/z."""
+    """Return the fields, indexes and map keys of a path: `a.b[0][x.y/z]` is a, b, 0 and x.y/z."""
     return tuple(in_brackets or name for in_brackets, name in _STEP.findall(path))
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return `, did you mean X?` with the choice most similar to `word`, "" if none is similar."""
+    """Return `, did you mean X?` with the choice most similar to `word`; "" if none is similar."""
     folded = {choice.casefold(): choice for choice in choices}
     near = get_close_matches(word.casefold(), folded, n=1, cutoff=0.75)
     return f", did you mean {folded[near[0]]}?" if near else ""

@@ -1,7 +1,7 @@
-"""Read a document as a pydantic model, strictly, and report every mistake with its path.
+"""Reads a document as a pydantic model, strictly, and reports every mistake with its path.
 
-Documents are read as JSON is: text is not a number, a list is not an object, `null` means absent
-(as in the Kubernetes API), and an unknown field is an error.
+The rules are those of JSON: text is not a number, a list is not an object, `null` means absent (as
+in the Kubernetes API), and an unknown field is an error.
 """
 
 import ast
@@ -26,7 +26,7 @@ from mooring.policy.profile_errors import FieldError, ProfileInvalid, join_path,
 from mooring.policy.validation_errors import BrokenRule, broken_rules
 
 MOST_MISTAKES: Final = 1_000
-"""The most mistakes that are reported; to report one takes as long as to check a hundred values."""
+"""The most mistakes that are reported; one report takes as long as checking a hundred values."""
 _MORE: Final = f"has more mistakes than these {MOST_MISTAKES:,}"
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -35,9 +35,9 @@ Model = TypeVar("Model", bound=BaseModel)
 class PolicyModel(BaseModel):
     """Base of all models of this package: frozen, camelCase in documents, no unknown fields.
 
-    The docstring of a field is its description in the CRD. `unsupported` contains fields that
-    kube-scheduler has and Mooring does not support, with the message for a user who sets one.
-    A model's validator is built when it is first used, because a process uses few of all models.
+    The docstring of a field is its description in the CRD. `unsupported` maps fields of
+    kube-scheduler that Mooring does not support to messages for users. A model's validator is built
+    at its first use, because a process uses only few models.
     """
 
     model_config = ConfigDict(
@@ -98,7 +98,7 @@ def read(model: type[Model], document: object, path: str) -> Model:
     """Read the document as the model.
 
     Raises ProfileInvalid with every mistake, or with the first `MOST_MISTAKES` and a note that
-    there are more; their paths begin with `path`. The rules between the fields of one object are
+    there are more; their paths begin with `path`. Rules about several fields of one object are
     checked only if these fields are valid.
     """
     plain = _plain(document)
@@ -115,7 +115,7 @@ def read(model: type[Model], document: object, path: str) -> Model:
 
 
 def _not_json(value: Any, path: str = "") -> Iterator[FieldError]:
-    """Yield a mistake for each field whose value JSON does not have."""
+    """Yield a mistake for each field with a value that JSON cannot have."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _not_json(item, join_path(path, key if key.isidentifier() else f"[{key}]"))
@@ -144,12 +144,11 @@ def _validated(model: type[Model], text: bytes) -> Model:
 def _all_mistakes(
     model: type[BaseModel], document: Any, error: ValidationError
 ) -> list[FieldError]:
-    """Return the mistakes in the document; `error` has those that pydantic finds at first.
+    """Return the mistakes in the document; `error` has the first ones that pydantic found.
 
-    Pydantic checks the rules between the fields of an object only if each field is valid. So the
-    document is read again without the wrong fields. A mistake that such a reading finds does not
-    count if it may follow from a removed field: if it breaks a rule of the object that the field
-    was in.
+    Pydantic checks rules about several fields of an object only if each field is valid. So the
+    document is read again without the wrong fields. A mistake that this second reading finds does
+    not count if it breaks a rule of the object from which a field was removed.
     """
     found: list[FieldError] = []
     removed, incomplete = set[tuple[str, ...]](), set[tuple[str, ...]]()
@@ -180,18 +179,18 @@ def _may_follow_from(
 ) -> bool:
     """Return whether the broken rule may follow from another mistake.
 
-    That is so if the rule's object is incomplete, or inside a removed object. There may be
-    thousands of mistakes, so none is compared with all others.
+    This is so if the rule's object is incomplete, or inside a removed object. There may be
+    thousands of mistakes, so the function does not compare each mistake with all others.
     """
     owner = split_path(rule.owner)
     return owner in incomplete or any(owner[:end] in removed for end in range(len(owner) + 1))
 
 
 def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
-    """Remove the field from the document; return the path of what was removed.
+    """Remove the field from the document; return the path of the removed part.
 
-    For an item of a list, the whole list is removed, because other items would get new indexes. For
-    an absent required field, its object is removed. An empty path is the whole document.
+    For an item of a list, it removes the whole list, because other items would get new indexes. For
+    an absent required field, it removes the object. An empty path is the whole document.
     """
     while path:
         *above, last = path

@@ -1,6 +1,6 @@
-"""Resolve a profile: check its plugin names, merge its plugins, read their arguments.
+"""Resolves a profile: checks its plugin names, merges its plugins, reads their arguments.
 
-One pass gives both the profile that takes effect and every mistake in the profile.
+One pass finds both the effective profile and every mistake in the profile.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +58,7 @@ class ResolvedProfile:
     kubernetes: KubernetesRules
 
     def policy(self, profile: SchedulingProfile) -> EffectivePolicy:
-        """Return the policy as the status of `profile` shows it."""
+        """Return the effective policy for the status of `profile`."""
         return EffectivePolicy(
             scheduler_names=profile.scheduler_names,
             kubernetes_version=self.kubernetes.version,
@@ -77,8 +77,8 @@ def load_profile(
 ) -> tuple[SchedulingProfile, ResolvedProfile]:
     """Read a SchedulingProfile object and resolve it; for `server` see `resolve`.
 
-    Raises ProfileInvalid with every mistake, or the first ones of very many; plugins that cannot be
-    imported are among them. Plugin names are checked even if other fields are invalid.
+    Raises ProfileInvalid with the mistakes, also for plugins that cannot be imported; if they are
+    very many, only with the first ones. Plugin names are checked even if other fields are invalid.
     """
     try:
         profile = read_profile(document)
@@ -97,8 +97,8 @@ def resolve(
 ) -> ResolvedProfile:
     """Resolve a spec.
 
-    `server` has the rules of the API server's version, which a spec without `kubernetesVersion`
-    follows. Raises ProfileInvalid with every mistake; their paths begin with `path`.
+    `server` has the rules of the API server's version, for a spec without `kubernetesVersion`.
+    Raises ProfileInvalid with every mistake; their paths begin with `path`.
     """
     return _resolve(spec, catalog, server, path, ())
 
@@ -151,7 +151,7 @@ def _resolve(
 
 
 def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
-    """Yield the mistakes, but only the first about a plugin that cannot be loaded."""
+    """Yield the mistakes, but only the first one about each plugin that cannot be loaded."""
     seen = set[str]()
     for mistake in mistakes:
         if mistake.plugin not in seen:
@@ -186,10 +186,10 @@ class _LoadedPlugins:
 
 
 def _readable_plugins(document: object) -> SchedulingProfileSpec:
-    """Return the plugins and plugin arguments of a document that is not valid as a whole.
+    """Return the plugins and plugin arguments of a document with mistakes in other fields.
 
-    Every entry keeps its index. An entry that is not valid keeps its name alone, or becomes an
-    unnamed entry. A list that is not valid becomes one unnamed entry.
+    Every entry keeps its index. An invalid entry keeps only its name, or becomes an entry without a
+    name. An invalid list becomes one entry without a name.
     """
     spec = _mapping(_mapping(document).get("spec"))
     plugins = _mapping(spec.get("plugins"))
@@ -330,8 +330,8 @@ def _default_args(
 ) -> BaseModel | None:
     """Return the arguments of a plugin without an entry; None for a plugin without arguments.
 
-    Appends a mistake if the plugin needs an entry: a third-party plugin may have arguments without
-    defaults.
+    Appends a mistake if the plugin needs an entry, because a third-party plugin may have arguments
+    without defaults.
     """
     model = catalog.args_model(name)
     if model is None:
@@ -350,8 +350,8 @@ def _default_args(
 def _read_args(name: str, model: type[BaseModel], given: Mapping[str, Any], path: str) -> BaseModel:
     """Read the arguments of a plugin.
 
-    Raises ProfileInvalid with every mistake. If the model or a validator raises anything else, the
-    mistake names the plugin, which may belong to another distribution.
+    Raises ProfileInvalid with every mistake. If the model raises any other exception, the mistake
+    names the plugin, which may belong to another distribution.
     """
     try:
         return read(model, given, path)
@@ -364,10 +364,10 @@ def _read_args(name: str, model: type[BaseModel], given: Mapping[str, Any], path
 
 
 def _with_extenders(args: BaseModel, spec: SchedulingProfileSpec) -> BaseModel:
-    """Return NodeResourcesFit's arguments, which then ignore resources that extenders manage.
+    """Return NodeResourcesFit's arguments with the resources that extenders manage as ignored.
 
-    As buildExtenders in kube-scheduler's scheduler.go: these resources replace the list
-    `ignoredResources`, they are not added to it.
+    These resources replace the list `ignoredResources`, as in buildExtenders in kube-scheduler's
+    scheduler.go.
     """
     managed = tuple(
         resource.name

@@ -1,8 +1,8 @@
-"""Convert pydantic's validation errors to `FieldError`s with messages for users.
+"""Converts pydantic's validation errors to `FieldError`s with messages for users.
 
 Pydantic gives the place of an error as a tuple of field names, indexes, map keys and tags of
-unions, and names only the one bound that was exceeded. A user needs the path in the file, the whole
-allowed range, and the name that was probably meant.
+unions, and names only one bound of a range. A user needs the path in the file, the whole allowed
+range, and the name that was probably meant.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ _BOUND_ERRORS: Final = ("greater_than", "greater_than_equal", "less_than", "less
 
 
 class BrokenRule(NamedTuple):
-    """A mistake, and the path of the field or object whose rule is broken.
+    """A mistake, and the path of the field or object that breaks the rule.
 
     `owner` is above the mistake's own path if the rule is about several fields of an object.
     """
@@ -48,7 +48,7 @@ class BrokenRule(NamedTuple):
 def broken_rules(
     error: ValidationError, model: type[BaseModel], document: object
 ) -> Iterator[BrokenRule]:
-    """Yield the mistakes in `document`, which was read as `model`; paths start at the document."""
+    """Yield the mistakes in `document`, which was read as `model`; paths begin at the document."""
     errors = error.errors(include_url=False)
     # A list seems too short if items of it are invalid, which pydantic does not count.
     invalid_inside = {d["loc"][:end] for d in errors for end in range(len(d["loc"]))}
@@ -79,8 +79,7 @@ def _broken(
 def _steps(details: ErrorDetails, document: object) -> tuple[list[int | str], str | None]:
     """Return the location without the tags of unions, and the innermost tag.
 
-    A step that does not exist in the document is a tag, except the last step of an error about a
-    missing field.
+    A step that does not exist in the document is a tag; only the last step may be a missing field.
     """
     steps: list[int | str] = []
     tag = None
@@ -118,7 +117,7 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _models_at(model: type[BaseModel], steps: Iterable[int | str]) -> list[type[BaseModel]]:
-    """Return the possible models of the value at these steps; several for a union."""
+    """Return the models that the value at these steps may have; several for a union."""
     models = [model]
     for step in steps:
         if isinstance(step, str):
@@ -169,7 +168,7 @@ def _words(expected: str) -> list[str]:
 
 
 def _choice(given: object, choices: list[str]) -> str:
-    """Return the message `must be one of ..., got ...`, with the choice that was probably meant.
+    """Return the message `must be one of ..., got ...`, with the choice that the user meant.
 
     For version numbers nothing is suggested. If `given` is not a text, the message asks for quotes,
     because 1.37 without quotes is a number.

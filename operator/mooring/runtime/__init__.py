@@ -1,1 +1,1 @@
-"""Runs plugins: the pipeline of a profile, checked calls of plugins, and their metrics."""
+"""Runs plugins: builds the pipeline of a profile, checks results, and measures calls."""

@@ -1,15 +1,15 @@
 """Runs a plugin's methods and checks what they return (framework/runtime/framework.go).
 
-numpy would silently stretch an array of the wrong length, and a rejected node could be chosen. So
-the type, shape and dtype of every result are checked, once per call. Texts that users read must be
+numpy would silently stretch an array of the wrong length, and the scheduler could choose a rejected
+node. So each call checks the type, shape and dtype of its result. Texts that users read must be
 valid Unicode and have at most 1,024 characters.
 
 An exception or a wrong result of a plugin is recorded in the pipeline's `failures` and becomes
-`PluginFailed`, a text of one line. SystemExit is treated as any exception; KeyboardInterrupt is
-passed on. `mooring.runtime.slow_decisions` finds slow deciding methods (from `pre_filter` to
-`score`), because they run too often to be timed here. For the metrics, one attempt in ten measures
-its calls (`mooring.runtime.plugin_metrics`). In the others, the methods that run in every decision
-are called directly: calls are most of a decision's cost.
+`PluginFailed`, with a text of one line. SystemExit is handled like any exception; KeyboardInterrupt
+is raised again. The methods from `pre_filter` to `score` run too often to be timed here:
+`mooring.runtime.slow_decisions` finds the slow ones. For the metrics, one attempt in ten measures
+its calls (`mooring.runtime.plugin_metrics`); all other attempts call these methods directly,
+because calls are most of a decision's cost.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -106,7 +106,7 @@ __all__ = [
 _Answer = TypeVar("_Answer")
 
 _LONGEST_REASON: Final = 1024
-"""Limit for the characters of a reason."""
+"""The most characters of a reason."""
 _MOST_AMOUNT: Final = 2**63
 _BOOL: Final = np.dtype(np.bool_)
 _INT64: Final = np.dtype(np.int64)
@@ -135,7 +135,7 @@ def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> U
 
 
 def first_gate(pipeline: Pipeline, pod: Pod, only: str = "") -> tuple[str, Unschedulable] | None:
-    """Return the first PreEnqueue plugin that rejects the pod, and its answer; None if all accept.
+    """Return the first PreEnqueue plugin that rejects the pod, and its answer, or None.
 
     With `only`, only the plugin of that name runs. Raises PluginFailed if a plugin fails.
     """
@@ -270,9 +270,9 @@ def run_post_filter(
 ) -> PostFilterResult:
     """Run `post_filter`; raise PluginFailed unless its nodes exist and have the victims.
 
-    The members of a group that is disrupted as a whole may be on other nodes, if one of them is on
-    the nominated node. So may the victims of a pod in a queue. Candidates are allowed only if
-    extenders take part and have not answered yet.
+    Two kinds of victims may be on other nodes: members of a group that is disrupted as a whole, if
+    another member is on the nominated node, and victims of a pod in a queue. Candidates are allowed
+    only if extenders take part and have not answered yet.
     """
     point = ExtensionPoint.POST_FILTER
     answer = _measured(pipeline, plugin, point, plugin.post_filter, state)
@@ -381,7 +381,7 @@ def run_unreserve(pipeline: Pipeline, plugin: ReservePlugin, pod: Pod, node: str
 def run_permit(
     pipeline: Pipeline, plugin: PermitPlugin, pod: Pod, node: str
 ) -> Wait | Unschedulable | None:
-    """Run `permit`; raise PluginFailed for a wrong result, such as a Wait of less than 0 s."""
+    """Run `permit`; raise PluginFailed for a wrong result, for example a Wait of less than 0 s."""
     point = ExtensionPoint.PERMIT
     answer = _timed(pipeline, plugin, point, plugin.permit, pod, node)
     if problem := _wrong_verdict(answer, Unschedulable, Wait):
@@ -390,7 +390,7 @@ def run_permit(
 
 
 def check_async(pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, answer: object) -> None:
-    """Raise PluginFailed unless `answer` is None, or SKIP of `bind`."""
+    """Raise PluginFailed unless `answer` is None; `bind` may also return SKIP."""
     if answer is None or (point is ExtensionPoint.BIND and answer is SKIP):
         return
     expected = "None or SKIP" if point is ExtensionPoint.BIND else "None"
@@ -399,12 +399,12 @@ def check_async(pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, answe
 
 
 def wrong_mask(mask: object, nodes: int) -> str:
-    """Return what is wrong with the result of `filter`; "" if nothing is."""
+    """Return why the result of `filter` is wrong; "" if it is not."""
     return "" if _is_array(mask, _BOOL, nodes) else _instead(mask, _array(_BOOL, (nodes,)))
 
 
 def wrong_scores(raw: object, nodes: int, normalize: Normalize) -> str:
-    """Return what is wrong with the result of `score`; "" if nothing is."""
+    """Return why the result of `score` is wrong; "" if it is not."""
     if not _is_array(raw, _INT64, nodes):
         return _instead(raw, _array(_INT64, (nodes,)))
     highest = MAX_SCORE if normalize is Normalize.NONE else _HIGHEST_RAW
@@ -418,7 +418,7 @@ def wrong_scores(raw: object, nodes: int, normalize: Normalize) -> str:
 
 
 def wrong_explanation(why: object, nodes: int) -> str:
-    """Return the mistake in the result of `explain`; "" if there is none."""
+    """Return why the result of `explain` is wrong; "" if it is not."""
     if not isinstance(why, Explanation):
         return _instead(why, "an Explanation")
     bits, resolvable, words = why.bits, why.resolvable, -(-len(why.reasons) // 64)
@@ -437,7 +437,7 @@ def wrong_explanation(why: object, nodes: int) -> str:
 
 
 def _wrong_pre_filter(answer: object) -> str:
-    """Return what is wrong with a result of `pre_filter` whose type is in NOT_A_FILTER_STATE."""
+    """Return why a result of `pre_filter` in NOT_A_FILTER_STATE is wrong; "" if it is not."""
     if isinstance(answer, Unschedulable):
         return _wrong_reason(answer.reason)
     if not isinstance(answer, PreFilterResult):
@@ -515,7 +515,7 @@ def _wrong_placements(answer: object, parent: Placement) -> str:
 
 
 def _wrong_verdict(answer: object, *types: type) -> str:
-    """Return what is wrong with a result that must be None or of one of `types`; "" if nothing."""
+    """Return why a result is neither None nor of one of `types`; "" if it is."""
     if answer is None:
         return ""
     if not isinstance(answer, types):
@@ -530,7 +530,7 @@ def _wrong_verdict(answer: object, *types: type) -> str:
 
 
 def _wrong_reason(reason: object, most: int | None = _LONGEST_REASON) -> str:
-    """Return what is wrong with a text that users read; "" if nothing is."""
+    """Return why a text that users read is wrong; "" if it is not."""
     if not isinstance(reason, str):
         return f"returned a reason that is {_described(reason)}; it must be a text"
     if most is not None and len(reason) > most:
@@ -578,7 +578,7 @@ def _measured(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """Call the method; measure the call if the present attempt measures calls."""
+    """Call the method; measure the call if the current attempt measures calls."""
     metrics = pipeline.metrics
     if not metrics.sampled or point in _NOT_MEASURED:
         return _called(pipeline, plugin, point, method, *arguments)
@@ -593,7 +593,7 @@ def _measured(
 
 
 def status_of(answer: object) -> Status:
-    """Return kube-scheduler's code for a result; for a filter's mask, whether any node passed."""
+    """Return kube-scheduler's code for a result; a filter's mask is a success if a node fits."""
     if answer is SKIP:
         return Status.SKIP
     if isinstance(answer, np.ndarray) and answer.dtype == _BOOL:
@@ -635,7 +635,7 @@ def _instead(found: object, expected: str) -> str:
 
 
 def _described(found: object) -> str:
-    """Return the type of the result in few words; its contents may be long."""
+    """Return the type of the result in a few words, because its contents may be long."""
     if isinstance(found, np.ndarray):
         return _array(found.dtype, found.shape)
     if found is None:

@@ -59,7 +59,7 @@ __all__ = [
 
 _BYTES_OF_PIPELINE: Final = 64 * 1024
 _PER_CHARACTER: Final = 64
-"""Estimated bytes of a pipeline per character of its profile; rules need most of them."""
+"""The estimated bytes of a pipeline per character of its profile; rules need most of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,39 +108,39 @@ class Pipeline:
     always_check_all_filters: bool
     """Whether filters also run on nodes that an earlier filter has rejected."""
     plugins_of_node_only: frozenset[str]
-    """The names of the plugins with `depends_on_node_only = True`."""
+    """The names of the plugins with `depends_on_node_only = True`, whose results are cached."""
     device_reading: Mapping[str, DeviceReadingPlugin]
-    """By name, the plugins whose results may also depend on devices and their classes."""
+    """The plugins whose results may also depend on devices and their classes, by name."""
     keyed_filters: Mapping[str, KeyedFilterPlugin]
-    """By name, the filters whose results are shared by pods with equal keys."""
+    """The filters that share one result among pods with equal keys, by name."""
     keyed_scores: Mapping[str, KeyedScorePlugin]
-    """By name, the scores whose results are shared by pods with equal keys."""
+    """The scores that share one result among pods with equal keys, by name."""
     enqueue_extensions: Mapping[str, EnqueueExtensions]
-    """By name, the plugins that register cluster events and have queueing hints."""
+    """The plugins that register cluster events and have queueing hints, by name."""
     resource_filters: Mapping[str, ResourceFilterPlugin]
-    """By name, the filters that depend on other pods only through their resource requests."""
+    """The filters that depend on other pods only through their resource requests, by name."""
     distributions: Mapping[str, str]
-    """By plugin name, the distribution that the plugin comes from; error messages name it."""
+    """The distribution that each plugin comes from, by plugin name; error messages name it."""
     failures: PluginFailures
     """Records the failures of plugins."""
     api: Api
-    """What the plugins write with. Their annotations are removed after each attempt."""
+    """The API for the plugins' writes. Their annotations are removed after each attempt."""
     extenders: tuple[Extender, ...]
     """The profile's extenders, in the order in which they are called."""
     placement_generate: tuple[PlacementGeneratePlugin, ...] = ()
     placement_scores: tuple[WeightedPlacementScorePlugin, ...] = ()
     group_policy: GroupPolicy | None = None
-    """How gangs are scheduled; None: the members of a group are scheduled one by one."""
+    """The rules for scheduling gangs; None: the members of a group are scheduled one by one."""
     pod_group_formats: tuple[GroupFormat, ...] = ()
     """The labels and annotations that name groups, from the arguments of plugins."""
     metrics: PluginMetrics = field(default_factory=PluginMetrics)
-    """Measures the plugins and extension points; one object for all profiles of a process."""
+    """Measures the plugins and extension points; all profiles of a process share it."""
     evaluations: Evaluations = field(default_factory=Evaluations)
-    """Limits what the plugins evaluate in an attempt."""
+    """Limits how much the plugins may evaluate in an attempt."""
     kubernetes: KubernetesRules = NEWEST
     """The rules of the version of Kubernetes that the profile follows."""
     memory: int = 0
-    """Estimated bytes of the pipeline with its plugins."""
+    """The estimated bytes of the pipeline with its plugins."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """Return the plugin with its distribution; both are unknown unless the profile has it."""
@@ -159,11 +159,11 @@ def build_pipeline(
     metrics: PluginMetrics | None = None,
     most_per_attempt: int | None = None,
 ) -> Pipeline:
-    """Build every plugin of the profile, once, with its arguments.
+    """Build every plugin of the profile once, with its arguments.
 
     Without `failures` the plugins' failures are logged, but not counted. Without `metrics` nothing
-    is measured. For `most_per_attempt` see `Evaluations`. Raises ProfileInvalid, which names every
-    plugin whose constructor fails.
+    is measured. For `most_per_attempt` see `Evaluations`. Raises ProfileInvalid with the name of
+    every plugin whose constructor fails.
     """
     failures, evaluations = failures or PluginFailures(), Evaluations(most_per_attempt)
     built = _built_plugins(profile, effective, registry, handle, failures, evaluations)
@@ -215,7 +215,7 @@ def _built_plugins(
     failures: PluginFailures,
     evaluations: Evaluations,
 ) -> dict[str, Any]:
-    """Build every plugin, by name; raise ProfileInvalid, which names each that fails."""
+    """Build every plugin, by name; raise ProfileInvalid with all that fail."""
     handle = replace(
         handle,
         kubernetes=effective.kubernetes,
@@ -254,7 +254,7 @@ def _scores(
 
 
 def _with_method(plugins: Iterable[Any], method: str) -> dict[str, Any]:
-    """Return by name the plugins that have the method; `isinstance` would check all members."""
+    """Return the plugins that have the method, by name."""
     return {plugin.name: plugin for plugin in plugins if _has(plugin, method)}
 
 
@@ -263,7 +263,7 @@ def _has(plugin: object, method: str) -> bool:
 
 
 def _keyed(plugins: Iterable[Any], method: str) -> dict[str, Any]:
-    """Return by name the plugins with a key whose results depend on the Node object alone.
+    """Return the keyed plugins whose results depend on the Node object alone, by name.
 
     The key of any other plugin is ignored.
     """
@@ -335,8 +335,8 @@ def _built(
 def _wrong_attribute(built: object) -> str:
     """Return what is wrong with the attributes of a built plugin; "" if nothing is.
 
-    They are checked here because formats of pod groups are applied to every pod, also to pods of
-    other profiles.
+    The check is here because formats of pod groups apply to all pods, even to pods of other
+    profiles.
     """
     formats, policy = getattr(built, "pod_group_formats", ()), getattr(built, "group_policy", None)
     if not isinstance(formats, tuple | list) or not all(map(_is_format, formats)):

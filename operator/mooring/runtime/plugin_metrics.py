@@ -1,7 +1,7 @@
 """Measures extension points and plugins as kube-scheduler does (framework/runtime/framework.go).
 
 Equal pods share results (`mooring.scheduling.result_cache`), and a plugin runs once for many nodes.
-So there are three numbers, and each says what really happened:
+So there are three numbers:
 
 - the duration of an extension point: once per decision, also if all results were shared;
 - the duration of a plugin's calls: in one attempt of ten, as in kube-scheduler, because two
@@ -55,7 +55,7 @@ _SUCCESS: Final = Status.SUCCESS
 
 
 class EvaluationCounter(Protocol):
-    """The counter of one plugin's evaluations at one extension point."""
+    """Counts the evaluations of one plugin at one extension point."""
 
     value: int
 
@@ -69,13 +69,13 @@ class Recorder(Protocol):
         """Return a function that records how long all plugins at this extension point took."""
 
     def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:
-        """Record how long the search for victims of a `pod` or a `podgroup` took."""
+        """Record the duration of the search for victims for a `pod` or a `podgroup`."""
 
     def placements_generated(self, profile: str, count: int) -> None:
-        """Count the placements that were found for a pod group."""
+        """Count the placements that plugins proposed for a pod group."""
 
     def placement_evaluated(self, profile: str, *, feasible: bool, seconds: float) -> None:
-        """Count a placement that was tried for a pod group; `feasible`: the group fits."""
+        """Count a placement that was tried for a pod group; `feasible`: whether the group fits."""
 
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
@@ -93,7 +93,7 @@ class Recorder(Protocol):
 
 
 class PluginMetrics:
-    """Measures one attempt at a time; does nothing without a recorder. `clock` omits pauses."""
+    """Measures one attempt at a time; does nothing without a recorder. `clock` stops in pauses."""
 
     def __init__(
         self, recorder: Recorder | None = None, *, clock: Callable[[], float] = lambda: 0.0
@@ -101,9 +101,9 @@ class PluginMetrics:
         self._recorder = recorder
         self.clock = clock
         self.sampled = False
-        """Whether each call of a plugin is measured now."""
+        """Whether the calls of plugins are measured now."""
         self.deciding = False
-        """Whether a decision of the loop runs at the moment, outside of its dry runs."""
+        """Whether a decision of the loop runs now, outside of its dry runs."""
         self._last = 0.0
         self._seconds: dict[ExtensionPoint, float] = {}
         self._statuses: dict[ExtensionPoint, Status] = {}
@@ -124,7 +124,7 @@ class PluginMetrics:
         return outer
 
     def end_attempt(self, outer: bool) -> None:  # noqa: FBT001 - what begin_attempt returned
-        """End the attempt when it is decided; its binding may go on."""
+        """End the measurement of the attempt after its decision; the binding may still run."""
         self.sampled = outer
 
     def begin_decision(self) -> None:
@@ -145,7 +145,7 @@ class PluginMetrics:
 
     @contextmanager
     def all_at(self, point: ExtensionPoint) -> Iterator[None]:
-        """Add all the time inside the context to this extension point, whatever plugins run."""
+        """Add all time in this context to the extension point, whatever plugins run."""
         outer, began = self.deciding, self.clock()
         self.deciding = False
         try:
@@ -160,12 +160,12 @@ class PluginMetrics:
         self.lap(point)
 
     def placements_generated(self, profile: str, count: int) -> None:
-        """Count the placements that were found for the pod group of this decision."""
+        """Count the placements that plugins proposed for the pod group of this decision."""
         if self._recorder is not None and self.deciding:
             self._recorder.placements_generated(profile, count)
 
     def placement_evaluated(self, profile: str, *, feasible: bool, began: float) -> None:
-        """Count a placement that was tried from `began` on; `feasible`: the group fits."""
+        """Count a placement that was tried since `began`; `feasible`: whether the group fits."""
         if self._recorder is not None and self.deciding:
             seconds = self.clock() - began
             self._recorder.placement_evaluated(profile, feasible=feasible, seconds=seconds)
@@ -181,7 +181,7 @@ class PluginMetrics:
         self.ended_with(point, Status.ERROR)
 
     def end_decision(self, profile: str, *, of: str = "pod") -> None:
-        """Record how long each extension point took; the decision was about a pod or podgroup."""
+        """Record the duration of each extension point; `of` is `pod` or `podgroup`."""
         if self._recorder is None or not self.deciding:
             return
         self.deciding = False
@@ -199,7 +199,7 @@ class PluginMetrics:
         return Measured(self, point, profile)
 
     def ran(self, point: ExtensionPoint, status: Status, profile: str, seconds: float) -> None:
-        """Record how long all plugins at an extension point took."""
+        """Record the duration of all plugins at an extension point."""
         key = (point, status, profile)
         note = self._notes.get(key)
         if note is None:
@@ -231,20 +231,20 @@ class PluginMetrics:
         return tuple(self._recorder.evaluations(name, point, profile) for name in plugins)
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Forget what was recorded for profiles that are not in `profiles`, the ones in force."""
+        """Forget the records of profiles that are not in `profiles`, the profiles in force."""
         self._notes = {key: note for key, note in self._notes.items() if key[2] in profiles}
         if self._recorder is not None:
             self._recorder.keep_profiles(profiles)
 
     def evaluated(self, counters: Iterable[EvaluationCounter]) -> None:
-        """Count that the decision uses a result of each of these plugins."""
+        """Count one use of a result of each of these plugins by the decision."""
         if self.deciding:
             for counter in counters:
                 counter.value += 1
 
 
 class Measured:
-    """Measures one extension point; an exception ends it with Error unless `status` was set."""
+    """Measures one extension point; an exception sets the status Error if none was set."""
 
     __slots__ = ("_began", "_metrics", "_point", "_profile", "status")
 

@@ -27,7 +27,7 @@ class SubQueue(StrEnum):
 
 
 class PodState(StrEnum):
-    """Where a pod is on its way to a node; the queues are named as in `SubQueue`."""
+    """The state of a pod until it has a node; the queues have the same names as in `SubQueue`."""
 
     NO_PROFILE = "without a profile"
     GATED = "gated"
@@ -48,7 +48,8 @@ _ENDS: Final = (PodState.BOUND, PodState.GONE)
 class StateTimes:
     """How long a pod was in each state; times are seconds on the scheduler's monotonic clock.
 
-    It goes on when the pod leaves the queue. A change of the state takes a few hundred nanoseconds.
+    It is still used after the pod has left the queue. A change of the state takes a few hundred
+    nanoseconds.
     """
 
     __slots__ = ("_seconds", "began", "since", "state")
@@ -64,7 +65,7 @@ class StateTimes:
         self.state, self.since = state, now
 
     def seconds(self, now: float) -> Mapping[PodState, float]:
-        """Return the seconds in each state that the pod had, until it was bound or gone."""
+        """Return the seconds in each state so far, or until the pod was bound or gone."""
         found = dict(zip(PodState, self._seconds, strict=True))
         found[self.state] += now - self.since
         return {state: took for state, took in found.items() if took > 0 and state not in _ENDS}
@@ -83,18 +84,18 @@ class QueuedPod:
     initial_attempt_timestamp: float
     """When the pod could first be scheduled; for a gated pod, when its last gate was removed."""
     timestamp: float
-    """When the pod was added, or its last attempt ended; orders pods of equal priority."""
+    """The time when the pod was added, or its last attempt ended; sorts pods of equal priority."""
     attempts: int = 0
-    """How many attempts have begun."""
+    """The number of attempts that have begun."""
     unschedulable_count: int = 0
-    """How many attempts ended unschedulable; each of them doubles the backoff."""
+    """The number of attempts that ended unschedulable; each of them doubles the backoff."""
     consecutive_errors_count: int = 0
-    """How many of the last attempts ended in an error; each of them doubles the backoff."""
+    """The number of errors since the last other result; each of them doubles the backoff."""
     backoff_expiration: float = 0.0
     queue: SubQueue | None = None
     """The part of the queue that the pod is in; None while an attempt runs."""
     unschedulable_since: float = inf
-    """When the pod's first attempt ended that searched nodes in vain; infinite without one."""
+    """The end of the pod's first attempt that found no node; infinite if there was none."""
     is_delayed: bool = False
     """Whether the last attempt could not preempt yet because of the profile's `delaySeconds`."""
     unschedulable_plugins: frozenset[str] = frozenset()
@@ -105,27 +106,29 @@ class QueuedPod:
     gated: bool = False
     """Whether a PreEnqueue plugin holds the pod back; set also while an attempt runs."""
     tries_for: Hashable = field(default=None, repr=False)
-    """The signature of a group of equal unschedulable pods, if this pod was moved to try for all of
-    them. If the attempt ends otherwise than with the same rejection, the next pod of that group is
-    moved."""
-    moved_by: str = field(default="", repr=False)
-    """The event that last moved the pod out of the unschedulable pods, as metrics name it."""
-    moved_at: int | None = field(default=None, repr=False)
-    """The number of that event, if a hint moved the pod and it has not changed since; else None.
+    """The signature of a group of unschedulable pods, if this pod is tried for the group.
 
-    With a number, the pod is tried only if hints still say that an event helps."""
+    If the attempt does not end with the same rejection, the next pod of the group is moved.
+    """
+    moved_by: str = field(default="", repr=False)
+    """The event that last moved the pod out of the unschedulable pods, as in the metrics."""
+    moved_at: int | None = field(default=None, repr=False)
+    """The number of that event if a hint moved the pod, and the pod has not changed since.
+
+    With a number, the pod is tried only if hints still say that an event helps.
+    """
     flushed: bool = False
     """Whether the pod was last moved because it had been unschedulable for five minutes."""
     retry_at: float = inf
-    """When the pod is tried again without an event, if that is before the five minutes end."""
+    """The time when the pod is tried without an event, if it is before the five minutes end."""
     outdated: bool = field(default=False, repr=False)
     """Whether the pod, its pipeline or its gates changed during its attempt or binding, so that the
     pod must be tried again."""
     ticket: int = field(default=0, repr=False)
-    """Changes with every move; an entry of a heap with an older ticket is void."""
+    """A number that changes with every move; a heap's entry with an older ticket is void."""
     times: StateTimes = field(repr=False, kw_only=True)
-    """How long the pod was in each state."""
+    """The time that the pod was in each state."""
 
     def unschedulable_seconds(self, now: float) -> float:
-        """Return how long ago the pod's first attempt ended that found no node; 0 without one."""
+        """Return the seconds since the pod's first attempt that found no node; 0 without one."""
         return max(now - self.unschedulable_since, 0.0)

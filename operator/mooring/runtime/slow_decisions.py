@@ -1,9 +1,9 @@
-"""Finds the plugins that make decisions slow, without a clock in the ordinary path.
+"""Finds the plugins that make decisions slow, without timing each call in ordinary attempts.
 
-Per decision, the clock is read before and after, which the metrics need anyway. Timing each call of
-a plugin instead would cost two readings per call, and a dry run of preemption makes thousands of
-calls. When a decision took too long, the next `TIMED_ATTEMPTS` attempts of its profile run with a
-copy of the pipeline in which every deciding method is timed. Each slow decision among them starts
+The clock is read before and after each decision, which the metrics need anyway. Timing each call of
+a plugin would cost two more readings per call, and a dry run of preemption makes thousands of
+calls. After a decision that took too long, the next `TIMED_ATTEMPTS` attempts of its profile run
+with a copy of the pipeline that times every deciding method. Each slow decision among them starts
 the count again. The copy has no cached results, so node-only plugins run for all nodes and are
 timed as well.
 
@@ -12,7 +12,7 @@ plugins that a plugin calls, for example of filters in preemption, is left out. 
 limit is a failure of kind `slow`.
 
 So the first slow decision of a profile is logged without the plugin's name. If no slow decision
-follows, the name stays unknown: running the decision again at once would double the delay of all
+follows, the name stays unknown: to run the decision again at once would double the delay of all
 other pods.
 """
 
@@ -44,11 +44,11 @@ _POINTS: Final = {
     "score": ExtensionPoint.SCORE,
     "score_key": ExtensionPoint.SCORE,
 }
-"""By deciding method, the extension point whose time it counts for."""
+"""The extension point whose time each deciding method counts for."""
 
 
 class SlowDecisions:
-    """Chooses the ordinary or the timed pipeline, by the durations of earlier decisions."""
+    """Chooses the ordinary or the timed pipeline, depending on earlier decisions."""
 
     def __init__(self) -> None:
         self._timed: dict[Pipeline, _TimedPipeline] = {}

@@ -6,7 +6,6 @@
   keeps its nominal quota, so no queue can take back what it has given.
 - Pods of no queue, or of another tree: those of lower priority.
 
-
 The pods of a gang that keep its minimum are one victim.
 """
 

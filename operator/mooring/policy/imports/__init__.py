@@ -1,1 +1,1 @@
-"""Convert kube-scheduler's configurations, and queues of other schedulers, to Mooring's."""
+"""Converts configurations of kube-scheduler, and queues of other schedulers, to Mooring's."""

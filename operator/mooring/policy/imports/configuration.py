@@ -1,6 +1,6 @@
-"""Convert a KubeSchedulerConfiguration to SchedulingProfiles.
+"""Converts a KubeSchedulerConfiguration to SchedulingProfiles.
 
-Version v1, and v1beta3 and v1beta2 of Kubernetes 1.22 to 1.28, are read.
+It reads version v1, and the versions v1beta3 and v1beta2 of Kubernetes 1.22 to 1.28.
 
 Source: staging `kube-scheduler/config/v1/types.go`, `apis/config/v1/defaults.go`,
 `apis/config/validation/validation.go` and component-base `config/validation` of v1.34.4 to v1.37.2.
@@ -41,7 +41,7 @@ from mooring.policy.resolve import resolve
 
 _V1BETA2: Final = "kubescheduler.config.k8s.io/v1beta2"
 _V1BETA2_WEIGHTS: Final = {"NodeAffinity": 1, "InterPodAffinity": 1, "TaintToleration": 1}
-"""Weights of defaults in v1beta2; in v1beta3 and v1 they are higher (apis/config/v1beta2)."""
+"""Default weights in v1beta2; they are higher in v1beta3 and v1 (apis/config/v1beta2)."""
 _JITTER: Final = 1.2
 """client-go's leader election waits up to this many retry periods between two attempts."""
 
@@ -95,7 +95,7 @@ _WITHOUT_POINT: Final = {
     "pod_group_post_filter": "pod groups preempt others where postFilter has DefaultPreemption",
     "placement_feasible": "a pod group takes a placement where its minimum of members fits",
 }
-"""Why plugins that a file enables at these extension points are left out."""
+"""The notes about plugins that are left out because Mooring lacks their extension point."""
 _ALL_PLACEMENTS: Final = "Mooring scores all placements of a pod group"
 
 
@@ -144,8 +144,8 @@ class Configuration(PolicyModel):
 class ProcessSettings:
     """The settings of the scheduler's process in a KubeSchedulerConfiguration.
 
-    `kubeconfig`, `lease_namespace` and `lease_name` are "" if the file does not set them. Without a
-    limit of requests `qps` is negative.
+    `kubeconfig`, `lease_namespace` and `lease_name` are "" if the file does not set them. A
+    negative `qps` means that requests are not limited.
     """
 
     kubeconfig: str
@@ -214,9 +214,9 @@ def _cleaned_profile(profile: object, version: object) -> object:
 
 
 def _cleaned_args(entry: object, version: object) -> object:
-    """Return an entry of pluginConfig; the apiVersion of its arguments goes if it is the file's.
+    """Return an entry of pluginConfig, without the apiVersion of its arguments if it is the file's.
 
-    A profile's arguments have the version v1.
+    The arguments in a profile have the version v1.
     """
     args = entry.get("args") if isinstance(entry, Mapping) else None
     if not isinstance(entry, Mapping) or not isinstance(args, Mapping):
@@ -261,7 +261,7 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
 
 
 def _with_former_weights(plugins: Plugins) -> Plugins:
-    """Return the plugins; defaults that the file does not name get their v1beta2 weights."""
+    """Return the plugins; give defaults that the file does not name their v1beta2 weights."""
     score = plugins.score
     named = {plugin.name for plugin in score.enabled} | {plugin.name for plugin in score.disabled}
     if "*" in named:
@@ -309,7 +309,7 @@ def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield a mistake for a repeated name, and for a missing one if there are several profiles."""
+    """Yield a mistake for a repeated name, and for a missing one among several profiles."""
     owners = dict[str, int]()
     for number, profile in enumerate(profiles):
         path, name = f"profiles[{number}].schedulerName", profile.scheduler_name

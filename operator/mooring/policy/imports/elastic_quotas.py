@@ -1,9 +1,9 @@
-"""ElasticQuotas of scheduler-plugins and of Koordinator as Queues.
+"""Converts ElasticQuotas of scheduler-plugins and of Koordinator to Queues.
 
 Source: scheduler-plugins `pkg/capacityscheduling`, Koordinator `apis/extension/elastic_quota.go`
-and `plugins/elasticquota`. In scheduler-plugins each is the quota of its namespace, and all lend
-to each other. Koordinator's labels make a tree of them, which shares what the nodes have; its
-quotas are known by name.
+and `plugins/elasticquota`. In scheduler-plugins an ElasticQuota is the quota of its namespace, and
+all of them lend to each other. In Koordinator, labels arrange the quotas in a tree, and the tree
+shares the resources of the nodes.
 """
 
 import json
@@ -40,17 +40,17 @@ _OF_STATUS: Final = (
 
 
 class ElasticQuotas:
-    """Reads ElasticQuotas one by one, and makes Queues of all together."""
+    """Reads ElasticQuotas one by one, and converts all of them to Queues."""
 
     kinds: Final = ("ElasticQuota",)
 
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
         self._read: list[tuple[InclusiveQueue, str, Mapping[str, str]]] = []
-        """Each with its namespace, and with Koordinator's labels and annotations."""
+        """Each quota with its namespace, and with Koordinator's labels and annotations."""
 
     def read(self, raw: Mapping[str, Any]) -> None:
-        """Read an ElasticQuota; ManifestError if it is malformed."""
+        """Read an ElasticQuota; raise ManifestError if it is malformed."""
         metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
         origin = f"ElasticQuota {called(raw)}"
         self._notes += left_out(origin, spec, _READ, {})
@@ -78,7 +78,7 @@ class ElasticQuotas:
         self._read.append((queue, namespace_of(raw), fields))
 
     def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
-        """Yield the Queues that all of them become."""
+        """Yield the Queues for all ElasticQuotas."""
         if any(fields for _, _, fields in self._read):
             return self._of_koordinator(capacity)
         quotas = list[InclusiveQueue]()
@@ -117,7 +117,7 @@ class ElasticQuotas:
 
 
 def _namespaces(fields: Mapping[str, str]) -> list[str]:
-    """Return the namespaces that an annotation gives to a quota."""
+    """Return the namespaces in an annotation of a quota."""
     path = f"metadata.annotations[{_PREFIX}namespaces]"
     try:
         names = json.loads(fields.get("namespaces") or "[]")

@@ -1,7 +1,7 @@
-"""Queues of Volcano, KAI and Koordinator, whose quota contains those of the queues below.
+"""Converts queues of Volcano, KAI and Koordinator, whose quotas include those of the queues below.
 
-A Queue's nominalQuota is what it has beyond theirs. Where these queues share what the nodes have,
-a Queue at the root lends what no quota names.
+The nominalQuota of a Queue is the part that the queues below do not have. If the queues share the
+resources of the nodes, a Queue at the root lends the resources that no quota names.
 """
 
 from collections import Counter, defaultdict
@@ -19,12 +19,12 @@ _MOST_SHOWN: Final = 16
 
 @dataclass(slots=True)
 class InclusiveQueue:
-    """A queue whose amounts contain those of the queues below it.
+    """A queue whose amounts include the amounts of the queues below it.
 
-    `parent` is "" for one directly below the root. Amounts are by resource: `quota` is None where
-    it is unlimited, `limit` is the most that the queue may use, `kept` what it does not lend. An
-    unlimited quota is the limit, or what the nodes have; if neither is known, it is left out.
-    `selector` is that of a queue for pods; a queue with queues below it gets none.
+    `parent` is "" for a queue directly below the root. Amounts are by resource: `quota` is None for
+    an unlimited resource, `limit` is the most that the queue may use, and `kept` is the amount that
+    it does not lend. An unlimited quota becomes the limit, or the amount on all nodes; if neither
+    is known, it is left out. `selector` is only for a queue without queues below it.
     """
 
     name: str
@@ -38,10 +38,10 @@ class InclusiveQueue:
 
 
 class InclusiveQuotas:
-    """Makes Queues of a tree of queues below `root`.
+    """Converts a tree of queues below `root` to Queues.
 
-    `capacity` is what the queues share beyond their quotas. Without it the Queue at the root has no
-    quota of its own.
+    `capacity` is the amount that the queues share beyond their quotas. Without it the Queue at the
+    root has no quota of its own.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class InclusiveQuotas:
         self._notes = notes
         self._capacity = capacity
         self._below = defaultdict[str, Counter[str]](Counter)
-        """What the queues below each queue have together."""
+        """The sum of the quotas below each queue, by resource."""
 
     def written(self) -> Iterator[WrittenQueue]:
-        """Yield the Queues, each after its parent; ManifestError if parents form a circle."""
+        """Yield the Queues, each after its parent; raise ManifestError if parents form a circle."""
         order = self._children_first()
         quotas = {name: self._quotas(self._queues[name]) for name in order if name in self._queues}
         parents = {self._parent(self._queues[name]) for name in quotas}
@@ -115,14 +115,14 @@ class InclusiveQuotas:
         return quotas
 
     def _of_root(self, resource: str) -> int:
-        """Return what all queues share: what the nodes have, or what the root says itself."""
+        """Return the amount that all queues share: that of the nodes, or the root's own."""
         root = self._root
         own = root.quota.get(resource) or root.limit.get(resource) or 0
         shared = self._capacity.get(resource, own)
         return min(shared, root.limit.get(resource, shared))
 
     def _total(self, queue: InclusiveQueue, resource: str, below: int) -> int | None:
-        """Return the quota of a queue together with those below it; None: it has no limit."""
+        """Return the quota of a queue including those below it; None if it has no limit."""
         if queue is self._root:
             return max(self._of_root(resource), below)
         quota, limit = queue.quota.get(resource, 0), queue.limit.get(resource)
@@ -144,6 +144,6 @@ class InclusiveQuotas:
 
 
 def note_without_nodes(root: str, kind: str) -> str:
-    """Return the note about a file that does not say what the queues share."""
+    """Return the note about a file without Nodes, so that the shared amount is unknown."""
     how = f"give the Nodes too: kubectl get nodes,{kind} -o json | mooring convert -"
     return f"Queue {root} lends only what the others do not use; for what the nodes have, {how}"

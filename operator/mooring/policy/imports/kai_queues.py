@@ -1,8 +1,8 @@
-"""KAI's Queues as Queues.
+"""Converts KAI's Queues to Mooring's Queues.
 
 Source: `scheduling/v2/queue_types.go`, `resources.go`, `plugins/proportion`. Numbers are
-millicores, megabytes and GPUs; -1 is unlimited. Without a limit a queue gets nothing beyond its
-quota. The queues at the top share what the nodes have.
+millicores, megabytes and GPUs; -1 is unlimited. A queue without a limit gets nothing beyond its
+quota. The queues at the top share the resources of the nodes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ _UNREAD: Final[Mapping[str, tuple[object, str]]] = {
 
 
 class KaiQueues:
-    """Reads KAI's queues one by one, and makes Queues of all together."""
+    """Reads KAI's queues one by one, and converts all of them to Queues."""
 
     kinds: Final = ("Queue",)
 
@@ -43,7 +43,7 @@ class KaiQueues:
         self._queues: list[InclusiveQueue] = []
 
     def read(self, raw: Mapping[str, Any]) -> None:
-        """Read a queue; ManifestError if it is malformed."""
+        """Read a queue; raise ManifestError if it is malformed."""
         name, spec = name_of(raw), mapping(raw, "spec")
         queue = InclusiveQueue(
             name, f"Queue {name}", parent=text(spec, "parentQueue", "spec"), selector={}
@@ -82,7 +82,7 @@ class KaiQueues:
             self._notes.append(f"GPUs are those of {_GPU}: KAI counts MIG devices and parts too")
 
     def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
-        """Yield the Queues that all of them become."""
+        """Yield the Queues for all of KAI's queues."""
         root = free_name(_ROOT, {queue.name for queue in self._queues}, "-root")
         if not capacity:
             self._notes.append(note_without_nodes(root, f"queues.{KAI}"))

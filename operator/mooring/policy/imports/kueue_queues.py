@@ -1,6 +1,6 @@
-"""Kueue's ClusterQueues, Cohorts and LocalQueues as Queues.
+"""Converts Kueue's ClusterQueues, Cohorts and LocalQueues to Queues.
 
-Source: `apis/kueue/v1beta1` and `v1beta2`, where some fields have other names. A Cohort exists also
+Source: `apis/kueue/v1beta1` and `v1beta2`, where some fields have other names. A Cohort exists even
 if no object defines it.
 """
 
@@ -54,7 +54,7 @@ _UNREAD: Final[Mapping[str, Mapping[str, tuple[object, str]]]] = {
 
 
 class KueueQueues:
-    """Reads the objects of Kueue one by one, and makes Queues of all together."""
+    """Reads the objects of Kueue one by one, and converts all of them to Queues."""
 
     kinds: Final = (*_READ, "ResourceFlavor")
 
@@ -63,10 +63,10 @@ class KueueQueues:
         self._cluster_queues: list[WrittenQueue] = []
         self._cohorts: list[WrittenQueue] = []
         self._local: list[tuple[str, str, str]] = []
-        """Namespace, name and ClusterQueue of each LocalQueue."""
+        """The namespace, the name and the ClusterQueue of each LocalQueue."""
 
     def read(self, raw: Mapping[str, Any]) -> None:
-        """Read an object of one of the kinds; ManifestError if it is malformed."""
+        """Read an object of one of the kinds; raise ManifestError if it is malformed."""
         kind, name, spec = str(raw["kind"]), name_of(raw), mapping(raw, "spec")
         origin = f"{kind} {called(raw)}"
         if kind == "ResourceFlavor":
@@ -100,7 +100,7 @@ class KueueQueues:
             self._notes.append(f"{origin} is left out: {why}")
 
     def _quotas(self, spec: Mapping[str, Any], origin: str) -> Mapping[str, Quota]:
-        """Return the quotas by resource, those of several flavors added up."""
+        """Return the quotas by resource; the quotas of several flavors are added."""
         found = defaultdict[str, dict[str, Quota]](dict)
         for i, group in enumerate(mappings(spec, "resourceGroups", "spec")):
             path = f"spec.resourceGroups[{i}]"
@@ -128,7 +128,7 @@ class KueueQueues:
         }
 
     def queues(self, _capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
-        """Yield the Queues that all the objects become, those of Cohorts first."""
+        """Yield the Queues for all objects; those for Cohorts come first."""
         self._add_namespaces()
         taken = {queue.name for queue in self._cluster_queues}
         defined = {queue.name for queue in self._cohorts}
@@ -150,7 +150,7 @@ class KueueQueues:
             yield queue
 
     def _add_namespaces(self) -> None:
-        """Restrict each Queue to the namespaces of its LocalQueues, and say how pods get there."""
+        """Restrict each Queue to the namespaces of its LocalQueues, and note how pods get there."""
         namespaces, queues = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         for namespace, _, queue in self._local:
             namespaces[queue].add(namespace)
@@ -189,7 +189,7 @@ def _quota(raw: Mapping[str, Any], where: str) -> Quota:
 
 
 def _sum(quotas: Sequence[Quota]) -> Quota:
-    """Return the quotas together; there is no borrowingLimit if one of them has none."""
+    """Return the sum of the quotas; it has no borrowingLimit if one of them has none."""
     borrowing = [each.borrowing_limit for each in quotas if each.borrowing_limit is not None]
     lending = [each.nominal if (lent := each.lending_limit) is None else lent for each in quotas]
     lends_all = all(each.lending_limit is None for each in quotas)

@@ -1,7 +1,7 @@
 """Plugins of kube-scheduler and of scheduler-plugins that Mooring does not have.
 
-They are left out of an imported profile, each with a note. Everything else in a file must be known
-to Mooring, because an unknown name is more likely a mistake.
+The import leaves them out of a profile, with a note for each. Any other unknown name in a file is
+an error, because it is probably a mistake.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,16 +42,16 @@ LEFT_OUT: Final[Mapping[str, str]] = {
 }
 """Notes about plugins that are left out, including scheduler-plugins (cmd/scheduler/main.go)."""
 _OTHERS: Final = frozenset({*ABSENT, CAPACITY_SCHEDULING})
-"""Those that are left out although the catalog has a plugin of the name: it is another one."""
+"""Plugins that the import leaves out although Mooring has another plugin of the same name."""
 _TAKEN_OVER: Final = {"Coscheduling": "GangScheduling", CAPACITY_SCHEDULING: CAPACITY_SCHEDULING}
-"""Plugins of Mooring that do what these did, and run wherever these were enabled."""
+"""The plugins of Mooring that replace these, and run wherever these were enabled."""
 _SORTING: Final = frozenset({"Coscheduling", "QOSSort", "TopologicalSort"})
 _SORTER: Final = "PrioritySort"
 _INSTEAD: Final = {
     Point.QUEUE_SORT: f"{_SORTER} sorts the queue",
     Point.POST_FILTER: "no plugin is left: pods do not preempt; enable DefaultPreemption for that",
 }
-"""The note about a point where only left-out plugins have replaced the defaults."""
+"""The notes about points where only plugins that are left out have replaced the defaults."""
 
 
 class WithLeftOut:
@@ -66,7 +66,7 @@ class WithLeftOut:
         return {*self._catalog.names(), *self._left_out}
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """Return a plugin's extension points; all possible ones for scheduler-plugins."""
+        """Return a plugin's extension points; a plugin of scheduler-plugins may have all points."""
         if name not in self._left_out:
             return self._catalog.points(name)
         possible = frozenset(Point) - {Point.BIND}
@@ -88,7 +88,7 @@ def without_their_args(spec: SchedulingProfileSpec, catalog: Catalog) -> Schedul
 
 
 def left_out_of(spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> Iterator[FieldError]:
-    """Yield a note for every plugin that is left out of the spec, and for each consequence."""
+    """Yield a note for every plugin of the spec that is left out, and for each consequence."""
     fields = dict[str, list[str]]()
     left_out = _left_out(catalog)
     for field, plugins in spec.plugins:

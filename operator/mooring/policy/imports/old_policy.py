@@ -1,9 +1,10 @@
-"""Convert a Policy or an algorithm provider of Kubernetes 1.22 and before to a SchedulingProfile.
+"""Converts a Policy or an algorithm provider of Kubernetes 1.22 and before to a SchedulingProfile.
 
 Source: `scheduler.go` and `framework/plugins/legacy_registry.go` of v1.20. A Policy lists
 everything that runs, so its profile disables all defaults at multiPoint and enables the plugins of
 the Policy: first the filters, in the order in which predicates run, then plugins that only score. A
-plugin that the Policy uses only as a filter is disabled at score, and the other way round.
+plugin that the Policy uses only as a filter is disabled at score, and a plugin that only scores is
+disabled at filter.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -61,7 +62,7 @@ class _Use:
 
 
 def import_provider(name: str, scheduler_name: str = DEFAULT_SCHEDULER) -> SchedulingProfile:
-    """Return the profile of an algorithm provider; ProfileInvalid for an unknown name."""
+    """Return the profile of an algorithm provider; raise ProfileInvalid for an unknown name."""
     if name not in PROVIDERS:
         known = ", ".join(PROVIDERS)
         message = f'unknown algorithm provider "{name}"; known are {known}'
@@ -72,7 +73,7 @@ def import_provider(name: str, scheduler_name: str = DEFAULT_SCHEDULER) -> Sched
 def import_policy(
     document: object, catalog: Catalog, scheduler_name: str = DEFAULT_SCHEDULER
 ) -> SchedulingProfile:
-    """Convert a Policy to a profile; ProfileInvalid has every mistake, with its path."""
+    """Convert a Policy to a profile; raise ProfileInvalid with every mistake and its path."""
     policy = read_policy(document)
     mistakes = [*_wrong_predicates(policy), *_wrong_priorities(policy)]
     if mistakes:
@@ -107,7 +108,7 @@ def _wrong_priorities(policy: Policy) -> Iterator[FieldError]:
     """Yield the mistakes in the priorities.
 
     Priorities with an argument may use a plugin several times, but only with equal weights, and
-    not RequestedToCapacityRatio.
+    they may not use RequestedToCapacityRatio several times.
     """
     weights = dict[str, int]()
     for number, priority in enumerate(policy.priorities or ()):
@@ -143,7 +144,7 @@ def _filters(policy: Policy) -> list[_Use]:
 
 
 def _predicate_name(predicate: Predicate) -> str:
-    """Return the predicate's name, or that of its type if it has an argument.
+    """Return the predicate's name; if it has an argument, the name of the argument's type.
 
     A predicate with an argument may have any name.
     """
@@ -233,7 +234,7 @@ def _spec(policy: Policy, uses: Iterable[_Use], catalog: Catalog) -> dict[str, A
 
 
 def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, Any]) -> None:
-    """Merge arguments into the plugin's; lists are joined, with each value once."""
+    """Merge arguments into those of the plugin; joined lists have each value once."""
     for name, value in more.items():
         own = args.setdefault(plugin, {})
         if isinstance(value, list):

@@ -101,7 +101,7 @@ class Policy(PolicyModel):
 
 
 def read_policy(document: object) -> Policy:
-    """Read a Policy from a document; ProfileInvalid has every schema mistake."""
+    """Read a Policy from a document; raise ProfileInvalid with every schema mistake."""
     return read(Policy, _as_v1(document), "")
 
 

@@ -79,7 +79,7 @@ PRIORITIES: Final[Mapping[str, str]] = {
     "ServiceSpreadingPriority": "ServiceSpreading",
     "TaintTolerationPriority": "TaintToleration",
 }
-"""The plugin that replaces each priority."""
+"""The plugins that replace the priorities of a Policy."""
 
 RATIO: Final = "RequestedToCapacityRatio"
 """The plugin of priorities with `requestedToCapacityRatioArguments`."""

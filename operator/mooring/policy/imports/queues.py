@@ -1,4 +1,4 @@
-"""Queues of Kueue, Volcano and KAI, and ElasticQuotas, as Queues: told apart by group and kind."""
+"""Converts queues of Kueue, Volcano and KAI, and ElasticQuotas, by their group and kind."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _NODE: Final = ("", "Node")
 
 
 class _Reader(Protocol):
-    """Reads the objects of one scheduler one by one, and makes Queues of all together."""
+    """Reads the objects of one scheduler one by one, and converts all of them to Queues."""
 
     @property
     def kinds(self) -> tuple[str, ...]: ...
@@ -29,7 +29,7 @@ class _Reader(Protocol):
 
 
 class QueueImport:
-    """Reads objects one by one, and makes Queues of all together; `notes` say what is left out."""
+    """Reads objects one by one, and converts them to Queues; `notes` name everything left out."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -46,14 +46,14 @@ class QueueImport:
 
     @property
     def has_queues(self) -> bool:
-        """Whether an object was read that becomes a Queue."""
+        """Whether an object was read that is converted to a Queue."""
         return bool(self._used)
 
     def read(self, group: str, kind: str, raw: Mapping[str, Any]) -> bool:
-        """Read an object; return whether it is of a kind that counts here.
+        """Read an object; return whether its kind is needed for Queues.
 
-        Nodes count, because some queues share what all nodes have. ManifestError if the object is
-        malformed, or there twice.
+        Nodes are needed, because some queues share the resources of all nodes. Raises ManifestError
+        if the object is malformed or occurs twice.
         """
         reader = self._readers.get(group)
         if (group, kind) != _NODE and (reader is None or kind not in reader.kinds):
@@ -74,7 +74,7 @@ class QueueImport:
         return True
 
     def manifests(self) -> list[dict[str, Any]]:
-        """Return the Queues; ManifestError if they cannot be in force together."""
+        """Return the Queues; raise ManifestError if they contradict each other."""
         found = dict[str, WrittenQueue]()
         for reader in dict.fromkeys(self._used.values()):
             for queue in reader.queues(self._capacity):

@@ -1,8 +1,8 @@
-"""Volcano's Queues as Queues, with the meaning that its plugin capacity gives them.
+"""Converts Volcano's Queues to Mooring's, following Volcano's plugin capacity.
 
-Source: `scheduling/v1beta1/types.go`, `plugins/capacity/capacity.go`. What a queue deserves is its
-quota, what is guaranteed to it is the part that it does not lend, its capability is its limit. All
-queues are below the queue root, which has what the nodes have.
+Source: `scheduling/v1beta1/types.go`, `plugins/capacity/capacity.go`. The field `deserved` becomes
+the quota, `guarantee` the part that the queue does not lend, and `capability` its limit. All queues
+are below the queue root, which has the resources of the nodes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ _UNREAD: Final[Mapping[str, tuple[object, str]]] = {
 
 
 class VolcanoQueues:
-    """Reads Volcano's queues one by one, and makes Queues of all together."""
+    """Reads Volcano's queues one by one, and converts all of them to Queues."""
 
     kinds: Final = ("Queue",)
 
@@ -43,7 +43,7 @@ class VolcanoQueues:
         self._queues: list[InclusiveQueue] = []
 
     def read(self, raw: Mapping[str, Any]) -> None:
-        """Read a queue; ManifestError if it is malformed."""
+        """Read a queue; raise ManifestError if it is malformed."""
         name, spec = name_of(raw), mapping(raw, "spec")
         origin = f"Queue {name}"
         self._notes += left_out(origin, spec, _READ, _UNREAD)
@@ -69,7 +69,7 @@ class VolcanoQueues:
             self._queues.append(queue)
 
     def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
-        """Yield the Queues that all of them become."""
+        """Yield the Queues for all of Volcano's queues."""
         if not capacity:
             self._notes.append(note_without_nodes(_ROOT, f"queues.{VOLCANO}"))
         if not any(queue.quota for queue in self._queues):

@@ -1,4 +1,4 @@
-"""The Queues that queues of other schedulers become, and what their readers share."""
+"""The result of converting a queue of another scheduler, and functions for the converters."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,15 +13,15 @@ from mooring.policy.profile import API_VERSION
 from mooring.quota.model.queue import Quota, parse_queue
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-"""The label that every namespace has with its own name."""
+"""The label of every namespace with the namespace's own name."""
 _NO_SUCH_FIELD: Final = "Queues have no such field"
 
 
 @dataclass(slots=True)
 class WrittenQueue:
-    """A Queue that is to be written; `origin` is the object that it is made of.
+    """A Queue to be written as a manifest; `origin` is the object that was converted.
 
-    `weight` and `selector` are as the manifest shall have them; None leaves the field out.
+    `weight` and `selector` are values of the manifest; None leaves the field out.
     """
 
     name: str
@@ -33,7 +33,7 @@ class WrittenQueue:
     selector: Mapping[str, Any] | None = None
 
     def manifest(self) -> dict[str, Any]:
-        """Return the Queue; ManifestError, with the origin, if Mooring would find it invalid."""
+        """Return the Queue's manifest; raise ManifestError, with the origin, if it is invalid."""
         spec = {
             "parent": self.parent or None,
             "namespaceSelector": None if self.selector is None else {**self.selector},
@@ -63,7 +63,7 @@ def _resource(name: str, quota: Quota) -> dict[str, str]:
 
 
 def amounts_of(raw: Mapping[str, Any], field_: str, where: str) -> dict[str, int]:
-    """Return the resource list in a field in millicores, bytes and counts, {} if it is absent."""
+    """Return the resource list in a field in millicores, bytes and counts; {} if it is absent."""
     path = f"{where}.{field_}"
     return {
         resource: amount_of(value, resource, f"{path}.{resource}")
@@ -72,7 +72,7 @@ def amounts_of(raw: Mapping[str, Any], field_: str, where: str) -> dict[str, int
 
 
 def amount_of(value: object, resource: str, path: str) -> int:
-    """Return an amount of a resource in millicores, bytes or counts; ManifestError at the path."""
+    """Return an amount in millicores, bytes or counts; raise ManifestError with the path."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ManifestError(path, "must be a quantity")
     amount = parse_milli(value, path) if resource == CPU else parse_count(value, path)
@@ -84,7 +84,7 @@ def amount_of(value: object, resource: str, path: str) -> int:
 def in_namespaces(
     names: Sequence[str], selector: Mapping[str, Any] = MappingProxyType({})
 ) -> Mapping[str, Any]:
-    """Return the selector, restricted to namespaces of these names if there are any."""
+    """Return the selector, restricted to namespaces with these names if there are any names."""
     if not names:
         return selector
     others = mappings(selector, "matchExpressions", "spec.namespaceSelector")
@@ -93,7 +93,7 @@ def in_namespaces(
 
 
 def free_name(name: str, taken: Collection[str], suffix: str) -> str:
-    """Return the name, with the suffix as often as the name is taken."""
+    """Return the name; add the suffix until the name is not taken."""
     while name in taken:
         name += suffix
     return name
@@ -105,10 +105,9 @@ def left_out(
     read: Collection[str],
     unread: Mapping[str, tuple[object, str]],
 ) -> Iterator[str]:
-    """Yield a note for each field of a spec that is not read.
+    """Yield a note for each field of the spec that the import does not read.
 
-    `unread` says of some fields what their default is, which needs no note, and why they are left
-    out.
+    `unread` maps a field to its default, which needs no note, and to the reason why it is left out.
     """
     for name, value in spec.items():
         usual, why = unread.get(name, (None, _NO_SUCH_FIELD))

@@ -10,16 +10,16 @@ from mooring.cel.regular_expressions import compile_pattern
 from mooring.cel.tree import Comprehension, Expression, FunctionCall, ListOf, Literal
 
 CALL: Final = 50
-"""The units for passing values to a call and taking the result."""
+"""The cost in units of passing values to a call and taking the result."""
 _ITEMS: Final = 16
-"""Assumed items of a list or map whose size is unknown, for example node.taints."""
+"""The assumed number of items in a list or map of unknown size, for example node.taints."""
 _PATTERN: Final = 50
 _PATTERN_SIZE: Final = 5
-"""Cost per instruction of a regular expression, for texts as long as labels."""
+"""The cost in units per instruction of a regular expression, for texts as long as labels."""
 
 
 def cost(expression: Expression) -> int:
-    """Return the units of one evaluation, without CALL."""
+    """Return the cost of one evaluation in units, without CALL."""
     match expression:
         case Comprehension():
             items, *body = expression.parts()

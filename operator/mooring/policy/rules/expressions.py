@@ -1,7 +1,8 @@
 """Parses and type-checks CEL expressions over a pod and a node.
 
-Rules know the functions of CEL's standard library, and two that count pods. Kubernetes' and
-cel-go's further functions, which `mooring.cel` has for selectors of devices, are not among them.
+Rules know the functions of CEL's standard library, and two functions that count pods. They do not
+know the functions that Kubernetes and cel-go add; `mooring.cel` has these for device selectors
+only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ VARIABLES: Final[Mapping[str, Type]] = {
     "pod.ownerKind": STRING,
     "pod.namespaceLabels": _STRINGS,
 }
-"""Everything that an expression can read, with its type."""
+"""The variables that an expression can read, with their types."""
 
 _DOMAIN: Final = Type("opaque", "domain")
 _SELECTED_BY: Final[Sequence[tuple[Type, ...]]] = ((_STRINGS,), (STRING,))
@@ -49,7 +50,7 @@ _IN_NAMESPACES: Final[Sequence[tuple[Type, ...]]] = ((), (list_of(STRING),), (_S
 
 
 def _counting(name: str, *of: Type) -> tuple[Overload, ...]:
-    """Return the overloads of a function that counts pods, or with `of` of a method."""
+    """Return the overloads of a function that counts pods, or of a method if `of` is given."""
     return tuple(
         Overload(f"{name}_{number}", (*of, *pods, *namespaces), INT, bool(of), is_generic=False)
         for number, (pods, namespaces) in enumerate(product(_SELECTED_BY, _IN_NAMESPACES))
@@ -62,8 +63,8 @@ _FUNCTIONS: Final[Mapping[str, tuple[Overload, ...]]] = {
     "pods": _counting("pods", _DOMAIN),
     "node.pods": _counting("node.pods"),
 }
-"""The functions that rules may call. Functions that count pods are only type-checked here; `plan`
-turns them into counts."""
+"""The functions that rules may call. Functions that count pods have only types here; `plan` turns
+them into counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,11 +75,11 @@ class Checked:
     root: Expression
 
     def mistake(self, part: Expression, message: str) -> FieldError:
-        """Return a mistake at the position of a part; its path is empty."""
+        """Return a mistake at the position of this part; its path is empty."""
         return _mistake_at(self.source, part.at, message)
 
     def program(self, part: Expression, variables: Sequence[str]) -> Program:
-        """Return the program of a part; ProfileInvalid if an operation on constants has none."""
+        """Return the program of a part; raise ProfileInvalid if an operation on constants fails."""
         try:
             return plan(part, variables, newer=True, lenient=True)
         except CompileError as error:
@@ -86,7 +87,7 @@ class Checked:
 
 
 def check(source: str) -> Checked:
-    """Parse and check the expression; ProfileInvalid has lines and columns, without paths."""
+    """Parse and check the expression; raise ProfileInvalid with lines and columns, no paths."""
     try:
         root = parse(source, STANDARD_MACROS)
     except CompileError as error:
@@ -99,7 +100,7 @@ def check(source: str) -> Checked:
 
 
 def _names(root: Expression) -> Mapping[int, str]:
-    """Return the names with dots by the offsets at which they begin."""
+    """Return the names with dots, by the offset in the text where each begins."""
     names = dict[int, str]()
     for part in walk(root):
         inner, fields = part, list[str]()
@@ -131,7 +132,7 @@ def _mistakes(
 
 
 def _known(name: str) -> str:
-    """Return a hint: the known name that may be meant, or all known names."""
+    """Return a hint: the known name that the user probably meant, or all known names."""
     if name in USES:
         return f": {USES[name]}"
     likely = did_you_mean(".".join(name.split(".")[:2]), (*VARIABLES, *USES))

@@ -63,7 +63,7 @@ def _syntax(message: str) -> str:
 
 
 def _misplaced(text: str, expected: str) -> str:
-    """Return the mistake in a token where another one was expected."""
+    """Return the mistake of a token at a place where the parser expected another token."""
     if (meant := _WORDS.get(text)) is not None:
         return f'"{text}" is no operator: write {meant}'
     if expected == "<EOF>":

@@ -1,6 +1,6 @@
 """A rule of a profile: a filter with a message, or a score, as an expression in CEL.
 
-The modules that plan expressions are imported with the first one: that takes 20 ms of CPU, and most
+The first expression imports the modules that plan expressions: this takes 20 ms of CPU, and most
 profiles have no rules.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 RULES: Final = "Rules"
-"""The plugin that runs rules; a rule runs as the plugin `Rules/<name of the rule>`."""
+"""The name of the plugin that runs rules; a rule runs as the plugin `Rules/<name of the rule>`."""
 
 _MOST_RULES: Final = 32
 _LONGEST_EXPRESSION: Final = 1024
@@ -121,7 +121,7 @@ class Rule(PolicyModel):
 
 
 def plan_one_by_one(profile: Mapping[str, Any]) -> None:
-    """Plan the rules of a SchedulingProfile object as it is written, and pause after each.
+    """Plan the rules of a SchedulingProfile manifest, and pause after each rule.
 
     Planning takes some milliseconds per rule. Later readers of the profile find the plans.
     """
@@ -161,7 +161,7 @@ Rules = Annotated[
 
 
 _NOT_A_RESOURCE: Final = "pods"
-"""The key of the number of pods, which expressions read like a resource."""
+"""The key for the number of pods; expressions read it like a resource."""
 
 
 def missing_on_nodes(
@@ -169,7 +169,7 @@ def missing_on_nodes(
 ) -> Iterator[FieldError]:
     """Yield a warning for each label and resource that a rule reads and no node has.
 
-    `labels` and `resources` are those that some node has. The paths begin with `rules`.
+    `labels` and `resources` are all that nodes have. The paths begin with `rules`.
     """
     known = {"label": labels, "resource": resources}
     for number, rule in enumerate(rules):

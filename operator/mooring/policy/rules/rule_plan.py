@@ -1,10 +1,9 @@
 """Plans how an expression is evaluated for all nodes at once.
 
 Operators on numbers, booleans and labels become operations on columns. Conversions of texts,
-regular expressions and macros have no such operation: they are interpreted once per distinct value
-of the columns that they read. Parts that only read the pod are interpreted once per pod. Amounts
-and counts of pods may differ on every node, so parts that read them must consist of operations on
-columns.
+regular expressions and macros are interpreted once per distinct value of the columns that they
+read. Parts that only read the pod are interpreted once per pod. Amounts and counts of pods may
+differ on every node, so parts that read amounts or counts must consist of operations on columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,24 +38,26 @@ _MOST_PARTS: Final = 256
 _MOST_ITEMS: Final = 64
 """The most items of a list."""
 _MOST_COST: Final = 10_000
-"""The most units of one evaluation, about 1 ms."""
+"""The highest cost of one evaluation in units, about 1 ms."""
 _MOST_WORK: Final = 100_000
-"""The most instructions of all regular expressions together: each is compiled before it is
-counted."""
+"""The most instructions of all regular expressions together; each expression is compiled first, and
+
+then counted.
+"""
 _MOST_OF_WHOLE: Final = 500
-"""The most units of a whole expression that is evaluated again for each changed node."""
+"""The highest cost, in units, of a whole expression that is evaluated again for each changed
+node."""
 
 _MOST_COUNTS: Final = 8
 """The most counts of pods in an expression."""
 
 _COUNTED_PODS: Final = "node.pods"
-"""The variable that a count reads; its key is the label that names the domain, or None for the
-node."""
+"""The variable that a count reads; its key is the label of the domain, or None for the node."""
 _COUNTS: Final = ("pods", _COUNTED_PODS)
 
 _AMOUNTS: Final = ("node.allocatable", "node.requested")
 _KEYED: Final = ("node.labels", *_AMOUNTS)
-"""Maps of a node whose values can only be read by key."""
+"""Maps of a node from which expressions can only read values by key."""
 
 _NAMED: Final[Mapping[str, str]] = {
     "node.labels": "label",
@@ -67,7 +68,7 @@ _OF_PODS_ON_NODES: Final = frozenset(("node.requested", _COUNTED_PODS))
 
 _FIELDS: Final = ("node.name", "node.zone", "node.region", "node.unschedulable")
 _SETS: Final = ("node.taints", "node.conditions")
-"""Variables of a node with few distinct values, which are therefore read as a whole."""
+"""Variables of a node with few distinct values; expressions read them as a whole."""
 _NUMBERS: Final = ("int", "double")
 _KNOWN: Final = ("bool", *_NUMBERS, "string")
 _OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -79,19 +80,19 @@ _OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "int": ("double",),
     **dict.fromkeys(("startsWith", "endsWith", "contains"), ("string",)),
 }
-"""By function, the types that all operands of an operation on columns may have."""
+"""The types that all operands of an operation on columns may have, by function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A variable that an expression reads, with a constant key; None: the whole map."""
+    """A variable that an expression reads, with a constant key; None means the whole map."""
 
     variable: str
     key: str | None = None
 
     @property
     def kind(self) -> str | None:
-        """What the key names: a "label" or "resource" of nodes; None for all other variables."""
+        """The kind of the key: "label" or "resource" of nodes; None for all other variables."""
         return _NAMED.get(self.variable)
 
 
@@ -104,28 +105,28 @@ class ConstantValue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeField:
-    """node.name, node.zone, node.region or node.unschedulable."""
+    """A node's own field: node.name, node.zone, node.region or node.unschedulable."""
 
     variable: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeLabelValue:
-    """The value of a node's label; it fails where the node does not have the label."""
+    """The value of a node's label; the expression fails on a node without the label."""
 
     key: "Step"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HasLabel:
-    """Whether the node has the label."""
+    """A test whether the node has the label."""
 
     key: "Step"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Amount:
-    """node.allocatable or node.requested of a resource: 0 where the node has none."""
+    """An amount in node.allocatable or node.requested: 0 if the node does not have the resource."""
 
     variable: str
     resource: "Step"
@@ -139,7 +140,7 @@ class SelectedLabels:
     read: tuple[tuple[str, "Step"], ...] = ()
 
     def selector(self, values: Iterable[str]) -> LabelSelector:
-        """Return the selector; `values` are the values of `read`, in its order."""
+        """Return the selector; `values` are the values of `read`, in the same order."""
         keys = (key for key, _ in self.read)
         return self.written.narrowed(
             *(Requirement(k, "In", (v,)) for k, v in zip(keys, values, strict=True))
@@ -150,8 +151,8 @@ class SelectedLabels:
 class PodCount:
     """The number of selected pods on the node, or in its domain if `key` is a node's label.
 
-    The count fails on a node without the label. `namespaces` is None for the pod's own namespace,
-    unless `namespace_labels` selects namespaces.
+    The expression fails on a node without the label. If `namespaces` is None, the count is for the
+    pod's own namespace, or for the namespaces that `namespace_labels` selects.
     """
 
     key: str | None
@@ -164,8 +165,8 @@ class PodCount:
 class Interpreted:
     """A part of an expression that is interpreted; `type` is the kind of the result's type.
 
-    `of_node` are the variables that differ between nodes, `of_pod` those that are the same for all
-    nodes. `cost` is an estimate in units of `mooring.policy.rules.cost`.
+    `of_node` are the variables that differ between nodes, and `of_pod` are the others. `cost` is an
+    estimate in units of `mooring.policy.rules.cost`.
     """
 
     program: Program
@@ -182,7 +183,7 @@ class Interpreted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """An operation on columns, by its name in CEL; `type` is the kind of type of the operands."""
+    """An operation on columns, by its CEL name; `type` is the kind of the operands' type."""
 
     function: str
     operands: tuple["Step", ...]
@@ -206,8 +207,8 @@ class RulePlan:
     """How to evaluate an expression, and everything that it reads.
 
     `whole` interprets the expression for one node at a time, which is quicker than columns for a
-    few nodes. It is None if that is too expensive, or impossible because a key is computed or pods
-    are counted.
+    few nodes. It is None if this is too expensive, or if the expression computes a key or counts
+    pods.
     """
 
     step: Step
@@ -222,19 +223,19 @@ class RulePlan:
 
     @property
     def reads_pods_on_nodes(self) -> bool:
-        """Whether the result depends on pods on nodes, so that evicting some may help."""
+        """Whether the result depends on pods on nodes, so that an eviction may change it."""
         return not self.variables.isdisjoint(_OF_PODS_ON_NODES)
 
 
 @cached(16 * 2**20)
 def plan_filter(source: str) -> RulePlan:
-    """Plan an expression that is true or false; ProfileInvalid has positions, without paths."""
+    """Plan a boolean expression; raise ProfileInvalid with positions, without paths."""
     return _plan(source, ("bool",), "must be true or false")
 
 
 @cached(16 * 2**20)
 def plan_score(source: str) -> RulePlan:
-    """Plan an expression that is an int or a double; ProfileInvalid has positions, no paths."""
+    """Plan an expression for a number; raise ProfileInvalid with positions, without paths."""
     return _plan(source, _NUMBERS, "must be a number (an int or a double)")
 
 
@@ -277,7 +278,7 @@ def kind_of(part: Expression) -> str:
 
 
 def _too_costly(checked: Checked) -> Iterator[FieldError]:
-    """Yield a mistake for each part that could make an evaluation long."""
+    """Yield a mistake for each part that could make an evaluation take too long."""
     everything = [*walk(checked.root)]
     if len(everything) > _MOST_PARTS:
         message = f"must have {_MOST_PARTS} or fewer parts, has {len(everything)}"
@@ -335,7 +336,7 @@ def _variable(part: Expression) -> str:
 
 
 def _reads(expression: Expression) -> Iterator[Read]:
-    """Return every variable that is read; a read by a constant key has the key."""
+    """Yield every variable that the expression reads; a read with a constant key has the key."""
     keyed = _keyed(expression)
     if keyed is not None and isinstance(keyed[1], Constant):
         yield Read(keyed[0], str(keyed[1].value))
@@ -349,7 +350,7 @@ def _reads(expression: Expression) -> Iterator[Read]:
 
 
 def _keyed(expression: Expression) -> tuple[str, Expression] | None:
-    """Return variable and key of `map.key`, `map["key"]`, `has(map.key)` and `"key" in map`."""
+    """Return variable and key of `map.key`, `map["key"]`, `has(map.key)` or `"key" in map`."""
     match expression:
         case Select(variable="", operand=container, field=field):
             key: Expression = _text(expression.at, field)
@@ -384,7 +385,7 @@ def _domain_of(count: Expression) -> str | None:
 def _in_order(reads: Iterable[Read]) -> tuple[Read, ...]:
     """Return the reads by name.
 
-    If a variable is also read as a whole, reads of its keys are left out.
+    If the expression also reads a whole variable, reads of its keys are left out.
     """
     whole = {read.variable for read in reads if read.key is None} | {*_SETS}
     needed = {Read(r.variable) if r.variable in whole else r for r in reads}
@@ -396,7 +397,7 @@ def _of_node(reads: Iterable[Read]) -> bool:
 
 
 class _Planner:
-    """Makes the steps of one expression; `mistakes` collects parts that cannot be planned."""
+    """Makes the steps of one expression; `mistakes` are the parts that cannot be planned."""
 
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
@@ -404,7 +405,7 @@ class _Planner:
         self.counts: list[PodCount] = []
 
     def step(self, expression: Expression) -> Step:
-        """Return the step of an expression or of a part of it."""
+        """Return the step for an expression or for a part of it."""
         if isinstance(expression, Constant) and kind_of(expression) in _KNOWN:
             return ConstantValue(expression.value)
         if not _of_node(_reads(expression)):
@@ -439,7 +440,7 @@ class _Planner:
         return NodeLabelValue(step) if variable == "node.labels" else Amount(variable, step)
 
     def _count(self, count: FunctionCall) -> Step:
-        """Return the step of `node.pods(...)` or `domain("label").pods(...)`."""
+        """Return the step for `node.pods(...)` or `domain("label").pods(...)`."""
         before, key = len(self.mistakes), _domain_of(count)
         arguments = [*count.parts()]
         if count.function != _COUNTED_PODS:

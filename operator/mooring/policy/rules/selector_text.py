@@ -1,4 +1,4 @@
-"""Reads a selector of labels as kubectl takes it: `app in (db, cache), !old`."""
+"""Parses a label selector in the syntax of kubectl: `app in (db, cache), !old`."""
 
 import re
 from typing import Final
@@ -13,11 +13,11 @@ _CONDITION: Final = re.compile(
     r"|(?P<key>[^\s!=,()]++)\s*+(?:(?P<operator>==?|!=)\s*+(?P<value>[^\s!=,()]*+)"
     r"|(?P<set>(?<=\s)in|(?<=\s)notin)\s*+\((?P<values>[^()]*+)\))?)\s*+(?P<end>,|$)"
 )
-"""One condition of a selector as kubectl takes it, with the comma behind it."""
+"""One condition of a selector in kubectl's syntax, with the comma after it."""
 
 
 def parse_selector(text: str) -> LabelSelector:
-    """Parse a selector as in `kubectl get --selector`: `app in (a, b), !old`.
+    """Parse a selector of `kubectl get --selector`: `app in (a, b), !old`.
 
     Raises ValueError if the text is no selector; the message says where and why.
     """
