@@ -1,1 +1,1 @@
-"""Pop, decide, assume, bind: a pod's way from the queue to its node."""
+"""Schedules pods: takes a pod from the queue, decides, assumes and binds it."""

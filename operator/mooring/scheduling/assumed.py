@@ -1,4 +1,4 @@
-"""Assumes a pod on its node, and runs Reserve and Permit: the first steps of every way of binding.
+"""Assumes a pod on its node, and runs Reserve and Permit: the first steps of every binding.
 
 The functions that undo these steps are on one stack, and there is no other rollback: the stack
 always runs, unless a successful binding dismisses it.
@@ -23,7 +23,8 @@ from mooring.scheduling.scheduler_state import AssumedPod, CurrentAttempt, Sched
 from mooring.state.cluster import ClusterState
 
 _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
-"""The longest wait at Permit, whatever a plugin asks for (maxTimeout in runtime/framework.go)."""
+"""The longest wait at Permit, even if a plugin asks for more (maxTimeout in
+runtime/framework.go)."""
 
 
 def assume_reserve_and_permit(
@@ -38,9 +39,9 @@ def assume_reserve_and_permit(
     """Assume members of an attempt on their rows, reserve for them, and run Permit.
 
     It does so for all members or for none, in the order of `rows`: a member may fit only beside an
-    earlier one. `devices` are the allocations of claims that members must get. Permit may have a
-    pod wait. No event about the members is delivered. Raises PodRejected if a Reserve or Permit
-    plugin rejects a member, and PluginFailed if a plugin fails; then all members are unreserved and
+    earlier one. `devices` are the allocations of claims that members must get. Permit may let a pod
+    wait. No event about the members is delivered. Raises PodRejected if a Reserve or Permit plugin
+    rejects a member, and PluginFailed if a plugin fails; then all members are unreserved and
     forgotten.
     """
     pipeline, state, found = attempt.pipeline, scheduler.state, list[AssumedPod]()
@@ -96,7 +97,7 @@ def unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
 
 
 def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
-    """Return None if all Permit plugins approve now, else a future that ends with the wait."""
+    """Return None if all Permit plugins approve now, else a future that ends when the wait ends."""
     pod, node, pipeline = assumed.pod, assumed.node, assumed.attempt.pipeline
     pending: dict[str, float] = {}
     with pipeline.metrics.extension_point(ExtensionPoint.PERMIT, pipeline.profile) as point:

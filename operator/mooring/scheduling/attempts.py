@@ -1,4 +1,4 @@
-"""Ends attempts: records and reports the result for each pod, alone or in a group."""
+"""Ends attempts: records and reports the results for single pods and for members of groups."""
 
 from math import inf
 
@@ -20,7 +20,7 @@ class Attempts:
         self, scheduler: SchedulerState, reports: PodStatusReporter, metrics: Metrics
     ) -> None:
         self.halted = False
-        """Whether no more decisions are made, because the scheduler stops."""
+        """Whether the scheduler is stopping and makes no more decisions."""
         self._scheduler = scheduler
         self._reports = reports
         self._metrics = metrics
@@ -41,7 +41,7 @@ class Attempts:
         """End the attempt with an error for this pod, and end its nomination, as in kube-scheduler.
 
         A pod that has left the queue gets no report: it may be bound although its Bind plugin took
-        too long, and no watch would tell later that the report can be forgotten.
+        too long, and no later watch event would remove the report.
         """
         self.count(attempt, "error")
         scheduler, pod, now = self._scheduler, queued.pod, self._clock()
@@ -54,9 +54,9 @@ class Attempts:
     def reject(self, attempt: CurrentAttempt, queued: QueuedPod, rejection: PodRejected) -> None:
         """End the attempt for a pod that a Reserve or Permit plugin has rejected.
 
-        Nothing is reported in two cases. If this scheduler is stopping, it rejects all waiting
-        pods, and a report would make a cluster autoscaler add nodes, although the next leader
-        decides again. If the pod has left the queue, it was deleted or lost its profile.
+        There is no report in two cases. A scheduler that stops rejects all waiting pods, but the
+        next leader decides about them again, so a cluster autoscaler must not add nodes. And a pod
+        that has left the queue was deleted or lost its profile.
         """
         self.count(attempt, "unschedulable")
         queue, now = self._scheduler.queue, self._clock()
@@ -78,8 +78,8 @@ class Attempts:
     ) -> None:
         """Put the pod into the unschedulable pods, with the plugins that rejected it; report it.
 
-        With `searched`, nodes were searched. The delay of the pod's preemption begins with its
-        first attempt that has searched nodes.
+        `searched` says whether the attempt searched nodes. The delay of the pod's preemption begins
+        with the first such attempt.
         """
         self.count(attempt, "unschedulable")
         now, delayed = self._clock(), 0.0
@@ -92,10 +92,10 @@ class Attempts:
         self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
 
     def _spared_seconds(self, attempt: CurrentAttempt, queued: QueuedPod) -> float:
-        """Return the seconds until preemption may find a victim that a limit protects now.
+        """Return the seconds until preemption may evict a victim that a limit protects now.
 
-        It is infinite if there is no such victim. No event comes when a pod has run long enough, or
-        when a refusal of the Eviction API or a charge to a budget ends.
+        It is infinite if there is no such victim. A retry at that time is needed because these
+        protections end without an event.
         """
         spec, limits = queued.pod.spec, attempt.pipeline.preemption
         cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf
@@ -125,7 +125,7 @@ class Attempts:
 
 
 def _delayed_seconds(attempt: CurrentAttempt, queued: QueuedPod) -> float:
-    """Return after how many seconds the pod may preempt; 0 if it may now, or never may."""
+    """Return the seconds until the pod may preempt; 0 if it may now, or never."""
     if not queued.pod.spec.preempts:
         return 0.0
     return max(attempt.pipeline.preemption.delay_seconds - attempt.unschedulable_seconds, 0.0)

@@ -1,8 +1,8 @@
 """Binds an assumed pod: the end of its wait at Permit, PreBind, Bind and PostBind.
 
-A binding is called off by cancelling its task: the pod is unreserved immediately, whatever it waits
-for. A Binding that was sent cannot be undone. So the task is not cancelled then, and the answer to
-the Binding decides.
+To call off a binding, its task is cancelled: the pod is unreserved immediately. But a Binding that
+was sent cannot be undone. So the task is not cancelled after that, and the answer to the Binding
+decides.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from mooring.scheduling.pod_status_reporter import PodScheduledReason, failure_r
 from mooring.scheduling.scheduler_state import AssumedPod, SchedulerState
 
 _TO_END_SECONDS: Final = 0.5
-"""How long a cancelled call of a plugin may take to end before nobody waits for it any more."""
+"""The time that a cancelled call of a plugin gets to end; then nobody waits for it."""
 
 
 class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is for the user
@@ -62,10 +62,10 @@ async def bind(
 ) -> None:
     """Bind the pod to its node; on any exception it is unreserved and forgotten.
 
-    From PreBind on, except while a Binding is under way, `scheduler.in_pre_bind` has by the pod's
-    uid the function that calls the binding off. The pod's group may call it off at Permit, too.
-    `reported` returns when no report about the pod is being written. If one of the `extenders` that
-    are interested in the pod binds, no Bind plugin runs (schedule_one.go, bind).
+    From PreBind on, except while a Binding is in flight, `scheduler.in_pre_bind` maps the pod's uid
+    to the function that calls the binding off. The pod's group may also call it off at Permit.
+    `reported` waits until no report about the pod is being written. If one of the `extenders`
+    interested in the pod binds, no Bind plugin runs (schedule_one.go, bind).
 
     Raises:
         PodRejected: A Permit plugin rejected the pod while it waited, or it waited too long.
@@ -179,11 +179,11 @@ async def _run(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """Return the result of a plugin's asynchronous method; measure it if the attempt is.
+    """Return the result of a plugin's asynchronous method; measure it if the attempt is measured.
 
     A shipped plugin has time-outs of its own and ends when it is cancelled, so it is awaited here.
-    A plugin of another distribution runs in a task of its own, because it may catch CancelledError
-    and go on: after the time-out the task is cancelled, and nobody waits for it.
+    A plugin of another distribution may catch CancelledError and continue, so it runs in a task of
+    its own; after the time-out the task is cancelled, and nobody waits for it.
 
     Raises:
         BindingFailed: The method failed. An error of the API server does not count as a failure of
@@ -226,7 +226,7 @@ async def _checked(
 ) -> object:
     """Return the method's result; record an unexpected exception, and raise PluginFailed.
 
-    Two exceptions are passed on: the cancellation of the task that awaits this, and errors of the
+    Two exceptions are raised unchanged: the cancellation of the awaiting task, and errors of the
     API server.
     """
     try:
@@ -247,8 +247,8 @@ async def _checked(
 async def _in_task(call: Coroutine[Any, Any, object], seconds: float) -> object:
     """Run the call in a task of its own, and return its result.
 
-    When the time is over, or the waiting task is cancelled, the call is cancelled. It gets a moment
-    to end; then nobody waits for it any more.
+    After `seconds`, or if the waiting task is cancelled, the call is cancelled. It gets a moment to
+    end; then nobody waits for it.
 
     Raises:
         TimeoutError: After `seconds`.
@@ -272,7 +272,7 @@ async def _cancel(task: "asyncio.Task[object]") -> None:
 
 
 def _retrieve(task: "asyncio.Task[object]") -> None:
-    """Mark the exception of a task as seen, because it may be that nobody awaits the task."""
+    """Mark the exception of a task as seen, because perhaps nobody awaits the task."""
     if not task.cancelled():
         task.exception()
 

@@ -18,9 +18,9 @@ Record = Mapping[str, Any]
 def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
     """Yield a JSON record of each node, placed pod, nomination and pending pod.
 
-    The caller may stop between two records for any time. Each record shows the state when it is
-    yielded, so the dump is not a snapshot. The last record has `kind` "end" and the number of the
-    records before it.
+    The caller may pause between two records for any time. Each record shows the state at the moment
+    of its yield, so the dump is not a snapshot. The last record has `kind` "end" and the number of
+    the other records.
     """
     number = 0
     parts = (_nodes(scheduler), _nominations(scheduler), _pending(scheduler))
@@ -32,7 +32,7 @@ def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
 
 
 def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield each node and then its pods; at the end the pods whose node does not exist."""
+    """Yield each node and then its pods; at the end the pods whose nodes do not exist."""
     state = scheduler.state
     # Between two records nodes come and go, and their rows with them.
     for name in tuple(state.nodes.row_of):
@@ -50,7 +50,8 @@ def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
 def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
     """Return the counts of a node.
 
-    `known` is False for GPU cards that no annotation of the pod names: the scheduler guessed them.
+    `known` is False for GPU cards that the scheduler guessed, because no annotation of a pod names
+    them.
     """
     table, allocatable = scheduler.state.nodes, dict(node.allocatable)
     resources = {CPU: 0, MEMORY: 0} | allocatable

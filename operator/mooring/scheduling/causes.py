@@ -1,6 +1,6 @@
 """Finds the cause of an unschedulable pod, which all reports about waiting pods share.
 
-The cause is the change that is needed on the nodes nearest to fitting, even if these are few:
+The cause is the reason of the nodes that are nearest to fitting, even if they are few:
 
 1. If a PreFilter plugin rejects the pod for all nodes, it gives the cause. 2. Otherwise the nearest
 nodes are found. Nodes that have nothing of a requested resource are left out. Nodes where evicting
@@ -31,13 +31,14 @@ from mooring.state.columns import IntArray
 from mooring.volumes.model.pod_volumes import ClaimVolume
 
 _MOST_ROWS: Final = 64
-"""How many nodes of one plugin are compared."""
+"""The number of nodes that are compared for one plugin."""
 _MOST_LOOKED_UP: Final = 32
-"""How many labels, keys, claims and resources of a pod are looked up; it may name thousands."""
+"""The number of labels, keys, claims and resources to look up for a pod, which may name
+thousands."""
 
 
 def _some(number: int) -> IntArray:
-    """Return at most 64 positions out of `number`, spread evenly and ascending."""
+    """Return at most 64 positions below `number`, spread evenly and ascending."""
     if number <= _MOST_ROWS:
         return np.arange(number)
     return np.linspace(0, number - 1, _MOST_ROWS).astype(np.int64)
@@ -94,7 +95,7 @@ def _reasons(group: RejectedNodes, positions: IntArray) -> str:
 
 
 def no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> str:
-    """Return a text about the first required label that no node has; "" if there is none."""
+    """Return a text about the first required label that no node has; "" if nodes have all."""
     nodes = cluster.nodes
     for requirement in requirements[:_MOST_LOOKED_UP]:
         wanted = requirement.operator in ("In", "Exists")
@@ -144,4 +145,4 @@ _MISSING: Final[Mapping[str, Callable[[Pod, ClusterView], Iterator[str]]]] = Map
         "VolumeBinding": _missing_classes,
     }
 )
-"""By plugin, a function that finds missing things that the pod names and the plugin reads."""
+"""Functions that find missing things that the pod names, by the plugin that reads these things."""

@@ -1,4 +1,4 @@
-"""Changes of a pod, or of its ResourceClaims' requests, that suggestions may try."""
+"""Changes of a pod, or of the requests in its ResourceClaims, which suggestions may try."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -32,20 +32,21 @@ from mooring.volumes.model.pod_volumes import ClaimVolume
 _MOST_TAINTS: Final = 8
 _MOST_DEVICE_TAINTS: Final = 4
 _MOST_CHARACTERS: Final = 60
-"""Limit for the characters of an expression in a text; the expression may have 10 KiB."""
+"""The most characters of an expression in a text; the expression itself may have 10 KiB."""
 _MOST_REQUIREMENTS: Final = 3
-"""How many requirements of a selector a text shows."""
+"""The number of requirements of a selector that a text shows."""
 _TOLERATION: Final = 1.0
-"""The cost of adding a toleration. A smaller request costs less than 1, the end of a pod 1."""
+"""The cost of adding a toleration. A smaller request costs less than 1, and the end of a pod costs
+1."""
 _CONSTRAINT: Final = 1.5
-"""The cost of giving up a constraint of the pod or of a claim."""
+"""The cost of removing a constraint of the pod or of a claim."""
 _CLAIM: Final = 2.0
 _WITHOUT_FEATURE: Final = {
     RESTART_ALL_CONTAINERS: "had no restartPolicyRules with the action RestartAllContainers",
     USER_NAMESPACES_HOST_NETWORK: "had no hostUsers: false beside hostNetwork",
     VOLUME_BIND_MOUNT_OPTIONS: "had no bindMountOptions",
 }
-"""By feature of the kubelet that a pod may need, a text that completes "if it ..."."""
+"""A text that completes "if it ...", by the kubelet feature that a pod may need."""
 _Item = TypeVar("_Item")
 
 
@@ -53,8 +54,8 @@ _Item = TypeVar("_Item")
 class Change:
     """One change of a pod: `text` completes "if it ..." or, with `once`, "once ...".
 
-    If `resource` is set, the pod requests less of it, and `text` is empty. If `claim` is set, the
-    pod stays as it is, and `ask` changes the spec of the ResourceClaim with this uid.
+    If `resource` is set, the pod requests less of this resource, and `text` is empty. If `claim` is
+    set, the pod does not change, and `ask` changes the spec of the ResourceClaim with this uid.
     """
 
     text: str
@@ -67,7 +68,7 @@ class Change:
 
 
 def conditions(changes: Sequence[Change], texts: Sequence[str], subject: str = "it") -> str:
-    """Return "if it ... and ..., once ..." for the changes; `texts` has the text of each."""
+    """Return "if it ... and ..., once ..." for the changes; `texts` has a text for each."""
     both = [*zip(changes, texts, strict=True)]
     ifs = " and ".join(text for change, text in both if not change.once)
     onces = " and ".join(text for change, text in both if change.once)
@@ -76,7 +77,7 @@ def conditions(changes: Sequence[Change], texts: Sequence[str], subject: str = "
 
 
 def pod_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
-    """Yield the changes of the pod that may be tried, small changes first."""
+    """Yield the changes of the pod to try, small changes first."""
     for resource in pod.spec.demand.resources:
         yield Change("", 0.0, resource=resource)
     yield from _tolerations(pod.spec, cluster)
@@ -144,7 +145,7 @@ def _constraints(spec: PodSpec) -> Iterator[tuple[str, object]]:
 
 
 def _to_pods(selector: LabelSelector | None) -> str:
-    """Return in words which pods the selector of a term selects; "" for all pods."""
+    """Return in words which pods a term's selector selects; "" for all pods."""
     if selector is None or selector.empty:
         return ""
     return f" to pods with {', '.join(r.text for r in selector.requirements[:_MOST_REQUIREMENTS])}"
@@ -201,7 +202,7 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 def _scaled(
     amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return a container's requests, reduced in proportion so that the pod's meet the limits."""
+    """Return a container's requests, reduced in proportion until the pod's sums meet the limits."""
     changed = {
         name: amount * min(limits.get(name, amount), amount) // requested.get(name, amount)
         if name in limits and requested.get(name, 0) > limits[name]
@@ -212,7 +213,7 @@ def _scaled(
 
 
 def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
-    """Yield what the pod's unallocated claims could give up."""
+    """Yield the changes of the pod's unallocated claims to try."""
     taints: Sequence[Taint] | None = None
     for name, claim in _waiting(pod, cluster):
         change = partial(Change, claim=claim.uid)
@@ -234,7 +235,7 @@ def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
-    """Yield, per request for several devices, changes to fewer; the largest number first.
+    """Yield the changes to fewer devices for each request for several devices, the largest first.
 
     Numbers above the maximum of a claim are left out.
     """
@@ -277,7 +278,7 @@ def _requests(spec: ClaimSpec) -> Iterator[tuple[str, ExactRequest]]:
 
 
 def _parts(wanted: ExactRequest, where: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each selector and capacity of a request, with a text about a request without it."""
+    """Yield each selector and capacity of a request, and a text for the request without it."""
     for index, expression in enumerate(wanted.selectors):
         shown = " ".join((expression or "").split())
         if len(shown) > _MOST_CHARACTERS:
@@ -321,7 +322,7 @@ def _edited(name: str, edit: Callable[[ExactRequest], ExactRequest], spec: Claim
 
 
 def _without_part(part: str | None, wanted: ExactRequest) -> ExactRequest:
-    """Return the request without this selector or capacity; the two have no text in common."""
+    """Return the request without this selector or capacity, which never have the same text."""
     capacity = {name: amount for name, amount in wanted.capacity.items() if name != part}
     return replace(wanted, selectors=_others(wanted.selectors, part), capacity=capacity)
 

@@ -1,7 +1,7 @@
-"""Decides about one pod: the node it goes to, or why none fits (schedule_one.go, schedulePod).
+"""Decides about one pod: chooses its node, or says why none fits (schedule_one.go, schedulePod).
 
-A decision is pure: the same pod, pipeline, cluster and seed give the same outcome. It writes to
-nothing but the result cache, which does not affect outcomes.
+A decision is pure: the same pod, pipeline, cluster and seed give the same outcome. It writes only
+to the result cache, which does not affect outcomes.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -54,14 +54,14 @@ def decide(
     answers: PodExtenderResults | None = None,
     unschedulable_seconds: float = 0.0,
 ) -> Outcome | Needed:
-    """Return the node with the highest score, or the diagnosis of why no node fits.
+    """Return the node with the highest score, or a diagnosis that says why no node fits.
 
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
     where a search that samples nodes begins. `now` is in seconds since the epoch. `answers` has the
-    answers of the extenders interested in the pod; if one is missing, the result is a `Needed` that
-    says what to ask. `unschedulable_seconds` is how long ago the pod's first attempt ended that
-    found no node. A decision may pause; the cluster must not change meanwhile. Raises ExtenderError
-    if nodes that the extenders passed were taken too often.
+    answers of the extenders interested in the pod; if an answer is missing, the result is a
+    `Needed` with the question. `unschedulable_seconds` is the time since the end of the pod's first
+    attempt that found no node. A decision may pause; the cluster must not change meanwhile. Raises
+    ExtenderError if other pods have taken the nodes that the extenders passed too often.
     """
     pipeline.evaluations.begin_attempt()
     cluster, results = cache.cluster, cache.of(pod, pipeline)
@@ -85,9 +85,9 @@ def decide(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Feasible:
-    """The feasible rows (int64), the number of evaluated nodes, and why others are not feasible.
+    """The feasible rows (int64), the number of evaluated nodes, and the reasons of other nodes.
 
-    `scores` has, by extender, its weighted scores of these rows (int64).
+    `scores` maps each extender to its weighted scores of these rows (int64).
     """
 
     rows: IntArray
@@ -104,7 +104,7 @@ def _nominated_node(
 ) -> ScheduleResult | Needed | None:
     """Return the pod's nominated node if the pod fits there (evaluateNominatedNode).
 
-    Preemption chose this node for the pod, so other nodes are not evaluated, as in kube-scheduler.
+    Preemption chose this node for the pod, so no other nodes are evaluated, as in kube-scheduler.
     """
     nominee = search.cluster.nominations.get(search.pod.uid)
     if nominee is None or not search.fits_with_nominated(nominee.row, pre_filtered, fits):
@@ -135,7 +135,7 @@ def _feasible(
 ) -> _Feasible | Needed:
     """Return the nodes that pass all filters and extenders, with nominated pods counted.
 
-    If no node that the extenders passed still fits, the extenders are needed again.
+    If none of the nodes that the extenders passed still fits, the result asks the extenders again.
     """
     cluster = search.cluster
     with_nominated = search.rejected_with_nominated(pre_filtered, fits)
@@ -165,7 +165,7 @@ def _feasible(
 
 
 def _highest(search: NodeSearch, found: _Feasible, seed: int) -> ScheduleResult:
-    """Return a node with the highest total score; a single feasible node is not scored."""
+    """Return a node with the highest total score; do not score a single feasible node."""
     rows, nodes = found.rows, search.cluster.nodes
     if len(rows) == 1:
         row = int(rows[0])
@@ -200,7 +200,7 @@ def _fit_error(
 ) -> FitError | Needed:
     """Run the post_filter plugins when no node fits (RunPostFilterPlugins); return the outcome.
 
-    If a plugin has candidates that extenders must see, the outcome is a `Needed` with them.
+    If a plugin has candidates for extenders, the outcome is a `Needed` with these candidates.
     """
     message = diagnosis.message[:LONGEST_MESSAGE]
     error = FitError(diagnosis, cause_of(search.pod, diagnosis, search.cluster), message)
@@ -277,18 +277,18 @@ class LiveDryRun:
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """How much of each resource must be free on a node, see `DryRun.resource_requests`."""
+        """The amounts that must be free on a node, see `DryRun.resource_requests`."""
         if self._pre_filtered is None:
             return None
         resource_filter = self._search.resource_filter(self._pre_filtered)
         return resource_filter[1] if resource_filter is not None else None
 
     def trial(self) -> AbstractContextManager[Trial]:
-        """Return a context in which pods can be removed and added; its end undoes all of that."""
+        """Return a context in which pods can be removed and added; its exit undoes this."""
         return self._search.cluster.trial()
 
     def rejection(self, row: int) -> tuple[str, ...]:
-        """Return why the row rejects the pod in the present trial; () if it does not.
+        """Return why the node rejects the pod in the current trial; () if it does not.
 
         The filters run with the pods of equal or higher priority that are nominated to the row, and
         then without these (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
@@ -298,9 +298,9 @@ class LiveDryRun:
         return rejected[0].explanation.reasons_at(0) if rejected else ()
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the pod's row by its uid, as if these pods had left their nodes; None if none.
+        """Return the pod's row by its uid, as if these pods had left; None if it fits nowhere.
 
-        No extender is asked, and the pod's own nomination is ignored.
+        No extender is called, and the pod's own nomination is ignored.
         """
         pod, pipeline = self._search.pod, self._search.pipeline
         with self.trial() as trial:

@@ -1,4 +1,4 @@
-"""Runs attempts that need extenders beside other attempts, a limited number per profile."""
+"""Runs attempts that need extenders in parallel, a limited number per profile."""
 
 import asyncio
 import heapq
@@ -16,7 +16,7 @@ from mooring.scheduling.scheduler_state import CurrentAttempt, SchedulerState
 logger = logging.getLogger(__name__)
 
 MOST_ATTEMPTS: Final = 64
-"""How many attempts of one profile may be under way; the next begins when one of them ends."""
+"""The number of attempts per profile that may run at once; the next begins when one ends."""
 
 
 class ExtenderAttempts:
@@ -32,18 +32,19 @@ class ExtenderAttempts:
         self._scheduler = scheduler
         self._numbers = count()
         self._waiting: dict[str, list[tuple[int, int, CurrentAttempt]]] = {}
-        """By profile, attempts that have not begun: by priority, then in the queue's order."""
+        """Attempts that have not begun, by profile; sorted by priority, then in the queue's
+        order."""
         self._under_way: dict[str, int] = {}
         self._ready = deque[CurrentAttempt]()
         self._tasks = set[asyncio.Task[None]]()
 
     @property
     def ready(self) -> bool:
-        """Whether an attempt may begin, or begin again with the extenders' answers."""
+        """Whether an attempt may begin, or may continue with the extenders' answers."""
         return bool(self._ready)
 
     def add(self, attempt: CurrentAttempt) -> None:
-        """Take an attempt; it begins when fewer than MOST_ATTEMPTS of its profile are under way."""
+        """Add an attempt; it begins when fewer than MOST_ATTEMPTS of its profile run."""
         attempt.answers = ExtenderResults()
         profile, priority = attempt.pipeline.profile, attempt.first.pod.spec.priority
         waiting = self._waiting.setdefault(profile, [])
@@ -51,11 +52,11 @@ class ExtenderAttempts:
         self._begin(profile)
 
     def pop(self) -> CurrentAttempt:
-        """Return the attempt that has been ready for longest."""
+        """Return the attempt that has been ready for the longest time."""
         return self._ready.popleft()
 
     def decided(self, attempt: CurrentAttempt, needed: Sequence[Needed]) -> None:
-        """Call the extenders that the attempt needs; if it needs none, the attempt has ended."""
+        """Call the extenders that the attempt needs; end the attempt if it needs none."""
         if needed:
             task = asyncio.create_task(self._call(attempt, needed))
             self._tasks.add(task)

@@ -39,8 +39,8 @@ _NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [{}]"
 class PreFiltered:
     """The results of all pre_filter plugins.
 
-    `states` has by plugin the state for its filter, or SKIP. `candidate_rows` are the nodes to
-    search (int64 rows). `restricted_by` names the plugins that returned a PreFilterResult.
+    `states` maps each plugin to the state for its filter, or to SKIP. `candidate_rows` are the
+    nodes to search (int64 rows). `restricted_by` names the plugins that returned a PreFilterResult.
     """
 
     states: Mapping[str, Any]
@@ -48,7 +48,7 @@ class PreFiltered:
     restricted_by: tuple[str, ...]
 
     def runs(self, plugin: FilterPlugin) -> bool:
-        """Return whether the plugin's filter runs for this pod, which it does not after SKIP."""
+        """Return whether the plugin's filter runs for this pod; it does not run after SKIP."""
         return self.states.get(plugin.name) is not SKIP
 
 
@@ -56,8 +56,8 @@ class PreFiltered:
 class NodeSearch:
     """A search for nodes that fit one pod; `results` are the results of the node-only plugins.
 
-    `ends` is when the pod would end if it is bound now, in seconds since the epoch. The pod may use
-    nodes that are reserved from a later time on.
+    `ends` is the time when the pod would end if it started now, in seconds since the epoch. The pod
+    may use nodes that are reserved from a later time on.
     """
 
     pod: Pod
@@ -108,10 +108,7 @@ class NodeSearch:
         return PreFiltered(states, candidate_rows, tuple(restricted_by))
 
     def feasible(self, pre_filtered: PreFiltered) -> BoolArray:
-        """Return bool[rows]: the nodes that pass every filter.
-
-        The node-only filters have run already; the other filters run on the remaining nodes.
-        """
+        """Return bool[rows]: True for the nodes that pass every filter."""
         nodes, fits, metrics = self.cluster.nodes, self.results.fits, self.pipeline.metrics
         metrics.mark()
         evaluations = self.results.spec.running.evaluations
@@ -135,12 +132,12 @@ class NodeSearch:
         return fits
 
     def nodes_at(self, rows: IntArray) -> NodeView:
-        """Return a view of these ascending rows; for all rows, no columns are copied."""
+        """Return a view of these ascending rows; copy no columns if these are all rows."""
         nodes = self.cluster.nodes
         return nodes if len(rows) == len(nodes) else nodes.take(rows)
 
     def fits_with_nominated(self, row: int, pre_filtered: PreFiltered, fits: BoolArray) -> bool:
-        """Return whether the pod fits on the row, also beside the pods nominated to it."""
+        """Return whether the pod fits on the row, and still fits with the pods nominated to it."""
         if not fits[row]:
             return False
         if not self._nominated_at(row):
@@ -151,11 +148,7 @@ class NodeSearch:
     def rejected_with_nominated(
         self, pre_filtered: PreFiltered, fits: BoolArray
     ) -> tuple[RejectedNodes, ...]:
-        """Return the feasible rows that reject the pod once their nominated pods are added.
-
-        Only nominated pods of equal or higher priority are added (RunFilterPluginsWithNominatedPods
-        in framework/runtime/framework.go).
-        """
+        """Return the feasible rows that reject the pod if their nominated pods are added."""
         if not len(self.cluster.nominations):
             return ()
         wanted = np.array(self.cluster.nominations.rows(), np.int64)
@@ -165,7 +158,7 @@ class NodeSearch:
     def _rejected_with_nominated(
         self, rows: IntArray, pre_filtered: PreFiltered
     ) -> tuple[RejectedNodes, ...]:
-        """Return which of these feasible rows reject the pod beside their nominated pods."""
+        """Return which of these feasible rows reject the pod if their nominated pods are added."""
         if not len(rows):
             return ()
         resource_filter = self.resource_filter(pre_filtered)
@@ -183,10 +176,7 @@ class NodeSearch:
         return self._naming_reservations((RejectedNodes(plugin.name, rejected, why),))
 
     def _naming_reservations(self, groups: Sequence[RejectedNodes]) -> tuple[RejectedNodes, ...]:
-        """Return rejections that nominated pods cause, with reasons that name reservations.
-
-        The rejecting plugin stays the same, because its hints decide when the pod is tried again.
-        """
+        """Return the rejections that nominated pods cause; add the reservations to the reasons."""
         nominations, found = self.cluster.nominations, list[RejectedNodes]()
         if not nominations.reserved:
             return (*groups,)
@@ -207,7 +197,7 @@ class NodeSearch:
     def resource_filter(
         self, pre_filtered: PreFiltered
     ) -> tuple[ResourceFilterPlugin, Mapping[str, int]] | None:
-        """Return the resource filter and the pod's requests, if no other filter depends on pods.
+        """Return the resource filter and the pod's requests, if only this filter depends on pods.
 
         Then the effect of adding or evicting pods can be computed for all nodes together. Returns
         None if other filters (host ports, affinity, volumes) depend on other pods too, or if no
@@ -226,7 +216,7 @@ class NodeSearch:
         return plugin, run_resource_requests(self.pipeline, plugin, state)
 
     def rejections_with_nominated(self, row: int) -> Sequence[RejectedNodes]:
-        """Return why the row rejects the pod beside its nominated pods; empty if it does not."""
+        """Return why the row rejects the pod with its nominated pods; empty if it does not."""
         nominated = self._nominated_at(row)
         if not nominated:
             return ()
@@ -240,12 +230,12 @@ class NodeSearch:
         return rejected
 
     def _nominated_at(self, row: int) -> Sequence[Pod]:
-        """Return the row's nominated pods for which this pod must leave room."""
+        """Return the row's nominated pods whose resources this pod must leave free."""
         pod = self.pod
         return self.cluster.nominations.at(row, pod.spec.priority, pod.uid, self.ends)
 
     def rejections(self, row: int) -> Sequence[RejectedNodes]:
-        """Return why the row rejects the pod in the present state; empty if it does not."""
+        """Return why the row rejects the pod in the current state; empty if it does not."""
         pre_filtered = self.pre_filter()
         rows = np.array([row], np.int64)
         if isinstance(pre_filtered, Diagnosis):
@@ -262,7 +252,7 @@ class NodeSearch:
         return self._filter_rejections(pre_filtered, rows, filters)
 
     def depends_on_spec_alone(self, pre_filtered: PreFiltered) -> bool:
-        """Return whether only node-only filters run, so that equal pods share a diagnosis."""
+        """Return whether only node-only filters run, so that equal pods have the same diagnosis."""
         return not pre_filtered.restricted_by and all(
             plugin.depends_on_node_only or not pre_filtered.runs(plugin)
             for plugin in self.pipeline.filters
@@ -271,7 +261,7 @@ class NodeSearch:
     def shared_diagnosis(
         self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...]
     ) -> Diagnosis:
-        """Return `diagnose`, from the cache if an equal pod has the same diagnosis."""
+        """Return the result of `diagnose`, or the cached diagnosis of an equal pod."""
         if with_nominated or not self.depends_on_spec_alone(pre_filtered):
             return self.diagnose(pre_filtered, with_nominated)
         return self.results.spec.diagnosis(
@@ -281,10 +271,7 @@ class NodeSearch:
     def diagnose(
         self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...] = ()
     ) -> Diagnosis:
-        """Return why each node rejects the pod: the first filter that does, in order.
-
-        `with_nominated` are the rejections that only nominated pods cause.
-        """
+        """Return the first filter that rejects the pod on each node, with the reasons."""
         remaining = np.sort(pre_filtered.candidate_rows)
         rejected: list[RejectedNodes] = []
         if len(remaining) < self.cluster.node_count:
@@ -296,7 +283,7 @@ class NodeSearch:
         return self.diagnosis(rejected=(*rejected, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
-        """Return why these rows (int64, ascending) reject the pod; other rows are not counted."""
+        """Return why these rows (int64, ascending) reject the pod; ignore other rows."""
         rows = np.intersect1d(rows, pre_filtered.candidate_rows)
         rejected = self._filter_rejections(pre_filtered, rows, self.pipeline.filters)
         return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))
@@ -306,7 +293,7 @@ class NodeSearch:
     ) -> list[RejectedNodes]:
         """Return the rows that each of the filters rejects, with the reasons.
 
-        Later filters do not run on a rejected row, unless the profile has all filters checked.
+        Later filters do not run on a rejected row, unless the profile has `alwaysCheckAllFilters`.
         """
         nodes, rejected = self.cluster.nodes, list[RejectedNodes]()
         for plugin in filters:
@@ -332,12 +319,12 @@ class NodeSearch:
         )
 
     def diagnosis(self, **found: Any) -> Diagnosis:
-        """Return a diagnosis of all nodes with these fields; without fields, nothing rejects."""
+        """Return a diagnosis of all nodes with these fields; without any, no node rejects."""
         return Diagnosis(total=self.cluster.node_count, names=self.cluster.node_names, **found)
 
 
 def _empty(plugins: list[str]) -> str:
-    """Return the message if no node satisfies all plugins (RunPreFilterPlugins)."""
+    """Return the message for the case that no node satisfies all plugins (RunPreFilterPlugins)."""
     if len(plugins) == 1:
         return f"node(s) didn't satisfy plugin {plugins[0]}"
     return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}] simultaneously"

@@ -1,10 +1,10 @@
 """Binds the members of a group together: none is bound before the whole minimum can be.
 
-Each member has a task. The tasks meet twice: PreBind begins when all members are permitted, and
-Bind when PreBind of all members has ended. If too many members fail, the others are called off
-immediately, so that nothing is held for a group that cannot finish. A Binding that was sent cannot
-be undone, so its answer is awaited. If it fails, it is sent again a few times unless the group was
-called off.
+Each member has a task. The tasks wait for each other twice: PreBind begins when all members are
+permitted, and Bind begins when PreBind of all members has ended. If too many members fail, the
+others are called off immediately, so that they hold no resources in vain. A Binding that was sent
+cannot be undone, so the task waits for its answer. A Binding that fails is sent again a few times,
+unless the group was called off.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from mooring.model.pod import Pod
 _Result = TypeVar("_Result")
 
 _MOST_REQUESTS: Final = 64
-"""How many members of one group are bound at the same time."""
+"""The number of members of one group that are bound at the same time."""
 _MOST_AT_ONCE: Final = 64
-"""How many members of one group go on, or are called off, in one turn of the event loop."""
+"""The number of members of one group that continue, or are called off, in one turn of the loop."""
 _PAUSES_SECONDS: Final = (0.2, 1.0, 3.0)
-"""The pauses before the repetitions of a binding that has failed."""
+"""The pauses in seconds before each repetition of a failed Binding."""
 
 
 class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for the user
@@ -33,30 +33,30 @@ class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for 
 class GroupBinding:
     """The binding of members of one group that were assumed together.
 
-    It must bind as many members as the group's minimum needs in addition to the members on nodes;
-    if that becomes impossible, the remaining members are called off. The minimum may be raised
-    until the first member is bound. Members that are assumed later join the binding as long as it
-    is not over, so that none is bound if the others are not.
+    With the members on nodes, it must reach the group's minimum; if this becomes impossible, the
+    remaining members are called off. The minimum may grow until the first member is bound. Members
+    that are assumed later join a binding that is not over, so that they are only bound together
+    with the others.
     """
 
     def __init__(self, group: PodGroupState, members: Iterable[Pod] = ()) -> None:
         self.group = group
         self._others = group.scheduled_pods_count
         self._left = 0
-        """How many members are bound or may still be bound."""
+        """The number of members that are bound or may still be bound."""
         self._needed = group.minimum - self._others
         self._of_roles = Counter(group.roles_on_nodes)
-        """By role, how many members are on nodes, are bound or may still be bound."""
+        """The number of members by role that are on nodes, are bound or may still be bound."""
         self._roles = dict(group.roles)
         self._tasks = set[asyncio.Task[object]]()
-        """Tasks of members that can be called off; a task that is called off is removed."""
+        """The tasks of members that can be called off, without those that were called off."""
         self.permitted = Meeting()
         """Ends when every member that has not failed is permitted."""
         self.ready = Meeting()
         """Ends when PreBind of every member that has not failed has succeeded."""
         self._requests = asyncio.Semaphore(_MOST_REQUESTS)
         self.called_off: str | None = None
-        """Why the members that are not bound are called off; None if they are not."""
+        """Why the remaining members are called off; None if they are not."""
         self._unfinished = 0
         self.bound = list[Pod]()
         """The members that are bound."""
@@ -76,7 +76,7 @@ class GroupBinding:
 
     @contextmanager
     def may_call_off(self) -> Iterator[None]:
-        """Return a context in which the member's task is cancelled if the group is called off.
+        """Return a context that cancels the member's task if the group is called off.
 
         Raises:
             CalledOff: The group is called off. If something else has cancelled the task too, its
@@ -98,7 +98,7 @@ class GroupBinding:
                 raise CalledOff(self.called_off) from None
 
     async def all_at(self, meeting: "Meeting") -> None:
-        """Come to the meeting, and return when it is over; CalledOff if the group is called off."""
+        """Wait at the meeting until it is over; raise CalledOff if the group is called off."""
         meeting.came += 1
         self._call_off_if_too_few(f"the minimum of the group is {self.group.minimum} now")
         self._look()
@@ -117,8 +117,8 @@ class GroupBinding:
     ) -> _Result:
         """Return the result of `call`; repeat it a few times if it raises `worth_repeating`.
 
-        An exception whose `gone` is True is raised immediately. `waiting` returns a context; the
-        wait for a free request, and for each repetition, happens inside it.
+        An exception with `gone` = True is raised immediately. `waiting` returns a context for the
+        time in which the call waits for its turn or for its repetition.
 
         Raises:
             CalledOff: Too many other members have failed, and this call has not begun.
@@ -172,7 +172,7 @@ class GroupBinding:
             asyncio.get_running_loop().call_soon(self._call_off_some)
 
     def _look(self) -> None:
-        """End each meeting to which all remaining members have come."""
+        """End each meeting at which all remaining members have arrived."""
         for meeting in (self.permitted, self.ready):
             if self.called_off is None and meeting.came >= self._left:
                 meeting.end()
@@ -185,8 +185,8 @@ class GroupBinding:
 class Meeting:
     """A point where members wait for each other.
 
-    When it ends, members pass a few at a time, because the next steps of thousands of members would
-    hold up everything else.
+    When it ends, a few members continue at a time, because the next steps of thousands of members
+    would block everything else.
     """
 
     def __init__(self) -> None:
@@ -203,7 +203,7 @@ class Meeting:
         await passed
 
     def end(self) -> None:
-        """Let the members pass, now and later."""
+        """End the meeting: members continue, and later ones do not wait."""
         if not self.over:
             self.over = True
             self._let_pass()

@@ -1,7 +1,7 @@
-"""Periodic work of the scheduler.
+"""Does the periodic work of the scheduler.
 
-If the watch has not shown a binding after a minute, the pod is read, because the watch may never
-show it: the API server also binds a pod that has just ended, and neither watch of pods shows that.
+If the watch has not shown a binding after a minute, the pod is read. The watch may never show it,
+because the API server also binds a pod that has just ended, and the watches do not show such pods.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ logger = logging.getLogger(__name__)
 PERMIT_SECONDS: Final = 1.0
 CONFIRMATION_SECONDS: Final = 5.0
 ASK_AGAIN_SECONDS: Final = 60.0
-"""How long after an answer a bound pod is read again if the watch has not shown it yet."""
+"""After this time in seconds, a bound pod is read again if the watch still has not shown it."""
 
 
 @dataclass(eq=False, repr=False)
 class Housekeeping:
     """Handles time-outs at Permit and unconfirmed bindings, and calls functions periodically.
 
-    `periodic` has functions that may pause, with the seconds between two calls. `unbound` is called
-    with a pod that an extender claims to have bound but has not bound.
+    `periodic` has functions that may pause, with the seconds between two calls. It calls `unbound`
+    with a pod that an extender reported as bound although the pod is not bound.
     """
 
     scheduler: SchedulerState
@@ -47,7 +47,7 @@ class Housekeeping:
         self._clock = self.scheduler.clock
 
     async def run(self) -> None:
-        """Work until cancelled; a long call does not make other work wait."""
+        """Do the periodic work until cancelled; a long call does not delay other work."""
         scheduler = self.scheduler
         own: dict[Callable[[], object], float] = {
             lambda: scheduler.waiting.expire(self._clock()): PERMIT_SECONDS,
@@ -77,10 +77,10 @@ class Housekeeping:
                 logger.warning("pod %s is still unconfirmed: %s", pod.key, text)
 
     async def _settle(self, pod: Pod) -> None:
-        """Read an assumed pod whose binding no watch has shown in time, and correct the state.
+        """Read an assumed pod if the watch has not shown its binding in time; correct the state.
 
-        The answer is used only if the watches have shown nothing newer meanwhile. If the pod has
-        gone, its assumption is undone. If it is bound as assumed, it stays assumed, because only
+        It ignores the answer if the watches have shown something newer. If the pod no longer
+        exists, it undoes the assumption. A pod that is bound as assumed stays assumed, because only
         the watch shows its later changes in their order.
         """
         with self.scheduler.departures.meanwhile() as gone:
@@ -108,7 +108,7 @@ class Housekeeping:
     def _undo(self, pod: Pod) -> None:
         """Unreserve the assumed pod and forget it, as when its binding fails.
 
-        The plugins of the present profile are called, because the profile may have changed.
+        It calls the plugins of the current profile, because the profile may have changed.
         """
         state = self.scheduler.state
         profile = self.scheduler.profiles.of(pod, self.scheduler.cluster)

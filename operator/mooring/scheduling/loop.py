@@ -1,8 +1,7 @@
 """The scheduling loop: pops a pod, and makes an attempt (`mooring.scheduling.schedule_one`).
 
-Deciding is synchronous. Everything that waits runs in a task of its own, and the number of these is
-limited. The loop yields to the event loop after every slice of work, so that watches and bindings
-continue.
+Decisions are synchronous. All other work that waits runs in a limited number of tasks. The loop
+yields to the event loop after every slice of work, so that watches and bindings continue.
 """
 
 import asyncio
@@ -16,19 +15,19 @@ from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.scheduling.shadow_profiles import Shadow
 
 _HINT_SECONDS: Final = 0.001
-"""How long queueing hints run between two decisions; at least one hint runs."""
+"""The time for queueing hints between two decisions; at least one hint runs."""
 _MOST_BINDING: Final = 256
 _IDLE_SECONDS: Final = 10.0
-"""How long the loop waits for work at most; then it turns to show that it is alive."""
+"""The longest time that the loop waits for work; then it runs once to show that it is alive."""
 _STUCK_SECONDS: Final = 60.0
-"""If the loop has not turned for longer, it needs a restart; one decision takes milliseconds."""
+"""If the loop has not run for longer, it needs a restart; one decision takes milliseconds."""
 
 
 class SchedulingLoop:
-    """Schedules pods while `run` runs; `SchedulerState.work` wakes it."""
+    """Schedules pods; `SchedulerState.work` wakes the loop."""
 
     _alarm: asyncio.TimerHandle | None = None
-    """Wakes the loop when it must look for work again, or earlier."""
+    """A timer that wakes the loop when it must look for work, or earlier."""
 
     def __init__(
         self,
@@ -44,7 +43,7 @@ class SchedulingLoop:
 
     @property
     def binding(self) -> int:
-        """How many pods are between their decision and the end of their binding."""
+        """The number of pods between their decision and the end of their binding."""
         return self.schedule_one.binding
 
     @property
@@ -53,12 +52,12 @@ class SchedulingLoop:
         return self._turned is not None
 
     def halt(self) -> None:
-        """Make no more decisions; bindings that have begun go on."""
+        """Make no more decisions; bindings that have begun continue."""
         self.schedule_one.attempts.halted = True
         self._scheduler.work.set()
 
     def stuck(self) -> str | None:
-        """Return a text if the loop has not turned for too long; None if it has, or never ran."""
+        """Return a text if the loop has not run for too long; None if it runs, or never ran."""
         if self._turned is None or self.schedule_one.attempts.halted:
             return None
         seconds = self._clock() - self._turned
@@ -106,7 +105,7 @@ class SchedulingLoop:
         await self.schedule_one.finish(seconds)
 
     def _run_hints(self, now: float) -> bool:
-        """Run queueing hints of unschedulable pods for a moment; return whether more are due."""
+        """Run queueing hints of unschedulable pods for a moment; return whether more are left."""
         until = now + _HINT_SECONDS
         while self._scheduler.queue.run_hints(now):
             if self._clock() >= until:
@@ -114,16 +113,16 @@ class SchedulingLoop:
         return False
 
     def _may_bind(self) -> bool:
-        """Return whether one more binding may begin; if not, the end of one wakes the loop.
+        """Return whether one more binding may begin; if not, the end of a binding wakes the loop.
 
-        It is checked at this moment, because bindings begin and end while the loop waits for its
+        The loop must ask again each time, because bindings begin and end while it waits for its
         turn.
         """
         self.schedule_one.waits = self.schedule_one.requesting >= _MOST_BINDING
         return not self.schedule_one.waits
 
     async def _idle(self, now: float) -> None:
-        """Wait for work, the end of a binding or the next backoff, for a limited time."""
+        """Wait, for a limited time, for work, for the end of a binding or for the next backoff."""
         due = self._scheduler.queue.next_due() if self._may_bind() else None
         seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
         self._set_alarm(asyncio.get_running_loop().time() + seconds)
@@ -132,7 +131,7 @@ class SchedulingLoop:
     def _set_alarm(self, at: float | None) -> None:
         """Wake the loop at this time of the event loop, or sooner; None cancels the alarm.
 
-        An earlier alarm is kept, and may wake the loop needlessly: one alarm per pod would cost
+        It keeps an earlier alarm, which may wake the loop in vain: one alarm per pod would cost
         more.
         """
         if self._alarm is not None:

@@ -16,8 +16,8 @@ class ScheduleResult:
     """The chosen node and its row (schedule_one.go, ScheduleResult).
 
     `feasible_nodes` is the number of nodes that fit, `evaluated_nodes` the number of nodes that the
-    search examined. `scores` returns the scores by node name, of all feasible nodes or of the best
-    few; it is None if only one node was feasible, because then nothing is scored. `diagnosis`
+    search examined. `scores` returns the scores by node name, for all feasible nodes or for the
+    best ones; it is None if only one node was feasible, because then no plugin scores. `diagnosis`
     returns why the other nodes were not feasible. The functions read live columns, so the caller
     must call them before the cluster changes.
     """
@@ -29,7 +29,8 @@ class ScheduleResult:
     scores: Callable[[int | None], Mapping[str, NodeScore]] | None
     diagnosis: Callable[[], Diagnosis]
     score_of: Callable[[int], NodeScore | None] = lambda _row: None
-    """Returns the score of the node at a row; None if it is not feasible, or nothing is scored."""
+    """Returns the score of the node at a row; None if the node is not feasible or was not
+    scored."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +95,7 @@ def record_of(
     rejections: Mapping[str, Rejection] = MappingProxyType({}),
     message: str | None = None,
 ) -> Decision:
-    """Return the record of a decision about the pod; omitted values are unknown."""
+    """Return the record of a decision about the pod; fields that are not given are unknown."""
     return Decision(
         pod=PodRef.of(pod),
         profile=pipeline.profile,

@@ -1,4 +1,4 @@
-"""The API that plugins use, over the real API server."""
+"""Implements the API for plugins with the real API server."""
 
 import asyncio
 import logging
@@ -37,7 +37,8 @@ logger = logging.getLogger(__name__)
 
 _FEW_WAITS: Final = 64
 _SECONDS_PER_WAIT: Final = 0.0002
-"""By how much each wait lengthens the interval between checks, so that checks use 4 % of a core."""
+"""Each wait lengthens the interval between checks by this time, so that checks use 4 % of a
+core."""
 _PATCHABLE: Final = {
     r.plural: r for r in (resources.PERSISTENT_VOLUME, resources.PERSISTENT_VOLUME_CLAIM)
 }
@@ -45,7 +46,7 @@ _UPDATABLE: Final = {r.plural: r for r in (resources.RESOURCE_CLAIM,)}
 
 
 class BindAttempt:
-    """An attempt at Bind, made in the task that waits for the Bind plugins.
+    """An attempt at the extension point Bind; the task that waits for the Bind plugins makes it.
 
     The plugins may bind the pod to `node` as long as `wanted` returns True.
     """
@@ -63,9 +64,9 @@ class BindAttempt:
     async def send(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Send a Binding by `write`; raise the exception of `write`.
 
-        Mooring's own plugins send it in the task of the attempt, which nothing cancels at Bind
-        while the scheduler runs. Other plugins may be cancelled, so their `write` gets a task of
-        its own.
+        For Mooring's own plugins, the task of the attempt sends it, because nothing cancels this
+        task at Bind while the scheduler runs. Other plugins may be cancelled, so their `write` gets
+        a task of its own.
         """
         if asyncio.current_task() is self._task:
             await write()
@@ -75,14 +76,14 @@ class BindAttempt:
         await shielded(task)
 
     async def is_bound(self) -> bool:
-        """Wait for all answers; return whether one Binding was accepted. No more can be sent."""
+        """Wait for all answers; return whether a Binding was accepted. Then none can be sent."""
         self._wanted = _never
         if self._sent:
             await asyncio.wait(self._sent)
         return any(not task.cancelled() and task.exception() is None for task in self._sent)
 
     async def end(self) -> None:
-        """Allow no more Bindings, and stop waiting for answers."""
+        """Allow no more Bindings, and wait for no more answers."""
         self._wanted = _never
         unanswered = [task for task in self._sent if not task.done()]
         for task in unanswered:
@@ -97,13 +98,13 @@ def _never() -> bool:
 
 @dataclass(slots=True)
 class _Turns:
-    """The lock of one key of `alone`, and how many callers hold it or wait for it."""
+    """The lock for one key of `alone`, with the number of callers that hold it or wait for it."""
 
     key: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
     unanswered: set[asyncio.Task[dict[str, Any]]] = field(default_factory=set)
-    """Writes whose callers were cancelled. The next caller enters when they are answered."""
+    """The writes of cancelled callers; the next caller enters after their answers."""
 
     async def answered(self) -> None:
         if self.unanswered:
@@ -111,15 +112,15 @@ class _Turns:
 
 
 _ALONE_IN: ContextVar[_Turns | None] = ContextVar("alone_in", default=None)
-"""The context of `alone` that the caller has entered."""
+"""The context of `alone` that the current task has entered."""
 
 
 @dataclass(eq=False, repr=False)
 class PluginApi:
     """Implements `mooring.framework.handle.Api` over one client.
 
-    `at_bind` has, by uid, the attempts in which plugins may bind pods. `is_tried` returns whether
-    the present decision is only a trial.
+    `at_bind` maps uids to the attempts in which plugins may bind pods. `is_tried` returns whether
+    the current decision is only a trial.
     """
 
     client: ApiClient
@@ -135,7 +136,7 @@ class PluginApi:
         self._turn = self.turn if self.turn is not None else Turn()
         self._random = self.random or Random()  # noqa: S311 - spreads load, hides nothing
         self.recorder: EventRecorder | None = None
-        """Records the events of plugins; None until the caller has set it."""
+        """Records the events of plugins; None until it is set."""
         self._turns: dict[str, _Turns] = {}
         self._later: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -143,7 +144,7 @@ class PluginApi:
         self._annotations: dict[str, dict[str, str]] = {}
 
     def cluster_changed(self) -> None:
-        """Let every wait in `until` check its condition again."""
+        """Let every call of `until` check its condition again."""
         for event in self._waiting:
             event.set()
 
@@ -161,7 +162,7 @@ class PluginApi:
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod with its annotations.
 
-        A Binding that was sent goes on if the caller is cancelled; the attempt waits for its
+        If the caller is cancelled after the Binding was sent, the attempt still waits for the
         answer. Raises PluginError if no attempt of the pod is at Bind for this node. For KubeError
         see `PodWriter.bind`.
         """
@@ -188,7 +189,7 @@ class PluginApi:
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
     ) -> dict[str, Any]:
-        """Apply a merge patch and return the object; KeyError if plugins may not patch it."""
+        """Apply a merge patch and return the object; raise KeyError if plugins may not patch it."""
         return await self.client.patch(_PATCHABLE[resource], name, patch, namespace=namespace)
 
     def record(self, pod: Pod, reason: str, note: str) -> None:
@@ -213,7 +214,7 @@ class PluginApi:
         return await self.client.create(_UPDATABLE[resource], body)
 
     async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
-        """Delete the object if it has this uid. Retries until the API server answers.
+        """Delete the object if it has this uid; retry until the API server answers.
 
         Raises NotLeadingError if this replica no longer leads: the new leader deletes it.
         """
@@ -261,10 +262,10 @@ class PluginApi:
     async def _outliving(
         self, write: Callable[..., Coroutine[Any, Any, dict[str, Any]]], turns: _Turns
     ) -> dict[str, Any]:
-        """Return the result of `write`, which goes on after it is sent if the caller is cancelled.
+        """Return the result of `write`; once it is sent, a cancelled caller does not stop it.
 
-        The next caller waits for the answer, because what it reads before that could be outdated. A
-        write that is not sent when the caller is cancelled is never sent.
+        The next caller waits for the answer, because it could read an outdated object before. If
+        the caller is cancelled before the write is sent, the write is never sent.
         """
         await turns.answered()
         task: asyncio.Task[dict[str, Any]]
@@ -281,7 +282,7 @@ class PluginApi:
     async def alone(self, key: str) -> AsyncIterator[None]:
         """Let one caller at a time enter the context of this key, in the order of arrival.
 
-        The next caller waits until the write of a cancelled caller is answered. The last caller
+        The next caller waits for the answer to the write of a cancelled caller. The last caller
         removes the key.
         """
         turns = self._turns.setdefault(key, _Turns(key))
@@ -299,7 +300,7 @@ class PluginApi:
             self._forget(turns)
 
     def _forget(self, turns: _Turns) -> None:
-        """Forget writes that are answered, and the key if nobody uses it."""
+        """Forget writes with an answer; forget the key if nobody uses it."""
         for write in [write for write in turns.unanswered if write.done()]:
             if not write.cancelled():
                 write.exception()  # the next caller reads what has become of it
@@ -324,8 +325,9 @@ class PluginApi:
     def stop(self) -> None:
         """Cancel the writes of `later`, and accept no more: the next leader reads the cluster.
 
-        Otherwise bindings that a stopping leader cancels would give up devices that the next leader
-        still waits for. A request that was sent may be carried out: `finish` waits for its answer.
+        Otherwise cancelled bindings of a stopping leader would release devices that the next leader
+        still needs. The API server may still handle a request that was sent: `finish` waits for its
+        answer.
         """
         self._stopped = True
         for task in self._later:
@@ -334,7 +336,7 @@ class PluginApi:
     async def finish(self, seconds: float) -> None:
         """Wait for the answers to writes of cancelled callers; cancel the waits after `seconds`.
 
-        The next leader must not read claims that such a write changes a moment later. Call it after
+        Otherwise the next leader could read a claim before such a write changes it. Call it after
         `stop`, when all other callers have ended.
         """
         now = asyncio.get_running_loop().time
@@ -353,9 +355,9 @@ class PluginApi:
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True, now or after a change of the mirrored cluster.
 
-        If many wait, each of them lets some time pass after a change before it checks again. So one
-        check serves many changes: each of thousands of volumes causes several. Raises TimeoutError
-        after `seconds`, and any exception of `done`.
+        If many callers wait, each lets some time pass after a change before it checks again, so
+        that one check serves many changes. Raises TimeoutError after `seconds`, and any exception
+        of `done`.
         """
         changed = asyncio.Event()
         self._waiting[changed] = None

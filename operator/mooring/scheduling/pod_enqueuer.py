@@ -28,33 +28,33 @@ from mooring.scheduling.pod_status_reporter import PodStatusReporter
 from mooring.scheduling.scheduler_state import DeletedUids, SchedulerState
 
 _WITHOUT_PROFILE_SECONDS: Final = 5.0
-"""How long a pod that no profile takes has waited when it gets a report about that."""
+"""After this time in seconds, a pod that no profile takes gets a report."""
 _UNKNOWN_NAMESPACE: Final = (
     "no SchedulingProfile takes the pod yet: which one does follows from labels of its namespace, "
     "which has not been seen"
 )
 _MISSPELT_SECONDS: Final = 30.0
-"""How long a pod has waited when it gets a report that its scheduler name may be misspelt."""
+"""After this time in seconds, a pod gets a report that its scheduler name may be misspelt."""
 _NAMES_AT_ONCE: Final = 20
-"""How many scheduler names one report compares with the profiles' names: some milliseconds."""
+"""The number of scheduler names that one report compares with profiles, in some milliseconds."""
 _MISSPELT_AT_ONCE: Final = 200
-"""How many pods one report examines for misspelt scheduler names."""
+"""The number of pods that one report examines for misspelt scheduler names."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
 """The plugin that handles `spec.schedulingGates`."""
 _GATED_SECONDS: Final = 2.0
-"""How long a member of a group was gated when it gets a report: most groups are complete sooner."""
+"""After this time a gated member of a group gets a report: most groups are complete sooner."""
 _GATED_AT_ONCE: Final = 200
-"""For so many pods PreEnqueue plugins run again without a pause, which takes some milliseconds."""
+"""The number of pods for which PreEnqueue plugins run without a pause, in some milliseconds."""
 _FOUND_AT_ONCE: Final = 100
-"""How many pods get their profile without a pause, which takes some milliseconds."""
+"""The number of pods that get their profile without a pause, in some milliseconds."""
 _GROUP_EVENTS: Final = frozenset((Kind.UNSCHEDULED_POD, *GROUP_KINDS))
 
 
 class PodEnqueuer:
     """Finds the profile of every pod without a node, and adds the pod to the queue.
 
-    `not_pending` is called with the uid of a pod that got a node or has gone, `arrived` with a pod
-    that the watch shows for the first time.
+    It calls `not_pending` with the uid of a pod that got a node or no longer exists, and `arrived`
+    with a pod that the watch shows for the first time.
     """
 
     def __init__(
@@ -71,29 +71,32 @@ class PodEnqueuer:
         self._not_pending = not_pending
         self._arrived = arrived
         self._gated_since: dict[Uid, float] = {}
-        """By uid, when a member of a group, or a pod that waits for devices to be known, was gated.
-        Only pods without a report are in it."""
+        """The time at which a pod without a report was gated, by uid: a member of a group, or a pod
+        that waits for devices to be known."""
         self._strays: dict[Uid, _Stray] = {}
-        """By uid, what is remembered about a pod that no profile takes."""
+        """The facts about pods that no profile takes, by uid."""
         self._of_claim: dict[str, dict[Uid, None]] = {}
-        """By namespace/name of a ResourceClaim, the uids of pods without a node that name it."""
+        """The uids of the pods without a node that name a ResourceClaim, by the claim's
+        namespace/name."""
         self._claims: dict[Uid, dict[str, None]] = {}
-        """By uid of a pod without a node, the ResourceClaims that it names."""
+        """The ResourceClaims that a pod without a node names, by the pod's uid."""
         self._unsettled: dict[Uid, None] = {}
         """The uids of pods whose profile must be found anew."""
         self._to_admit: dict[int, _Members] = {}
-        """By number of the group, the members that are still to be admitted or tried again."""
+        """The members that are still to be admitted or retried, by the number of their group."""
         self._is_unsettled = asyncio.Event()
         self._not_gated: WeakKeyDictionary[PodGroupState, QueuedPod | tuple[Uid, ...]] = (
             WeakKeyDictionary()
         )
-        """By group, the member found by the last search for a member that is not gated. If all
-        members were gated, the uids of the members that were assumed then: only these can return to
-        the queue ungated. A member that comes into the queue later without a gate replaces the
-        uids. It saves the search among tens of thousands of members."""
+        """The member of each group that the last search found not gated.
+
+        If all members were gated, the uids of the members that were assumed then: only these can
+        return to the queue ungated. A member that enters the queue later without a gate replaces
+        the uids. This saves a search among tens of thousands of members.
+        """
 
     async def run(self) -> NoReturn:
-        """Work off in slices what changes of profiles and groups leave to do, until cancelled."""
+        """Do in slices the work after changes of profiles and groups, until cancelled."""
         slices = TimeSlices(clock=self._clock)
         while True:
             await self._is_unsettled.wait()
@@ -131,7 +134,7 @@ class PodEnqueuer:
             self._scheduler.work.set()
 
     def _nominate_by_status(self, pod: Pod) -> None:
-        """Take over a nomination, or its withdrawal, that another program wrote into the status.
+        """Apply a nomination, or its withdrawal, that another program wrote into the pod's status.
 
         A pod that loses its nomination is retried; a pod that gets one is not. Assumed pods are
         ignored (updatePodInSchedulingQueue in eventhandlers.go and UpdateNominatedPod in
@@ -154,8 +157,8 @@ class PodEnqueuer:
         """Nominate the pod to the node that its status names.
 
         A node gets at most as many nominated pods as it has pod slots, not counting pods of lower
-        priority. A user who may write statuses could name one node in 10,000 pods, and every
-        decision adds nominated pods to their node.
+        priority. Otherwise a user who may write statuses could name one node in 10,000 pods, and
+        would slow every decision, because decisions count nominated pods.
         """
         state = self._scheduler.state
         row = state.nodes.row_of.get(node)
@@ -167,11 +170,11 @@ class PodEnqueuer:
 
     @property
     def departures(self) -> DeletedUids:
-        """The uids of pods that go while other code reads a pod."""
+        """The uids of pods that are deleted or bound while other code reads a pod."""
         return self._scheduler.departures
 
     def gone(self, uid: Uid) -> None:
-        """Forget a pod that does not wait for a node any more: it is bound, ended or deleted."""
+        """Forget a pod that no longer waits for a node: it is bound, ended or deleted."""
         self._scheduler.departures.note(uid)
         self._not_waiting(uid)
         self._not_pending(uid)
@@ -203,8 +206,8 @@ class PodEnqueuer:
     def profiles_changed(self) -> None:
         """Find the profile of every pod again, because the profiles in force have changed.
 
-        If there are many pods, `run` does that for most of them, in slices. Meanwhile `settle`
-        finds the profile of a pod before a decision about it, so the change applies to every later
+        If there are many pods, `run` does this for most of them, in slices. Meanwhile `settle`
+        finds the profile of a pod before each decision, so the change applies to every later
         decision. If the labels that name groups have changed, all pods are counted again with
         pauses, so the caller must have the turn.
         """
@@ -213,7 +216,7 @@ class PodEnqueuer:
         self._unsettle(None)
 
     def find_profiles(self) -> None:
-        """Find all outstanding profiles, and try the members of groups that have changed.
+        """Find all outstanding profiles, and retry the members of groups that have changed.
 
         It pauses after each pod.
         """
@@ -230,8 +233,8 @@ class PodEnqueuer:
     def settle(self, queued: QueuedPod) -> bool:
         """Find the profile of a popped pod, and of its group, if it is outstanding.
 
-        Returns False if the pod may not be tried now: no profile takes it, it is gated, or its
-        group has so many members that some of their profiles are still outstanding.
+        Returns False if the pod may not be tried now: if no profile takes it, if it is gated, or if
+        profiles of other members of its large group are still outstanding.
         """
         if not self._unsettled and not self._to_admit:
             return True
@@ -257,9 +260,9 @@ class PodEnqueuer:
     def flush(self) -> None:
         """Retry pods that no event may bring back; called periodically.
 
-        These are pods that have been unschedulable for five minutes, and gated pods. PreEnqueue
-        plugins run again for gated pods, because they may have failed or may read more than the
-        pod. It pauses between pods.
+        These are pods that have been unschedulable for five minutes, and gated pods. For gated
+        pods, PreEnqueue plugins run again, because a plugin may have failed or may read more than
+        the pod. It pauses between pods.
         """
         queue = self._scheduler.queue
         if queue.flush_unschedulable(self._clock()):
@@ -276,9 +279,9 @@ class PodEnqueuer:
     def _admit_group(self, event: ClusterEvent) -> None:
         """Run PreEnqueue again for gated members of a group that the event may complete.
 
-        If the group's object changed, its other members are retried, too. If a member has gone,
-        joined another group, or was bound by another scheduler, one of the remaining members is
-        retried with its group, because the group may no longer be equal to other groups.
+        If the group's object changed, the other members are retried, too. If a member was deleted,
+        joined another group, or was bound by another scheduler, a remaining member is retried with
+        its group, because the group may no longer be equal to other groups.
         """
         before, after = event.before, event.after
         groups = self._scheduler.state.pod_groups
@@ -316,8 +319,8 @@ class PodEnqueuer:
     ) -> None:
         """Run PreEnqueue again for the group's gated members; if `changed`, retry the others.
 
-        Members beyond `at_once` are left to `run`. If the group changes again meanwhile, however
-        often, `run` finishes this pass over the members and makes one more.
+        `run` handles the members beyond `at_once`. If the group changes again meanwhile, `run`
+        finishes this pass over the members and makes one more.
         """
         if group is None:
             return
@@ -358,7 +361,7 @@ class PodEnqueuer:
         return False
 
     def _try_again_after(self, member: Pod) -> None:
-        """Retry the group of this member through another member that is not gated."""
+        """Retry the group of this member by retrying another member that is not gated."""
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return
@@ -384,9 +387,9 @@ class PodEnqueuer:
         return next((queued for queued in there if queued is not None and not queued.gated), None)
 
     def report(self) -> None:
-        """Report to pods that have waited for some seconds why they wait; called periodically.
+        """Report to pods that have waited for some seconds why they wait.
 
-        It pauses after each pod, because there may be many.
+        It must be called periodically, and pauses after each pod, because there may be many.
         """
         self._report_gated()
         self._report_pods_without_profile()
@@ -406,10 +409,9 @@ class PodEnqueuer:
     def _report_pods_without_profile(self) -> None:
         """Report to pods why no profile takes them; queue pods that a profile takes after all.
 
-        A profile may have returned while a pod was assumed, and perhaps no event said that a member
-        of a group was forgotten. A pod gets its report only after a while: when the scheduler
-        starts, profiles come one by one, and a deleted one may be replaced. Pods of other
-        schedulers get no report.
+        A pod gets its report only after a while: when the scheduler starts, profiles come one by
+        one, and a new profile may replace a deleted one. Some pods have a profile again without an
+        event: a profile may return while a pod is assumed. Pods of other schedulers get no report.
         """
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
@@ -438,8 +440,8 @@ class PodEnqueuer:
     def _report_misspelt(self) -> None:
         """Report to pods of unknown schedulers that their scheduler name may be misspelt.
 
-        A pod of another scheduler has a condition or gets a node soon, and then gets no such
-        report. If there are many different names, only some are examined now.
+        A pod of another scheduler soon has a condition or a node, and then gets no report. If there
+        are many different names, the function examines only some of them now.
         """
         before, names = self._clock() - _MISSPELT_SECONDS, set[str]()
         strays = takewhile(lambda each: each[1].since < before, self._strays.items())
@@ -459,7 +461,7 @@ class PodEnqueuer:
             stray.perhaps_misspelt = False
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Pass the events to the queue; retry groups and gated pods that they concern."""
+        """Pass the events to the queue; retry the groups and gated pods that the events concern."""
         events = tuple(events)
         if any(event.kind is Kind.HYPER_NODE for event in events):
             self._try_in_hyper_nodes()
@@ -496,25 +498,25 @@ class PodEnqueuer:
             drop_item(self._of_claim, key, uid)
 
     def _forget_claims_after(self, event: ClusterEvent) -> None:
-        """Forget the claims of a pod that got a node or has gone: kopf may never show that."""
+        """Forget the claims of a pod that got a node or was deleted; kopf may never show this."""
         pod = event.after or event.before
         if isinstance(pod, Pod) and pod.uid not in self._scheduler.state.unscheduled:
             self._forget_claims(pod.uid)
 
     def _find_later(self, uids: Iterable[Uid]) -> None:
-        """Let `run` find the profiles of these pods, and run PreEnqueue for gated pods."""
+        """Let `run` find the profiles of these pods; for gated pods it also runs PreEnqueue."""
         self._unsettled.update(dict.fromkeys(uids))
         if self._unsettled or self._to_admit:
             self._is_unsettled.set()
 
     def _try_after_claim(self, event: ClusterEvent) -> None:
-        """Run PreEnqueue again for gated pods that name the claim, and hints of its own pod.
+        """Run PreEnqueue again for gated pods that name the claim, and run hints for its own pod.
 
-        A claim may be made for a single pod. Its events go to that pod alone, because equal pods
-        have other claims. All pods that name any other claim have it in their spec, so the queue
+        If a claim was made for a single pod, its events concern only this pod, because equal pods
+        have other claims. All pods that name another claim have it in their spec, so the queue
         finds them. A pod also waits for the deletion of its own claim for extended resources.
-        Changes of fields that PreEnqueue does not read are ignored: they may be frequent, and
-        thousands of pods may name the claim.
+        Changes of fields that PreEnqueue does not read are ignored, because they may be frequent
+        and may concern thousands of pods.
         """
         before, after = event.before, event.after
         claim = after if after is not None else before
@@ -543,15 +545,15 @@ class PodEnqueuer:
     def known(self) -> set[Uid]:
         """Return the uids of all pods without a node that are not in flight.
 
-        Pods without a profile are included. A pod whose attempt has ended is included until it is
-        reported as gone or bound. A queued pod may be on a node, if another scheduler has bound it.
+        This includes pods without a profile, and pods after an attempt until they are reported as
+        gone or bound. A queued pod may be on a node if another scheduler has bound it.
         """
         scheduler = self._scheduler
         known = {*scheduler.state.unscheduled, *scheduler.without_profile, *scheduler.queue.uids()}
         return known - self.in_flight()
 
     def in_flight(self) -> set[Uid]:
-        """Return the uids of the pods with an attempt under way, bindings included."""
+        """Return the uids of the pods with a running attempt, including bindings."""
         return {queued.pod.uid for queued in self._scheduler.queue.in_flight}
 
     def knows(self, uid: Uid) -> bool:
@@ -564,7 +566,7 @@ class PodEnqueuer:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Find the profiles of all pods, or a namespace's, again: some now, others in `run`."""
+        """Find again the profiles of all pods, or a namespace's: some now, others in `run`."""
         without = self._scheduler.without_profile
         if namespace is None:
             uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())
@@ -609,9 +611,10 @@ class PodEnqueuer:
         return profile.pipeline if profile is not None else None
 
     def _set_aside(self, pod: Pod) -> None:
-        """Let the pod wait for a profile that takes it, and withdraw its nomination.
+        """Put the pod among those that wait for a profile, and withdraw its nomination.
 
-        A binding that waits at Permit is called off: no plugin of its profile may ever answer.
+        A binding that waits at Permit is called off, because the plugins of its profile may never
+        answer.
         """
         self._scheduler.queue.remove(pod.uid, self._clock())
         self._scheduler.waiting.reject(pod.uid, "", "no profile takes the pod any more")
@@ -649,8 +652,7 @@ class PodEnqueuer:
         """Return the PreEnqueue plugin that rejects the pod; None if the pod may enter the queue.
 
         Returns "" if the pod exceeds a limit or a plugin fails. With `report`, the pod gets a
-        report about the reason, except for scheduling gates: the API server itself writes that
-        condition.
+        report with the reason; for scheduling gates, the API server itself writes the condition.
         """
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.uid)
@@ -676,7 +678,7 @@ class PodEnqueuer:
         return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:
-        """Find a profile for a pod that lost its profile while in flight, and was not bound."""
+        """Find a profile for a pod that lost its profile during its attempt and was not bound."""
         forgotten = event.before
         if event.kind is Kind.POD and event.after is None and isinstance(forgotten, Pod):
             pod = self._scheduler.without_profile.get(forgotten.uid)
@@ -685,7 +687,7 @@ class PodEnqueuer:
 
 
 def _gate_of(claim: object | None) -> Hashable:
-    """Return the values of a claim that PreEnqueue reads; None if the claim does not exist."""
+    """Return the fields of a claim that PreEnqueue reads; None if the claim does not exist."""
     if not isinstance(claim, ResourceClaim):
         return None
     return claim.uid, claim.deleting, claim.controller_uid, claim.malformed
@@ -695,7 +697,7 @@ def _gate_of(claim: object | None) -> Hashable:
 class _Members:
     """The members of a large group that are still to be admitted: their uids in `left`.
 
-    With `changed`, members that are not gated are tried again. `once_more` says that the group has
+    With `changed`, members that are not gated are also retried. `once_more` says that the group has
     changed since this pass began.
     """
 
@@ -707,10 +709,10 @@ class _Members:
 
 @dataclass(slots=True, eq=False)
 class _Stray:
-    """A pod that no profile takes: since when, and its last report.
+    """A pod that no profile takes, with the time since when, and its last report.
 
-    `version` is the version of the profiles at that report. `perhaps_misspelt` says that the pod's
-    scheduler name is still to be examined.
+    `version` is the version of the profiles at that report. `perhaps_misspelt` says that nobody has
+    examined the pod's scheduler name yet.
     """
 
     since: float
@@ -720,7 +722,7 @@ class _Stray:
 
 
 def _relabelled(event: ClusterEvent) -> str | None:
-    """Return the name of a namespace whose labels, which profiles select by, are new; else None."""
+    """Return the namespace of the event if labels changed that profiles select by; else None."""
     before, after = event.before, event.after
     if not isinstance(after, Namespace):
         return None

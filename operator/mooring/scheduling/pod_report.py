@@ -44,7 +44,7 @@ _SERVE: Final[Mapping[GroupSource, str]] = {
         if source is not GroupSource.KUBERNETES
     },
 }
-"""By source, what to do if a group's object cannot exist because its kind is not served."""
+"""What a user must do if the API server does not serve the kind of a group, by source."""
 _FOR_VOLUMES: Final = (
     Kind.STORAGE_CLASS,
     Kind.CSI_NODE,
@@ -58,7 +58,7 @@ _KEPT_SECONDS: Final = 2.0
 
 
 def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
-    """Return the pod's state on its way to a node; None if the pod is not known."""
+    """Return the pod's state on its way to a node; None if the pod is unknown."""
     queued = scheduler.queue.get(uid)
     if queued is not None:
         return queued.times.state
@@ -71,10 +71,10 @@ def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
 
 
 def pending_cause(scheduler: SchedulerState, pod: Pod) -> str:
-    """Return why a pod without a node waits, in a few words that are equal for many pods.
+    """Return why a pod without a node waits, in a few words that are the same for many pods.
 
-    All reports about waiting pods show this text. For an unschedulable pod it is the cause that
-    `mooring.scheduling.causes` finds; for a member of a group, the group's cause.
+    All reports about waiting pods show this text. For an unschedulable pod it is the cause from
+    `mooring.scheduling.causes`; for a member of a group, it is the group's cause.
     """
     queued = scheduler.queue.get(pod.uid)
     if queued is None:
@@ -105,7 +105,7 @@ def _why_no_profile(scheduler: SchedulerState, pod: Pod) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SuggestedChange:
-    """A `mooring.scheduling.suggestions.Suggestion` in the form that is shown."""
+    """A `mooring.scheduling.suggestions.Suggestion` as a document for users."""
 
     change: str | TextAboutPods
     nodes: int
@@ -115,17 +115,17 @@ class SuggestedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodReport:
-    """The facts about a pod; fields that do not apply are None.
+    """The current facts about a pod; fields that do not apply are None.
 
-    `cause` is the text of `pending_cause`. `nominated_node` has room kept for the pod, and
-    `victims` (at most ten) still have to leave it. `pending_seconds` count from when the scheduler
+    `cause` is the text of `pending_cause`. `nominated_node` has room for the pod once the `victims`
+    (at most ten are listed) have left it. `pending_seconds` count from the time when the scheduler
     first saw the pod. `held_back` says why a pod is gated, or why no profile takes it. `plugins`
-    name the plugins that rejected or gated it. `ahead` is how many active pods come before it.
-    `waits_for` has for each Permit plugin the seconds that it may still take. `not_served` has the
-    kinds that the pod's volumes need and the API server does not serve. `claims` are the
-    ResourceClaims of a pod that is gated or did not fit, and why they have no devices. An
-    unschedulable pod has `suggestions`, the smallest change first. For a member of a group they are
-    about the whole group, which `group` describes without its pods.
+    rejected or gated the pod. `ahead` is the number of active pods before it. `waits_for` maps each
+    Permit plugin to the seconds that it may still take. `not_served` has the kinds that the pod's
+    volumes need and the API server does not serve. `claims` are the ResourceClaims of a pod that is
+    gated or did not fit, and why they have no devices. An unschedulable pod has `suggestions`, the
+    smallest change first. For a member of a group they are about the whole group; `group` describes
+    it without its pods.
     """
 
     state: PodState
@@ -163,8 +163,8 @@ class PodReportBuilder:
         self._unserved = unserved
         self._one_at_a_time = asyncio.Lock()
         self._latest: tuple[int, float, list[SuggestedChange]] = -1, 0.0, []
-        """The last suggestions for a group: the group's number, until when they are shown again,
-        and the suggestions. Users look at one member after the other."""
+        """The last suggestions for a group: the group's number, the time until which they are shown
+        again, and the suggestions. Users look at one member after the other."""
 
     async def of(self, key: str) -> PodReport | None:
         """Return the report of the pod with this "namespace/name"; None if it is not known."""
@@ -273,7 +273,7 @@ class PodReportBuilder:
             return found
 
     def _queued(self, report: PodReport, queued: QueuedPod) -> PodReport:
-        """Return the report with what the queue knows about the pod."""
+        """Return the report with the queue's facts about the pod."""
         now, state = self._clock(), report.state
         waiting = self._scheduler.waiting.get(queued.pod.uid)
         pending = waiting.pending if waiting is not None else None
@@ -301,7 +301,7 @@ class PodReportBuilder:
         return [str(unserved[kind]) for kind in needed if kind in unserved] or None
 
     def _ahead(self, queued: QueuedPod) -> int:
-        """Return how many active pods have a higher priority, or the same and a longer wait."""
+        """Return how many active pods have a higher priority, or the same and waited longer."""
         key = by_priority(queued)
         return sum(
             other.times.state is PodState.ACTIVE and by_priority(other) < key
@@ -323,7 +323,7 @@ class PodReportBuilder:
     async def _claims(self, queued: QueuedPod) -> ClaimsReport | None:
         """Return the state of the pod's claims; None if it has none, or no plugin explains them.
 
-        If that takes too long, it covers only a part of the nodes.
+        If this takes too long, the result covers only a part of the nodes.
         """
         if not queued.pod.spec.resource_claims:
             return None
@@ -342,7 +342,7 @@ def _gate(queued: QueuedPod) -> tuple[str, str | None]:
     """Return the PreEnqueue plugin that holds the pod back, and the reason.
 
     The plugin is "" if the pod exceeds a limit or a plugin fails. The reason is None if the pod may
-    enter now; the queue will notice that soon.
+    enter now; the queue will notice this soon.
     """
     if queued.pod.limit_exceeded is not None:
         return "", queued.pod.limit_exceeded

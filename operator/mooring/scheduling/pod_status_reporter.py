@@ -1,8 +1,8 @@
 """Reports attempts to users: events and the PodScheduled condition.
 
-Status patches use few requests at a time, so that they never starve bindings, and only the newest
+Status patches use few requests at a time, so that bindings need not wait, and only the newest
 report about a pod is written. The first report that a pod is unschedulable waits for up to a
-second: where pods come and go, most pods have a node by then, and nothing needs to be written.
+second: many pods have a node by then, and need no report.
 """
 
 import asyncio
@@ -32,15 +32,17 @@ from mooring.pausing import pause
 from mooring.policy.profile_status import LONGEST_MESSAGE
 
 _LANES: Final = 4
-"""Status patches in flight; kube-scheduler's had no limit and starved its bindings (#142123)."""
+"""The number of status patches in flight; kube-scheduler had no limit, and delayed bindings
+(#142123)."""
 _MOST_CLASSES: Final = 3
-"""How many PriorityClasses an event names for one priority; more may have the same value."""
+"""The number of PriorityClasses that an event names for one priority; more may have the same
+value."""
 _NOMINATION: Final = "nominatedNodeName"
 """The field of a pod's status that names the nominated node."""
 
 
 class PodScheduledReason(StrEnum):
-    """The reason when a pod's PodScheduled condition is False.
+    """The reason if a pod's PodScheduled condition is False.
 
     A cluster autoscaler adds nodes for UNSCHEDULABLE only, so every other reason means that new
     nodes would not help.
@@ -51,7 +53,8 @@ class PodScheduledReason(StrEnum):
     SCHEDULER_ERROR = "SchedulerError"
     """The attempt failed, or the pod exceeds a limit; as in kube-scheduler."""
     SCHEDULING_GATED = "SchedulingGated"
-    """A PreEnqueue plugin holds the pod back. For scheduling gates the API server writes it."""
+    """A PreEnqueue plugin holds the pod back. For scheduling gates the API server writes the
+    condition."""
     QUOTA_EXCEEDED = "QuotaExceeded"
     """A ResourceQuota forbids a write of the binding."""
     ADMISSION_DENIED = "AdmissionDenied"
@@ -59,7 +62,7 @@ class PodScheduledReason(StrEnum):
     BINDING_CONFLICT = "BindingConflict"
     """The API server has the pod or a volume in another state than the binding expected."""
     NO_PROFILE = "NoProfile"
-    """The pod belonged to a profile of Mooring, and no profile takes it now."""
+    """The pod had a profile of Mooring before, and no profile takes it now."""
 
 
 def failure_reason(error: KubeError) -> PodScheduledReason:
@@ -91,21 +94,21 @@ class PodStatusReporter:
     def __post_init__(self) -> None:
         self._statuses = StatusWriter[str]("pods", self._write, lanes=_LANES, sleep=self.sleep)
         self._new: dict[str, tuple[Pod, str]] = {}
-        """By uid, unschedulable pods about which nothing was reported yet, and why."""
+        """Unschedulable pods without any report yet, and the reason, by uid."""
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
-        """By uid, the pod and the fields of its status that are still to be written."""
+        """Pods with the fields of their status that are still to be written, by uid."""
         self._told: dict[str, _Told] = {}
-        """By uid, what the pod's status says, or will say once the pending fields are written."""
+        """The content of each pod's status, once the pending fields are written, by uid."""
         self._nominating: dict[str, str] = {}
-        """By uid, the pod's version after its nomination was written; "" while no answer has
-        come."""
+        """The version of each pod after its nomination was written, by uid; "" until the answer
+        comes."""
 
     async def run(self) -> None:
-        """Write reports until cancelled."""
+        """Write reports until the task is cancelled."""
         await self._statuses.run()
 
     async def written(self, pod: Pod) -> None:
-        """Return when no report about the pod is being written."""
+        """Wait until no report about the pod is being written."""
         await self._statuses.written(pod.uid)
 
     def scheduled(self, pod: Pod, node: str) -> None:
@@ -116,7 +119,7 @@ class PodStatusReporter:
     def unschedulable(self, pod: Pod, message: str, nominated: str | None = None) -> None:
         """Report that no node fits the pod now; the first time at the next `report_new`.
 
-        A pod that is nominated does not wait: others must leave its node to it.
+        The report about a nominated pod does not wait, because other schedulers must know it.
         """
         if nominated is None and self._told_about(pod) == _NOTHING:
             self._new[pod.uid] = pod, message
@@ -124,7 +127,7 @@ class PodStatusReporter:
             self._failed(pod, PodScheduledReason.UNSCHEDULABLE, message, nominated)
 
     def report_new(self) -> None:
-        """Report the pods that have become unschedulable; to be called each second."""
+        """Report the pods that have become unschedulable; the caller calls it each second."""
         for uid in [*self._new]:
             if (new := self._new.get(uid)) is not None:
                 self._failed(new[0], PodScheduledReason.UNSCHEDULABLE, new[1], None)
@@ -136,13 +139,13 @@ class PodStatusReporter:
         message: str,
         reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
     ) -> None:
-        """Report that the attempt ended in an error, or that no attempt will be made."""
+        """Report that the attempt ended with an error, or that there will be no attempt."""
         self._failed(pod, reason, message, None)
 
     def gated(self, pod: Pod, message: str) -> None:
         """Report why the pod may not enter the queue yet, once for each message.
 
-        With this reason no cluster autoscaler adds nodes, because these would not help.
+        A cluster autoscaler adds no nodes for this reason, because new nodes would not help.
         """
         if self._told_about(pod).message != message:
             reason = PodScheduledReason.SCHEDULING_GATED
@@ -159,10 +162,10 @@ class PodStatusReporter:
     def preempted(
         self, victim: Pod, preemptor: Pod, node: str, queues: tuple[str, str] | None = None
     ) -> None:
-        """Record an event of the victim: it is preempted, and why.
+        """Record an event about the victim: which pod preempts it, and why.
 
-        `queues` names the preemptor's queue and the victim's, if the first took back what the
-        second had borrowed.
+        `queues` has the preemptor's queue and the victim's queue, if the former takes back quota
+        that the latter has borrowed.
         """
         priority, own = self._priority(preemptor), self._priority(victim)
         why = f"to make room for priority {priority}; its own is {own}"
@@ -178,7 +181,7 @@ class PodStatusReporter:
         )
 
     def preempting(self, preemptor: Pod, victims: Sequence[Pod], node: str) -> None:
-        """Record an event of the preemptor: which victims are evicted for it."""
+        """Record an event about the preemptor: which victims are evicted for it."""
         chosen = ", ".join(f"{v.key} (priority {self._priority(v)})" for v in victims)
         note = f"Making room on node {node} by evicting {chosen}"
         self.recorder.record(_reference(preemptor), "Normal", "Preempting", "Preempting", note)
@@ -195,9 +198,9 @@ class PodStatusReporter:
     ) -> None:
         """Write into the victim's status that it is about to be deleted, and why.
 
-        Raises NotWantedError if `wanted` returned False, so that nothing was sent. Raises ApiError
-        if the API server rejects the write. Nothing is raised if another writer was faster, or if
-        the victim is gone or replaced, because deleting the victim then shows the same.
+        Raises NotWantedError, and sends nothing, if `wanted` returns False. Raises ApiError if the
+        API server rejects the write. Does not raise if another writer was faster, or if the victim
+        no longer exists, because the deletion of the victim will show this.
         """
         condition = {
             "type": "DisruptionTarget",
@@ -225,8 +228,8 @@ class PodStatusReporter:
     def is_nominated_by_status(self, pod: Pod) -> bool:
         """Note the nomination in the pod's status; return whether it is the newest nomination.
 
-        It is not if this scheduler is writing another one, or wrote one that the watch has not
-        shown yet.
+        It is not the newest if this scheduler is writing another nomination, or wrote one that the
+        watch has not shown yet.
         """
         if (told := self._told.get(pod.uid)) is not None:
             self._told[pod.uid] = told._replace(nominated=pod.nominated_node)
@@ -237,14 +240,14 @@ class PodStatusReporter:
         return True
 
     def _priority(self, pod: Pod) -> str:
-        """Return the pod's priority with the PriorityClasses of this value: `1000 (high)`."""
+        """Return the pod's priority, with the PriorityClasses of this value: `1000 (high)`."""
         value = pod.spec.priority
         classes = self.priority_classes.values()
         names = sorted(known.name for known in classes if known.value == value)
         return f"{value} ({', '.join(names[:_MOST_CLASSES])})" if names else str(value)
 
     def forget(self, uid: str) -> None:
-        """Drop unwritten reports about the pod, which is gone, bound or about to be bound."""
+        """Drop unwritten reports about a pod that was deleted or bound, or is about to be bound."""
         self._new.pop(uid, None)
         self._told.pop(uid, None)
         self._pending.pop(uid, None)
@@ -310,7 +313,7 @@ class PodStatusReporter:
         self._answered(uid, status, version)
 
     def _answered(self, uid: str, status: Mapping[str, Any], version: str) -> None:
-        """Note the version of the pod that has the nomination of `status`; "" if it is unknown."""
+        """Note the pod's version after its nomination in `status` was written; "" if unknown."""
         newer = self._pending[uid][1] if uid in self._pending else {}
         if _NOMINATION in status and _NOMINATION not in newer and uid in self._nominating:
             self._nominating[uid] = version
@@ -319,7 +322,7 @@ class PodStatusReporter:
 
 
 class _Told(NamedTuple):
-    """What a pod's status says: reason and message of its condition, and its nominated node."""
+    """The content of a pod's status: reason and message of the condition, and nominated node."""
 
     reason: str | None
     message: str
@@ -330,7 +333,7 @@ _NOTHING: Final = _Told(None, "", None)
 
 
 def _observed(pod: Pod) -> dict[str, int]:
-    """Return a condition's `observedGeneration`, as since 1.34 (PodObservedGenerationTracking)."""
+    """Return a condition's `observedGeneration` (1.34 and later, PodObservedGenerationTracking)."""
     return {"observedGeneration": pod.generation} if pod.generation else {}
 
 

@@ -1,7 +1,7 @@
 """Carries out preemptions: nominates the pod immediately, then evicts its victims.
 
-Every eviction is charged to its disruption budgets from the moment it begins. As in kube-scheduler,
-all victims but the last are evicted in parallel, and the last one after them. So the preemptor is
+From its beginning, every eviction counts against its disruption budgets. As in kube-scheduler, all
+victims but the last are evicted in parallel, and the last victim after them. So the preemptor is
 not queued again before the eviction of every victim has begun (framework/preemption/executor.go).
 """
 
@@ -34,15 +34,15 @@ logger = logging.getLogger(__name__)
 
 _CALLED_OFF = "preempted"
 _MOST_NODES = 3
-"""How many nodes the event about a group's preemption names."""
+"""The number of nodes that the event about a group's preemption names."""
 
 
 @dataclass(eq=False, repr=False)
 class PreemptionExecutor:
-    """Carries out nominations: withdraws lower ones, and evicts the victims.
+    """Carries out nominations: withdraws nominations of lower priority, and evicts the victims.
 
-    When the evictions of a preemption have ended, it wakes the loop, also after a failure: the
-    queue may then have a pod that is due earlier than the loop knows.
+    It wakes the loop after the evictions of a preemption, even if they failed, because a pod may
+    have become active.
     """
 
     scheduler: SchedulerState
@@ -56,8 +56,8 @@ class PreemptionExecutor:
     def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
         """Nominate a pod, or members of a group, and begin to evict the victims on all nodes.
 
-        Nominations of pods of lower priority to these nodes are withdrawn. Returns how many
-        evictions begin; victims that are terminating or being evicted already are only waited for.
+        It withdraws nominations of pods of lower priority to these nodes. Returns how many
+        evictions begin; victims that are terminating already are not evicted again.
         """
         state, leader = self.scheduler.state, members[0].pod
         if isinstance(nomination, Nomination):
@@ -80,13 +80,14 @@ class PreemptionExecutor:
     def delete_members(self, members: Sequence[Pod]) -> None:
         """Begin to delete the bound members of a gang that could not be bound completely.
 
-        Nothing is deleted if one of them has no controller, because nobody would create it again.
+        It deletes nothing if one of the members has no controller, because nobody would create this
+        pod again.
         """
         if all(pod.owner is not None for pod in members):
             self._start(partial(self._delete_members, members))
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do the work in a task of its own, which waits while other work has the turn."""
+        """Run the work in a task of its own, which waits for the turn."""
         task = asyncio.create_task(self.scheduler.turn.between(work))
         self._tasks.add(task)
         task.add_done_callback(self._evicted)
@@ -104,7 +105,7 @@ class PreemptionExecutor:
         return len(self._tasks)
 
     async def finish(self, seconds: float) -> None:
-        """Wait until all evictions that have begun are answered; cancel them after `seconds`."""
+        """Wait for the answers to all evictions that have begun; cancel them after `seconds`."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=seconds)
             for task in late:
@@ -119,7 +120,7 @@ class PreemptionExecutor:
     ) -> None:
         """Evict the victims for a pod, or for the members of a group that are nominated together.
 
-        After one eviction has failed, no more are sent. Those that were sent are awaited, because
+        After one eviction has failed, it sends no more, but waits for those that were sent, because
         the API server may carry them out.
         """
         remaining, failures = {victim.uid: victim for victim in victims}, dict[Uid, Exception]()
@@ -162,9 +163,9 @@ class PreemptionExecutor:
     def _failed(
         self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]
     ) -> None:
-        """Let victims stay whose evictions have failed, or were not sent because of a failure.
+        """End evictions that have failed, or were not sent because of a failure.
 
-        Every preemptor that waits for one of them is tried again.
+        Every preemptor that waits for one of these victims is tried again.
         """
         unexpected = next((error for error in failures if not isinstance(error, KubeError)), None)
         first = unexpected or failures[0]
@@ -188,7 +189,7 @@ class PreemptionExecutor:
     async def _preempt(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], *, strict: bool
     ) -> None:
-        """Evict the victim, or call off its binding if it waits at Permit or is at PreBind.
+        """Evict the victim; if it is at Permit or PreBind, call off its binding.
 
         The victim is marked as a disruption target and deleted; if `strict`, it is evicted by the
         Eviction API instead.
@@ -218,7 +219,7 @@ class PreemptionExecutor:
         self.reports.preempted(victim, preemptor, node, self._took_back(preemptor, victim))
 
     def _took_back(self, preemptor: Pod, victim: Pod) -> tuple[str, str] | None:
-        """Return the queues of both if they differ and are in one tree, else None."""
+        """Return the queues of both pods if they differ and are in one tree; else None."""
         queues = self.scheduler.state.queues
         mine, its = queues.of(preemptor), queues.of(victim)
         if mine is None or its is None or mine is its or mine.root is not its.root:
@@ -226,7 +227,7 @@ class PreemptionExecutor:
         return mine.name, its.name
 
     def stays(self, victim: Pod) -> None:
-        """End the eviction of a pod that somebody else began; retry the pods that waited for it."""
+        """End the eviction of a pod that somebody else began; retry the pods that wait for it."""
         self._try_again(self.scheduler.state.abandon_eviction(victim))
         self.scheduler.work.set()
 
@@ -236,7 +237,7 @@ class PreemptionExecutor:
             self.scheduler.queue.retry(pod.uid, self._clock())
 
     def _withdraw(self, pod: Pod) -> None:
-        """Withdraw the pod's nomination, so that other pods may use the node's resources."""
+        """Withdraw the pod's nomination, so that other pods may use the resources of its node."""
         self.scheduler.state.withdraw(pod.uid)
         if self.scheduler.queue.get(pod.uid) is not None:  # else it is a place for no pod yet
             self.reports.nomination_cleared(pod)

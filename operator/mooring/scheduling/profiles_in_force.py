@@ -1,4 +1,4 @@
-"""The profiles in force, and which profile takes a pod."""
+"""Keeps the profiles in force, and finds the profile of a pod."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ from mooring.runtime.plugin_metrics import PluginMetrics
 from mooring.state.cluster_view import ClusterView
 
 _MOST_NAMED: Final = 3
-"""How many profiles a message names."""
+"""The number of profiles that a message names."""
 _MOST_BYTES: Final = 2**20
-"""Limit for the scheduler names of former profiles: enough for more than 1,000."""
+"""The most bytes for the scheduler names of former profiles: enough for more than 1,000 names."""
 _MOST_COMPARED: Final = 50
-"""With how many known scheduler names `did_you_mean` compares an unknown one."""
+"""The number of known scheduler names with which `did_you_mean` compares an unknown name."""
 _LONGEST_NAME: Final = 253
-"""How many characters a profile's scheduler name can have."""
+"""The most characters of a profile's scheduler name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +74,8 @@ class Profiles:
         self._former: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
         self._meant: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
         self.version = 0
-        """Grows when the answer of `of` or `why_none` about a pod may have changed."""
+        """A number that grows when the answer of `of` or `why_none` about a pod may have
+        changed."""
         self._matcher = ProfileMatcher(())
         self._shadow_matcher = ProfileMatcher(())
         self._outranked: Mapping[str, tuple[str, ...]] = {}
@@ -95,7 +96,7 @@ class Profiles:
     def missing_on_nodes(self, name: str) -> list[FieldError]:
         """Return warnings about labels and resources that the profile's rules read and no node has.
 
-        There are none as long as there is no node.
+        There are no warnings as long as there is no node.
         """
         in_force, cluster = self._in_force.get(name), self.handle.cluster
         if in_force is None or not in_force.profile.spec.rules or not cluster.node_count:
@@ -106,7 +107,7 @@ class Profiles:
         return [warning.under("spec") for warning in found]
 
     def unknown_server(self, name: str) -> str | None:
-        """Return a warning if the profile follows the API server's version and that is unknown."""
+        """Return a warning if the profile follows the API server's version, which is unknown."""
         in_force = self._in_force.get(name)
         if in_force is None or in_force.profile.spec.kubernetes_version is not None:
             return None
@@ -115,10 +116,9 @@ class Profiles:
     def check(self, document: object) -> ActiveProfile:
         """Read a SchedulingProfile object and build its plugins, without putting it in force.
 
-        Nothing else decides whether a profile is valid, in the operator, in `mooring simulate` or
-        in `mooring profile check`. Raises ProfileInvalid with every mistake in the document. If
-        there is none, it raises ProfileInvalid with every plugin that cannot be built, or
-        CertificatesInvalid.
+        The operator, `mooring simulate` and `mooring profile check` all use this check. Raises
+        ProfileInvalid with every mistake in the document. A document without mistakes may still
+        raise ProfileInvalid, with every plugin that cannot be built, or CertificatesInvalid.
         """
         return self.build(*load_profile(document, self.registry, self.handle.cluster.kubernetes))
 
@@ -143,7 +143,7 @@ class Profiles:
         return ActiveProfile(profile, effective, pipeline)
 
     def certificate_mistakes(self, extenders: Iterable[Extender]) -> tuple[FieldError, ...]:
-        """Return why certificates of a profile's extenders cannot be used at the moment."""
+        """Return why certificates of a profile's extenders cannot be used now."""
         return tuple(
             FieldError(f"spec.extenders[{number}].tlsConfig", problem)
             for number, extender in enumerate(extenders)
@@ -185,13 +185,13 @@ class Profiles:
         return frozenset(p.name for p in others if may_share_pods(entry.profile, p))
 
     def outranked_by(self, name: str) -> tuple[str, ...]:
-        """Return the profiles that take all pods of this profile; () if it may take some itself."""
+        """Return the profiles that take all pods of this profile; () if some pods are left."""
         return self._outranked.get(name, ())
 
     def why_none(self, pod: Pod) -> str | None:
-        """Return why no profile takes the pod; None if another scheduler may take it.
+        """Return why no profile takes the pod; None if the pod may belong to another scheduler.
 
-        That is so if its schedulerName was never a profile's, or is kube-scheduler's.
+        This is so if its schedulerName never belonged to a profile, or is kube-scheduler's.
         """
         scheduler_name = pod.spec.scheduler_name
         if scheduler_name == DEFAULT_SCHEDULER:
@@ -220,7 +220,7 @@ class Profiles:
     def did_you_mean(self, scheduler_name: str) -> str:
         """Return `, did you mean X?` with a similar schedulerName of a profile in mode Active.
 
-        Returns "" if there is none, and for names that another scheduler is known to have.
+        Returns "" if there is no similar name, and for names of other known schedulers.
         """
         if (
             scheduler_name == DEFAULT_SCHEDULER
@@ -244,7 +244,7 @@ class Profiles:
         return not is_known and self._matcher.reads_namespaces(pod.spec.scheduler_name)
 
     def of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
-        """Return the profile in mode Active that takes the pod; None if there is none."""
+        """Return the profile in mode Active that takes the pod; None if no profile does."""
         name = self._matcher.find(pod, cluster.namespace_labels(pod.namespace))
         return self._in_force[name] if name is not None else None
 

@@ -1,10 +1,10 @@
-"""Keeps the results of node-only plugins per pod spec, so that identical pods share them.
+"""Caches the results of node-only plugins per pod spec, so that identical pods share them.
 
-A node-only plugin's result for a node changes only when that node's row changes. So the masks and
-raw scores of all nodes are kept as columns. Before each use the plugins run again on the rows that
-the node table's change logs name. There are two logs: one of all changes, and one of changes of the
-Node objects themselves, for plugins that ignore the pods on a node. The results are always equal to
-a run of every plugin on all nodes; `tests/property/test_shared_work.py` checks that.
+A node-only plugin's result for a node changes only when the row of this node changes. So the cache
+has columns with the masks and raw scores of all nodes. Before each use the plugins run again on the
+rows in the node table's change logs. There are two logs: one of all changes, and one of changes of
+the Node objects themselves, for plugins that ignore the pods on a node. The results are always
+equal to a run of every plugin on all nodes; `tests/property/test_shared_work.py` checks this.
 """
 
 from collections import OrderedDict
@@ -47,18 +47,19 @@ from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 128 * 1024 * 1024
-"""Limit for all results: enough for about 500 specs on 5,000 nodes."""
+"""The most bytes of all results: enough for about 500 specs on 5,000 nodes."""
 _BYTES_PER_SPEC: Final = 8 * 1024
-"""Estimated bytes per spec, without its columns and the spec itself."""
+"""The estimated bytes per spec, without its columns and the spec itself."""
 _FEW: Final = 4
-"""If at most one row in so many is needed, only the needed rows are computed."""
+"""If at most one row in this number is needed, only the needed rows are computed."""
 _MANY: Final = 2048
-"""With fewer rows, computing all rows in columns takes no longer than gathering a few of them."""
+"""If there are fewer rows, computing all of them takes no longer than selecting some."""
 _KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
-"""How results are kept: for all specs with an equal key; for the spec until the node changes; for
-the spec until the node or its pods change; for the last spec only. Filters run in this order."""
+"""The ways to cache results: for all specs with an equal key; for the spec until the node changes;
+for the spec until the node or its pods change; for the last spec only. Filters run in this
+order."""
 _BYTES_PER_COLUMN: Final = 2 * 1024
-"""Estimated bytes per column, without its array and its key."""
+"""The estimated bytes per column, without its array and its key."""
 _NOTHING: Final = np.zeros(0, np.bool_)
 
 _Key = tuple[Pipeline, str, str, Hashable]
@@ -93,13 +94,14 @@ class ResultColumn:
     ) -> None:
         self.key = key
         self.users = 0
-        """How many specs' results use the column."""
+        """The number of specs whose results use the column."""
         self.values: npt.NDArray[Any] = _NOTHING
         self._highest: int | None = None
         self._normalized: IntArray | None = None
         self._changes = changes
         self._copies = copies
-        """Whether to copy results, because the plugin may return a column of the node table."""
+        """Whether to copy results, because the plugin may return a column of the node table
+        itself."""
         self._position = -1
         self._as_of: Hashable = None
         self._owner = owner
@@ -107,7 +109,7 @@ class ResultColumn:
 
     @property
     def bytes(self) -> int:
-        """Estimated memory of the column and its key."""
+        """The estimated bytes of the column and its key."""
         normalized = self._normalized.nbytes if self._normalized is not None else 0
         return self._other_bytes + self.values.nbytes + normalized
 
@@ -121,7 +123,7 @@ class ResultColumn:
     def normalized(self, how: Normalize) -> IntArray:
         """Return the scores normalized to 0-100 over all rows; `how` is the plugin's `normalize`.
 
-        They are right for a decision only if the node with the highest raw score is feasible.
+        A decision may use them only if the node with the highest raw score is feasible.
         """
         normalized = self._normalized
         if normalized is None:
@@ -130,7 +132,7 @@ class ResultColumn:
         return normalized
 
     def refresh(self, pod: Pod, nodes: NodeView, as_of: Hashable, run: _Run) -> None:
-        """Update the values to the node table's present state; `pod` is a pod with this key.
+        """Update the values to the current state of the node table; `pod` is a pod with this key.
 
         `run` runs the plugin: on all nodes if `as_of` differs from the last call's, else on the
         nodes that have changed.
@@ -160,7 +162,7 @@ class ResultColumn:
 
 
 _Used = tuple[ResultColumn, int, _Run]
-"""A column that a spec uses, how the column is kept, and what runs the plugin for the spec."""
+"""A column that a spec uses, the way it is cached, and the function that runs the plugin."""
 
 
 class ResultColumns:
@@ -169,12 +171,12 @@ class ResultColumns:
     def __init__(self) -> None:
         self._columns: dict[_Key, ResultColumn] = {}
         self.bytes = 0
-        """Estimated memory of the columns, their keys, and the specs that use them."""
+        """The estimated bytes of the columns, their keys, and the specs that use them."""
 
     def take(
         self, key: _Key, changes: ChangeLog, key_bytes: int, *, copies: bool = True
     ) -> ResultColumn:
-        """Return the column with this key for one more user; a new column follows this log."""
+        """Return the column with this key for one more user; a new column uses `changes`."""
         column = self._columns.get(key)
         if column is None:
             other_bytes = _BYTES_PER_COLUMN + key_bytes
@@ -186,7 +188,7 @@ class ResultColumns:
         return column
 
     def release(self, column: ResultColumn) -> None:
-        """Give a column back; it is dropped if this was its last user."""
+        """Give a column back after use; drop it if this was its last user."""
         column.users -= 1
         if not column.users:
             del self._columns[column.key]
@@ -194,15 +196,16 @@ class ResultColumns:
 
 
 def is_few(rows: int, nodes: NodeView) -> bool:
-    """Return whether so few rows are needed that it is better to compute only these rows."""
+    """Return whether it is cheaper to compute only these rows, because they are few."""
     return _FEW * rows <= len(nodes)
 
 
 @dataclass(slots=True, eq=False)
 class SpecEvaluations:
-    """Counters of the plugins whose results a decision about a pod with the spec uses.
+    """Counts evaluations of the plugins whose results a decision about a pod with the spec uses.
 
-    `filters` and `scores` are for node-only plugins; `others` returns the counter of another one.
+    `filters` and `scores` are for node-only plugins; `others` returns the counter of another
+    plugin.
     """
 
     pipeline: Pipeline
@@ -215,7 +218,7 @@ class SpecEvaluations:
     )
 
     def others(self, point: ExtensionPoint, plugin: str) -> tuple[EvaluationCounter, ...]:
-        """Return the counter of a plugin that is not node-only, in a tuple."""
+        """Return a tuple with the counter of a plugin that is not node-only."""
         found = self._others.get((point, plugin))
         if found is None:
             pipeline = self.pipeline
@@ -225,7 +228,7 @@ class SpecEvaluations:
 
 
 class _Kept(NamedTuple):
-    """A node-only filter or score, how its results are kept, and the function for a pod's key."""
+    """A node-only filter or score, how its results are cached, and the function for a key."""
 
     plugin: Any
     kind: int
@@ -233,7 +236,7 @@ class _Kept(NamedTuple):
 
 
 def _kept(plugin: Any, keyed: Mapping[str, Any], key: Callable[[Any, Pod], Hashable]) -> _Kept:
-    """Return how results of a plugin are kept; `key` makes the key of a plugin in `keyed`."""
+    """Return how the plugin's results are cached; `key` makes the key of a plugin in `keyed`."""
     if plugin.name in keyed:
         return _Kept(plugin, _KEYED, partial(key, plugin))
     if getattr(plugin, "depends_on_node_object_only", False):
@@ -250,17 +253,17 @@ class _Running:
     filters: Sequence[_Kept]
     scores: Sequence[_Kept]
     reading_devices: Sequence[DeviceReadingPlugin]
-    """The running plugins whose results may also depend on devices, each once."""
+    """The running plugins whose results may also depend on devices, without duplicates."""
     evaluations: SpecEvaluations
 
 
 class _Layout:
-    """The node-only plugins of a pipeline, and which of them run for which specs."""
+    """The node-only plugins of a pipeline, and which of them run for each spec."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.specs = 0
-        """How many specs have results for this pipeline."""
+        """The number of specs with results for this pipeline."""
         self.pre_filter = [p for p in pipeline.pre_filter if p.depends_on_node_only]
         self.pre_score = [p for p in pipeline.pre_score if p.depends_on_node_only]
         self._filters = [
@@ -310,8 +313,8 @@ class _Layout:
 class SpecResults:
     """The results of the node-only plugins of one pipeline for one pod spec.
 
-    `pre_filtered` and `pre_scored` have by plugin the results of pre_filter and pre_score;
-    `running` names the plugins that run after them.
+    `pre_filtered` and `pre_scored` map each plugin to its result of pre_filter and pre_score;
+    `running` are the plugins that run after them.
     """
 
     def __init__(
@@ -335,11 +338,11 @@ class SpecResults:
         self._filters: Sequence[_Used] = ()
         self._scores: Mapping[str, _Used] = {}
         self._taken: list[ResultColumn] = []
-        """The columns that must be released."""
+        """The columns in use, which must be released later."""
         self._taken_as_of = -1
         """The version of the node set when the columns were taken; their keys may depend on it."""
         self.prefers_full_nodes: bool | None = None
-        """Whether the scores prefer a node that has an identical pod; None if not known yet."""
+        """Whether the scores prefer a node with an identical pod; None if this is not known yet."""
         self._diagnosed: tuple[tuple[Hashable, ...], Diagnosis] | None = None
         self._fixed_bytes = pod.spec.memory + _BYTES_PER_SPEC
         self._is_dropped = False
@@ -347,9 +350,9 @@ class SpecResults:
         columns.bytes += self.bytes
 
     def diagnosis(self, devices: Hashable, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
-        """Return the result of `diagnose`, which is kept until a row or these devices change.
+        """Return the result of `diagnose`; cache it until a row or these devices change.
 
-        A diagnosis with more than 64 reasons of one plugin is not kept. With thousands of invented
+        A diagnosis is not cached if one plugin has more than 64 reasons: with thousands of invented
         resources it takes megabytes, and there may be many such specs.
         """
         as_of = (self._cluster.node_set_version, self._cluster.row_changes.position, devices)
@@ -364,7 +367,7 @@ class SpecResults:
 
     @property
     def bytes(self) -> int:
-        """Estimated memory of the results and the spec, without the columns."""
+        """The estimated bytes of the results and the spec, without the columns."""
         return self._fixed_bytes + (0 if self._diagnosed is None else self._diagnosed[1].nbytes)
 
     @property
@@ -373,7 +376,7 @@ class SpecResults:
         return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)
 
     def devices(self, pod: Pod) -> Hashable:
-        """Return the versions of the devices on which the results for the pod depend."""
+        """Return the versions of the devices on which the pod's results depend."""
         reading, pipeline = self.running.reading_devices, self._pipeline
         return tuple([run_devices_version(pipeline, plugin, pod) for plugin in reading])
 
@@ -406,11 +409,11 @@ class SpecResults:
         return column
 
     def is_kept(self, plugin: str) -> bool:
-        """Return whether scores of the plugin are kept for more than the last spec."""
+        """Return whether scores of the plugin are cached for more than the last spec."""
         return self._scores[plugin][1] != _LAST
 
     def as_of(self, devices: Hashable, rows: int) -> Sequence[Hashable]:
-        """Return by kind (_KEYED and so on) the versions on which results for `rows` depend."""
+        """Return the versions on which results for `rows` depend, by kind (_KEYED and so on)."""
         nodes = self._cluster.node_set_version
         own = nodes, devices
         every_change = self._cluster.row_changes.position if rows < _MANY else 0
@@ -446,8 +449,8 @@ class SpecResults:
     ) -> _Used:
         """Take the column of a plugin for the pod's spec.
 
-        The key is a part of the spec or computed from it. Measuring it would take longer than
-        looking the column up, so its size is assumed to be the spec's.
+        The key is a part of the spec or computed from the spec. To measure the key would take
+        longer than to find the column, so its size is assumed to be the spec's size.
         """
         (plugin, kind, key), pipeline = kept, self._pipeline
         cluster = self._cluster
@@ -459,7 +462,7 @@ class SpecResults:
         return column, kind, lambda pod, nodes: run(pipeline, plugin, pod, nodes, state)
 
     def drop(self) -> None:
-        """Release the columns and stop counting memory; a decision may still read the results."""
+        """Release the columns and stop counting bytes; a decision may still read the results."""
         self._columns.bytes -= self.bytes
         self._is_dropped = True
         self._release()
@@ -471,7 +474,7 @@ class SpecResults:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeResults:
-    """The results of all node-only plugins for one pod, for one decision.
+    """The results of all node-only plugins for one pod in one decision.
 
     `fits` is bool[rows]: the row exists and passes every node-only filter. `fits_without_pods`
     leaves out the filters that read the pods on a node.
@@ -484,7 +487,7 @@ class NodeResults:
 
 
 class ResultCache:
-    """The results for the specs that were used last in a cluster, within `most_bytes`."""
+    """Caches results for the specs that were used last in a cluster, up to `most_bytes`."""
 
     def __init__(self, cluster: ClusterView, most_bytes: int = _MOST_BYTES) -> None:
         self.cluster = cluster
@@ -492,11 +495,12 @@ class ResultCache:
         self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
         self._columns = ResultColumns()
         self._layouts: dict[Pipeline, _Layout] = {}
-        """By pipeline with results; a former pipeline's layout is dropped with its last results."""
+        """The layouts of pipelines with results; the layout of a former pipeline goes with its last
+        result."""
 
     @property
     def bytes(self) -> int:
-        """Estimated memory of the results, their specs and pipelines."""
+        """The estimated bytes of the results, their specs and pipelines."""
         return self._columns.bytes
 
     def __len__(self) -> int:

@@ -1,12 +1,13 @@
-"""Takes a pod, or the members of a group, from the queue to a node (schedule_one.go).
+"""Brings a pod, or the members of a group, from the queue to their nodes (schedule_one.go).
 
 The methods of `ScheduleOne` are in the order of the steps, which are the same for a pod and for a
-group. A pod is popped, and the other members of its group leave the queue with it. Nodes are chosen
-for all of them. Either all chosen members are assumed and bound, each in its own task, or none is.
-If no nodes are found, victims are searched for. A decision pauses so that other tasks run, but only
-one decision runs at a time.
+group. A pod is popped, and the other members of its group leave the queue with it. A decision
+chooses nodes for all of them. Either all chosen members are assumed and bound, each in its own
+task, or none is. If there are no nodes, the scheduler searches for victims. A decision pauses so
+that other tasks run, but only one decision runs at a time.
 
-Extenders are called while other attempts are made. The decision starts again with their answers.
+Other attempts run while an attempt waits for extenders. Its decision starts again with their
+answers.
 """
 
 import asyncio
@@ -69,12 +70,15 @@ logger = logging.getLogger(__name__)
 
 _GANG: Final = frozenset(("GangScheduling",))
 _JOIN_SECONDS: Final = 1.0
-"""How long a new member waits in the queue while extenders are called about its group."""
+"""The time in seconds that a new member waits in the queue while extenders are called for its
+group."""
 _RECORDED_NODES: Final = 3
 _CONFIRMATION_SECONDS: Final = 60.0
-"""How long the watch may take to show a pod bound; then the pod is read from the API server."""
+"""After this time in seconds, a pod is read from the API server if the watch has not shown it
+bound."""
 _CANCELLED_SECONDS: Final = 1.0
-"""How long cancelled bindings, and attempts that wait for an extender, may take to end."""
+"""The time in seconds for cancelled bindings, and for attempts that wait for an extender, to
+end."""
 
 
 @dataclass(eq=False, repr=False)
@@ -106,23 +110,23 @@ class ScheduleOne:
         self._backoffs = GroupBackoffs()
         self._reservation = GroupReservation(self.scheduler, self._cache)
         self._calling = set[tuple[int, str]]()
-        """Groups about which extenders are called: the group's number, and its members' profile."""
+        """Groups for which extenders are called: the group's number, and its members' profile."""
         self._tasks: set[asyncio.Task[bool]] = set()
 
     @property
     def binding(self) -> int:
-        """How many pods are between their decision and the end of their binding."""
+        """The number of pods between their decision and the end of their binding."""
         return len(self._tasks)
 
     @property
     def requesting(self) -> int:
-        """How many bindings have a request in flight; at Permit and PreBind they have none."""
+        """The number of bindings with a request in flight; at Permit and PreBind they have none."""
         return len(self._tasks) - len(self.scheduler.waiting) - len(self.scheduler.in_pre_bind)
 
     def attempt(self, queued: QueuedPod) -> None:
         """Make one attempt about a popped pod, or about its group's members without a node.
 
-        It has ended when this returns, unless extenders must be called first.
+        The attempt ends before this returns, unless extenders must be called first.
         """
         scheduler, pod, now = self.scheduler, queued.pod, self._clock()
         # A former leader may have bound it a moment ago.
@@ -151,7 +155,7 @@ class ScheduleOne:
             self._scheduling_cycle(attempt)
 
     def go_on(self) -> None:
-        """Decide in the attempt that has been ready for longest: it may begin, or has answers."""
+        """Continue the attempt that has been ready for the longest time."""
         attempt = self.extender_attempts.pop()
         needed = self._scheduling_cycle(attempt) if self._goes_on(attempt) else ()
         if not needed:
@@ -161,10 +165,10 @@ class ScheduleOne:
         self.extender_attempts.decided(attempt, needed)
 
     def _goes_on(self, attempt: CurrentAttempt) -> bool:
-        """Return whether the attempt goes on after extenders were called.
+        """Return whether the attempt continues after extenders were called.
 
-        It goes on for the pods that have not changed too much. The other pods are back in a queue,
-        or in none if they have gone or are on a node.
+        It continues for the pods that have not changed too much. The other pods return to a queue,
+        unless they were deleted or are on a node.
         """
         group = attempt.group
         kept = {uid: m for uid, m in attempt.members.items() if self._may_go_on(m, attempt)}
@@ -178,7 +182,7 @@ class ScheduleOne:
         return bool(kept)
 
     def _may_go_on(self, queued: QueuedPod, attempt: CurrentAttempt) -> bool:
-        """Return whether the attempt goes on for this pod; if not, put the pod elsewhere."""
+        """Return whether the attempt continues for this pod; if not, put the pod elsewhere."""
         scheduler, outdated = self.scheduler, queued.outdated and attempt.group is None
         if self.attempts.has_left(queued) or not self.pod_enqueuer.settle(queued):
             return False
@@ -193,9 +197,9 @@ class ScheduleOne:
         return True
 
     def _scheduling_cycle(self, attempt: CurrentAttempt) -> Sequence[Needed]:
-        """Decide and commit the decision; return what is needed from extenders first.
+        """Decide and commit the decision; return the questions that extenders must answer first.
 
-        If nothing is needed, the attempt has ended: each pod is being bound, or is in a queue.
+        If there are no questions, the attempt has ended: each pod is being bound, or is in a queue.
         """
         metrics, group = attempt.pipeline.metrics, attempt.group
         namespace, began = attempt.first.pod.namespace, self._clock()
@@ -246,7 +250,7 @@ class ScheduleOne:
         return ()
 
     def _decide_pod(self, attempt: CurrentAttempt) -> Outcome | Needed:
-        """Return the node for the pod, or why there is none, or what extenders must answer."""
+        """Return the node for the pod, why there is none, or the questions to extenders."""
         scheduler, pipeline, pod = self.scheduler, attempt.pipeline, attempt.first.pod
         answers = None
         if attempt.answers is not None:
@@ -344,10 +348,7 @@ class ScheduleOne:
     def _preempt(
         self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
-        """Nominate the members if preemption makes room for all, else withdraw nominations.
-
-        Returns the decision with its message, and whether the members wait for victims.
-        """
+        """Nominate the members if preemption makes room for all; else withdraw nominations."""
         scheduler, members = self.scheduler, attempt.members
         answer = preempt_for_group(
             group,
@@ -383,7 +384,7 @@ class ScheduleOne:
             self._delete_half_group(group, attempt.pipeline)
 
     def expire_nominations(self) -> None:
-        """End old nominations of groups' members that no attempt ends; called periodically."""
+        """End old nominations of members that no attempt ends; called periodically."""
         for pod in self._reservation.expire(self._clock()):
             self.reports.nomination_cleared(pod)
             if (group := self.scheduler.cluster.pod_groups.of(pod)) is not None:
@@ -392,7 +393,7 @@ class ScheduleOne:
     def _group_unschedulable(
         self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> None:
-        """End the attempt for the members without a node; they share the group's backoff."""
+        """End the attempt for the members without a node; all of them have the group's backoff."""
         members, pods = attempt.members.values(), attempt.pods
         are_all = group.unscheduled.keys() == attempt.members.keys() and not decision.rows
         are_all = are_all and not any(map(self.scheduler.nominated_node, pods))
@@ -421,7 +422,7 @@ class ScheduleOne:
         self.scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")
 
     def _fail(self, attempt: CurrentAttempt, message: str) -> None:
-        """End the attempt with an error for all pods that no task is binding."""
+        """End the attempt with an error for all pods without a running binding."""
         group, profile = attempt.group, attempt.pipeline.profile
         if group is not None:
             self.group_reports.failed(group, message)
@@ -436,7 +437,7 @@ class ScheduleOne:
     def _commit(
         self, attempt: CurrentAttempt, rows: Mapping[Uid, int], devices: Devices | None = None
     ) -> None:
-        """Assume these members on their rows and begin to bind them; or change nothing.
+        """Assume these members on their rows and begin to bind them, or change nothing.
 
         Raises:
             PodRejected: A Reserve or Permit plugin rejects a member.
@@ -468,7 +469,7 @@ class ScheduleOne:
                 self._leave_group(one)
 
     def _begin_binding(self, assumed: AssumedPod, now: float) -> None:
-        """Begin the task that binds the assumed pod."""
+        """Start the task that binds the assumed pod."""
         scheduler, queued, pod = self.scheduler, assumed.queued, assumed.pod
         scheduler.queue.assumed(queued, now)
         waiting = scheduler.waiting.get(pod.uid)
@@ -571,7 +572,7 @@ class ScheduleOne:
     async def finish(self, seconds: float) -> None:
         """End the bindings at Permit, wait for the other bindings, and cancel them after `seconds`.
 
-        Attempts that wait for an extender are abandoned immediately.
+        It abandons attempts that wait for an extender immediately.
         """
         await self.extender_attempts.cancel(_CANCELLED_SECONDS)
         for waiting in self.scheduler.waiting:
@@ -586,8 +587,8 @@ class ScheduleOne:
     def _binding_of(self, group: PodGroupState) -> GroupBinding | None:
         """Return the group's binding that is not over; None if there is none.
 
-        It is found by the uids of its members. The name of a group may return, and a group that
-        labels name gets a new object when the profile that knows the label returns.
+        It compares the uids of members, because a new group may have the same name, and because a
+        group that labels define gets a new object when the profile with the label returns.
         """
         for uid, assumed in self.scheduler.being_bound.items():
             together = assumed.together
@@ -596,7 +597,7 @@ class ScheduleOne:
         return None
 
     def _leave_group(self, assumed: AssumedPod, *, bound: bool = False) -> None:
-        """Note that the binding of a member has ended; only the first call has an effect."""
+        """Note the end of a member's binding; only the first call has an effect."""
         together, assumed.together = assumed.together, None
         if together is None:
             return
@@ -608,7 +609,7 @@ class ScheduleOne:
     def _called_off(self, together: GroupBinding, pipeline: Pipeline) -> None:
         """Write into the group's status why members were called off, unless the scheduler stops.
 
-        If all bindings have ended, delete bound members if the profile requires that.
+        If all bindings have ended, delete bound members if the profile requires this.
         """
         group = together.group
         if self.scheduler.state.pod_groups.get(group.key) is not group:
@@ -621,10 +622,10 @@ class ScheduleOne:
     def _delete_half_group(
         self, group: PodGroupState, pipeline: Pipeline, bound: Sequence[Pod] = ()
     ) -> None:
-        """Delete bound members of a group that could not be bound, if the profile wants that.
+        """Delete the bound members of an incomplete group, if the profile requires this.
 
-        These are the members in `bound`. If the group was never bound as a whole, members that were
-        bound before, perhaps by a former leader, are deleted, too.
+        These are the members in `bound`. If the group was never complete, they are also members
+        that were bound before, perhaps by a former leader.
         """
         policy, definition = pipeline.group_policy, group.definition
         if policy is None or not policy.delete_bound_members or definition is None:

@@ -26,23 +26,23 @@ from mooring.state.cluster_view import ClusterView
 
 
 class DeletedUids:
-    """Collects the uids of deleted objects for each reader, since the reader began.
+    """Collects the uids of objects that are deleted while somebody reads from the API server.
 
-    An answer of the API server may be older than a watch event that came meanwhile. A uid never
-    returns, so the reader ignores an answer about a deleted one.
+    An answer of the API server may be older than a watch event that came meanwhile. A uid is never
+    used again, so the reader ignores an answer with a deleted uid.
     """
 
     def __init__(self) -> None:
         self._readers: dict[object, set[str]] = {}
 
     def note(self, uid: str) -> None:
-        """Note that the object of this uid was deleted."""
+        """Note that the object with this uid was deleted."""
         for gone in self._readers.values():
             gone.add(uid)
 
     @contextmanager
     def meanwhile(self) -> Iterator[Container[str]]:
-        """Return a context; its value has the uids that are deleted inside it, as they come."""
+        """Return a context; its value is a growing set of the uids that are deleted inside it."""
         reader, gone = object(), set[str]()
         self._readers[reader] = gone
         try:
@@ -56,12 +56,12 @@ class CurrentAttempt:
     """One attempt about a pod, or about the members of a group that were in the queue.
 
     `pipeline` is the members' pipeline when the attempt began (at `began`, in seconds); it stays,
-    even if the members get another one. `members` are in flight: this attempt must end for each of
-    them, and no task binds them yet. `definition` is the group's at the beginning. `answers` are
-    the extenders' answers, if any extender is called. `took` is how many seconds the decisions
-    took. `sampled` says whether each call of a plugin is measured. `unschedulable_seconds` is how
-    long ago the first attempt of a member ended that found no node; it is 0 if there was none, or
-    if the profile has no delay of preemption.
+    even if the members get another pipeline. `members` are in flight: this attempt must end for
+    each of them, and no task binds them yet. `definition` is the group's definition at the
+    beginning. `answers` are the extenders' answers, if any extender is called. `took` is the
+    duration of the decisions in seconds. `sampled` says whether each call of a plugin is measured.
+    `unschedulable_seconds` is the time since the end of the first attempt that found no node for a
+    member; it is 0 without such an attempt, or if the profile has no delay of preemption.
     """
 
     pipeline: Pipeline
@@ -90,10 +90,10 @@ class AssumedPod:
     """A pod between the decision and the end of its binding.
 
     `pod` is the version that was assumed; the queued pod may get a newer one. Closing `undo`
-    unreserves and forgets the pod. `permitted` ends with the wait at Permit; None if the pod does
-    not wait. `together` is the binding of the group with which the pod was assumed, if any.
-    `left_watch` says that the pod left its watch when a Binding of it may have been sent. The watch
-    may be faster than the answer, which tells whether the pod is bound or gone.
+    unreserves and forgets the pod. `permitted` ends with the wait at Permit; it is None if the pod
+    does not wait. `together` is the binding of the group with which the pod was assumed, if any.
+    `left_watch` says that the pod left its watch after its Binding may have been sent. Then only
+    the answer to the Binding tells whether the pod is bound or deleted.
     """
 
     attempt: CurrentAttempt
@@ -106,7 +106,7 @@ class AssumedPod:
     left_watch: bool = False
 
     def failed(self, reason: str) -> None:
-        """Tell the group with which the pod was assumed, if any, that it will not be bound."""
+        """Tell the pod's group, if any, that this pod will not be bound."""
         if self.together is not None:
             self.together.failed(f"member {self.pod.key} failed: {reason}", self.pod)
 
@@ -121,19 +121,19 @@ class SchedulerState:
     profiles: Profiles
     waiting: WaitingPods
     without_profile: dict[Uid, Pod] = field(default_factory=dict)
-    """By uid, the pods that no profile takes; a profile that takes them may come later."""
+    """The pods that no profile takes, by uid; a profile that takes them may come later."""
     in_pre_bind: dict[Uid, Callable[[], object]] = field(default_factory=dict)
-    """By the pod's uid, functions that cancel its binding until the Binding is sent."""
+    """Functions that cancel a pod's binding until the Binding is sent, by the pod's uid."""
     being_bound: dict[Uid, AssumedPod] = field(default_factory=dict)
-    """By the pod's uid, the binding of each assumed pod that has not ended."""
+    """The binding of each assumed pod that has not ended, by the pod's uid."""
     at_bind: dict[Uid, BindAttempt] = field(default_factory=dict)
-    """By the pod's uid, the attempts in which plugins may bind pods now."""
+    """The attempts in which plugins may bind pods now, by the pod's uid."""
     departures: DeletedUids = field(default_factory=DeletedUids)
     """The uids of pods that are bound or deleted while other code reads a pod."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
-    """The paths of pods through their states, and the last decisions about them."""
+    """The states that pods went through, and the last decisions about them."""
     turn: Turn = field(default_factory=Turn)
-    """Says who may use all of this at the moment."""
+    """The turn: only the code that has it may use the state."""
     work: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop may have work: a pod to pop, or a decision of a shadow profile."""
     metrics: Metrics = field(default_factory=Metrics)
@@ -143,7 +143,7 @@ class SchedulerState:
     now: Callable[[], float] = time.time
     """Returns the time of day in seconds since the epoch."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    """Waits for so many seconds of the clock."""
+    """Waits for this number of seconds of the clock."""
 
     def nominated_node(self, pod: Pod) -> str | None:
         """Return the name of the pod's nominated node; None if the pod has none."""
@@ -151,7 +151,7 @@ class SchedulerState:
         return self.state.nodes.names[nominee.row] if nominee is not None else None
 
     def uid_of(self, key: str) -> Uid | None:
-        """Return the uid of the pod with this namespace/name; None if it is not known.
+        """Return the uid of the pod with this namespace/name; None if the pod is unknown.
 
         If several pods have the name, a pod that waits for a node is chosen.
         """
@@ -175,7 +175,7 @@ def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
 
 
 def configuration(scheduler: SchedulerState) -> Mapping[str, Any]:
-    """Return, by name, each profile in force with its defaults filled in, as JSON values."""
+    """Return each profile in force by name, with its defaults filled in, as JSON values."""
     return {
         name: entry.effective.policy(entry.profile).model_dump(
             mode="json", by_alias=True, exclude_none=True

@@ -27,14 +27,15 @@ class PluginScores(NamedTuple):
     """One plugin's normalized and weighted scores of the feasible nodes."""
 
     column: IntArray | int
-    """The scores (int64) by position, or by row if there are `rows`; an int if all are equal."""
+    """The scores (int64) by position, or by row if `rows` is set; an int if all scores are
+    equal."""
     weight: int = 1
-    """The factor by which `column` is still to be multiplied."""
+    """The factor for `column`, which is not weighted yet."""
     rows: IntArray | None = None
-    """The row (int64) at each position; None if `column` is by position."""
+    """The row (int64) of each position; None if `column` is by position."""
 
     def at(self, positions: Iterable[int]) -> list[int]:
-        """Return the weighted scores at these positions, which must be few."""
+        """Return the weighted scores at a few positions."""
         if isinstance(self.column, int):
             return [self.weight * self.column for _ in positions]
         if self.rows is not None:
@@ -42,7 +43,7 @@ class PluginScores(NamedTuple):
         return [self.weight * value for value in map(self.column.item, positions)]
 
     def take(self, positions: IntArray) -> IntArray:
-        """Return the weighted scores (int64) at these positions, which may be many."""
+        """Return the weighted scores (int64) at many positions."""
         if isinstance(self.column, int):
             return np.full(len(positions), self.weight * self.column)
         where = positions if self.rows is None else self.rows[positions]
@@ -61,7 +62,7 @@ class ScoreTable:
     plugins: Mapping[str, PluginScores]
 
     def by_node(self, most: int | None, *, chosen: int) -> dict[str, NodeScore]:
-        """Return scores by node name, the best first; of all nodes, or of `most` nodes.
+        """Return scores by node name, the best first, for all nodes or for `most` nodes.
 
         `chosen` is the position of the chosen node, one of `best`. It is always included, unless
         `most` is 0.
@@ -151,7 +152,7 @@ def _node_only_scores(
     totals: "_Totals",
     as_of: Sequence[Hashable],
 ) -> PluginScores:
-    """Return the scores of a node-only plugin: by row if most rows are feasible.
+    """Return the scores of a node-only plugin, by row if most rows are feasible.
 
     `nodes` is the view of the feasible nodes.
     """
@@ -173,7 +174,7 @@ def _node_only_scores(
 
 
 class _Totals:
-    """Adds up scores: first whole columns, which are then reduced to the feasible rows once."""
+    """Adds up scores: first whole columns; their sum is then reduced to the feasible rows."""
 
     def __init__(self, rows: IntArray, nodes: NodeView) -> None:
         self.rows = rows
@@ -212,7 +213,7 @@ class _Totals:
 
 
 def _plus(total: IntArray | None, column: IntArray, weight: int) -> IntArray:
-    """Return the total plus the weighted column. `total` is changed in place."""
+    """Return the total plus the weighted column. It changes `total` in place."""
     more = column if weight == 1 else weight * column
     if total is None:
         return more.copy() if more is column else more
@@ -221,7 +222,7 @@ def _plus(total: IntArray | None, column: IntArray, weight: int) -> IntArray:
 
 
 def with_extender_scores(table: ScoreTable, scores: Mapping[str, IntArray]) -> ScoreTable:
-    """Return the table plus the extenders' weighted scores (by extender, int64[positions])."""
+    """Return the table plus the extenders' weighted scores (int64[positions] by extender)."""
     total = table.total + sum(scores.values())
     plugins = {**table.plugins, **{name: PluginScores(column) for name, column in scores.items()}}
     return ScoreTable(table.nodes, total, _best(total), plugins)

@@ -1,9 +1,9 @@
 """Compares decisions of profiles in mode Shadow with the nodes that another scheduler chose.
 
-A pod is decided once the watch shows it bound, on the cluster as it was before: without the pod and
-without the pods that were bound after it. So both schedulers have seen the same pods. Only the
-other scheduler binds; a decision of a shadow profile changes nothing that other decisions see.
-Everything here runs on the event loop's thread.
+When the watch shows that a pod is bound, the shadow profile decides about it, on the cluster
+without this pod and without the pods that were bound after it. So both schedulers have seen the
+same pods. Only the other scheduler binds; a decision of a shadow profile does not affect other
+decisions. Everything here runs on the event loop's thread.
 """
 
 import logging
@@ -31,32 +31,31 @@ from mooring.scheduling.what_if import WhatIf, without_preemption
 logger = logging.getLogger(__name__)
 
 _CHOICES: Final = ("bound", "shadow")
-"""Who chose a node: the scheduler that bound the pod, or the shadow profile."""
+"""The chooser of a node: the scheduler that bound the pod, or the shadow profile."""
 _MOST_WAITING: Final = 32
-"""How many bound pods may wait for their comparison; if more come, the oldest are not compared.
-
-A decision removes all pods that were bound later. That costs about 0.2 ms for each of them, and
-other pods must not wait for long.
-"""
+"""The number of bound pods that may wait for their comparison; the oldest of more are not compared.
+A decision removes all pods that were bound later, which takes about 0.2 ms for each, and other pods
+must not wait for long."""
 _MOST_RECORDS: Final = 1000
 _MOST_CHARACTERS: Final = 4096
-"""How much of a message is kept; a message may name every resource that a tenant invents."""
+"""The most characters of a message that are kept; it may name every resource that users invent."""
 _MOST_PENDING: Final = 1000
-"""How many pending pods are examined."""
+"""The number of pending pods that are examined."""
 _MOST_REMEMBERED: Final = 5000
-"""How many pods are remembered that only one watch has shown, as pending or as bound."""
+"""The number of pods that are remembered if only one watch has shown them, as pending or as
+bound."""
 _PENDING_SECONDS: Final = 30.0
-"""A pod that is not bound after this time is decided, too."""
+"""After this time in seconds, a shadow profile also decides about a pending pod."""
 _LOOK_SECONDS: Final = 10.0
-"""The interval between examinations of pending pods."""
+"""The time in seconds between two examinations of pending pods."""
 
 
 @dataclass(slots=True, eq=False)
 class _BoundPod:
-    """A pod that was bound. Without `profile` it is kept only to be removed for decisions.
+    """A pod that was bound. Without `profile` it is only removed for other decisions.
 
-    `was_pending` says that it was seen without a node. `at` is when it was seen bound, in seconds
-    since the epoch.
+    `was_pending` says that the watch showed it without a node before. `at` is the time when the
+    watch showed it bound, in seconds since the epoch.
     """
 
     pod: Pod
@@ -69,7 +68,7 @@ class _BoundPod:
 class _Comparison:
     """The result of a decision of a shadow profile; `record` is None if the decision failed.
 
-    `usages` has utilization and balance for each of `_CHOICES`; it is empty if one has no node.
+    `usages` has utilization and balance for each of `_CHOICES`; it is empty if a node is missing.
     """
 
     profile: ActiveProfile
@@ -80,15 +79,15 @@ class _Comparison:
 
 @dataclass(slots=True, eq=False)
 class _Summary:
-    """The results of a profile's comparisons since the profile came into force."""
+    """The results of a profile's comparisons since it came into force."""
 
     profile: ActiveProfile
     pipeline: Pipeline
     since: float
     results: Counter[str] = field(default_factory=Counter)
-    """How many pods have each result: one of `COMPARED`, pending, error or missed."""
+    """The number of pods by result: one of `COMPARED`, pending, error or missed."""
     nodes: int = 0
-    """For how many pods both schedulers chose a node; only these are in the sums."""
+    """The number of pods for which both schedulers chose a node; only these are in the sums."""
     utilization: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_CHOICES, 0.0))
     balance: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_CHOICES, 0.0))
 
@@ -103,10 +102,10 @@ class Shadow:
         self._what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
         self._bound: deque[_BoundPod] = deque()
         self._left: OrderedDict[str, None] = OrderedDict()
-        """The uids of pods that were pending, and that the watch has not shown bound yet."""
+        """The uids of pods that were pending and that the watch has not shown bound yet."""
         self._unconfirmed: OrderedDict[str, _Comparison] = OrderedDict()
-        """By uid, comparisons of bound pods that were not seen pending yet. If a pod never was, no
-        scheduler chose its node; it may be a static pod."""
+        """Comparisons of bound pods that were not seen pending yet, by uid. If a pod was never
+        pending, no scheduler chose its node; it may be a static pod."""
         self._pending: dict[str, float | None] = {}
         self._look_at = 0.0
         self._due: deque[Pod] = deque()
@@ -114,7 +113,7 @@ class Shadow:
         self._records: deque[dict[str, Any]] = deque(maxlen=_MOST_RECORDS)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Note the pods that events show bound."""
+        """Note the pods that are bound according to the events."""
         if not self._scheduler.profiles.has_shadows:
             self._bound.clear()
             return
@@ -123,7 +122,7 @@ class Shadow:
                 self._note(event.after)
 
     def forget(self, uid: str) -> None:
-        """Note that the pod is no longer pending. Call it when the pod leaves the pending pods."""
+        """Note that the pod is no longer pending; the caller calls it for each such pod."""
         if not self._scheduler.profiles.has_shadows:
             self._left.clear()
             self._unconfirmed.clear()
@@ -135,9 +134,9 @@ class Shadow:
                 self._left.popitem(last=False)
 
     def compare(self, until: float) -> bool:
-        """Decide about some pods, those bound last first; return False if there are none.
+        """Decide about some pods, the last bound pods first; return False if there are none.
 
-        No decision begins after `until`, but at least one is made.
+        It starts no decision after `until`, but makes at least one.
         """
         self._drop_settled()
         if not self._bound:
@@ -165,7 +164,7 @@ class Shadow:
         return tuple(name for name, entry in in_force.items() if _is_shadow(entry))
 
     def status(self, name: str) -> dict[str, Any] | None:
-        """Return the comparisons as the profile's status shows them; None unless in mode Shadow."""
+        """Return the comparisons for the profile's status; None if the mode is not Shadow."""
         entry = self._scheduler.profiles.in_force.get(name)
         return _status(self._summary(entry)) if entry is not None and _is_shadow(entry) else None
 
@@ -211,7 +210,7 @@ class Shadow:
         return self._scheduler.profiles.in_force.get(profile.profile.name) is profile
 
     def _decide_pending(self, now: float, until: float) -> bool:
-        """Decide about pods that are pending for long; return whether any was decided."""
+        """Decide about pods that have been pending for long; return whether there was one."""
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
             self._look(now)
@@ -230,7 +229,7 @@ class Shadow:
         return decided
 
     def _look(self, now: float) -> None:
-        """Note since when pods are pending; let each that is pending for long be decided once."""
+        """Note since when pods are pending; choose those pending for long for one decision each."""
         pods: Iterable[Pod] = ()
         if self._scheduler.profiles.has_shadows:
             pods = islice(self._scheduler.without_profile.values(), _MOST_PENDING)
@@ -243,10 +242,10 @@ class Shadow:
                 self._due.append(pod)
 
     def _compared(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Return the comparison; its result is `error` if a plugin fails, for example.
+        """Return the comparison; its result is `error` if, for example, a plugin fails.
 
         Raises:
-            AttemptTooLongError: The decision is not finished; the next call goes on.
+            AttemptTooLongError: The decision is not finished; the next call continues it.
         """
         try:
             return self._decided(pod, at, profile)
@@ -259,7 +258,7 @@ class Shadow:
             return _Comparison(profile, "error")
 
     def _decided(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Decide about a pod that is pending for long, or bound and removed in the trial."""
+        """Decide about a pod that is pending for long, or is bound and removed in the trial."""
         pipeline, node = self._summary(profile).pipeline, pod.node_name
         outcome = self._what_if.decide(replace(pod, node_name=None), pipeline)
         scores, usages = dict[str, NodeScore | None](), list[tuple[float, float]]()
@@ -294,7 +293,7 @@ class Shadow:
         return _Comparison(profile, result, record, tuple(usages))
 
     def _summary(self, profile: ActiveProfile) -> _Summary:
-        """Return the profile's summary; a new version of a profile gets a new one."""
+        """Return the profile's summary; start a new one for a new version of the profile."""
         known = self._summaries.get(profile.profile.name)
         if known is None or known.profile is not profile:
             # A shadow profile evicts nothing.
@@ -308,7 +307,7 @@ class Shadow:
         return known
 
     def _keep_once_confirmed(self, bound: _BoundPod, comparison: _Comparison) -> None:
-        """Keep the comparison if the pod was pending; if that is not known yet, wait for it."""
+        """Keep the comparison if the pod was pending; if this is not known yet, wait for it."""
         uid = bound.pod.uid
         if uid in self._left:
             del self._left[uid]
@@ -338,7 +337,7 @@ class Shadow:
             self._metrics.shadow_node(name, choice, utilization, balance)
 
     def _usage(self, pod: Pod, row: int) -> tuple[float, float]:
-        """Return utilization and balance of the node with the pod, from cpu and memory requests.
+        """Return utilization and balance of the node with the pod, for requests of cpu and memory.
 
         Utilization is the mean of the requested fractions of cpu and memory. Balance is one minus
         their standard deviation, as in NodeResourcesBalancedAllocation.
@@ -365,7 +364,7 @@ def _is_shadow(entry: ActiveProfile) -> bool:
 
 
 def _status(summary: _Summary) -> dict[str, Any]:
-    """Return the summary as the profile's status has it (`ShadowStatus`), percentages rounded."""
+    """Return the summary for the profile's status (`ShadowStatus`), with rounded percentages."""
     results, nodes = summary.results, summary.nodes
     return {
         "since": _iso(summary.since),

@@ -2,9 +2,9 @@
 
 It tries changes of the pod, or of all members, and the end of as few other pods as possible. For a
 pod it also tries changes of its claims' requests and, if no single change is enough, pairs of
-changes; for a group a smaller minimum. Members are not examined one by one, because each may fit
-alone while the group does not. Nothing is guessed: each suggestion is a decision of the real
-pipeline in a trial, and holds for the state of the cluster at that moment.
+changes; for a group it tries a smaller minimum. Members are not examined one by one, because each
+may fit alone even if the group does not. Each suggestion is a decision of the real pipeline in a
+trial, and is true for the state of the cluster at that moment.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -46,26 +46,26 @@ from mooring.state.columns import IntArray
 
 EXAMPLES: Final = 3
 _MOST_STEPS: Final = 20_000
-"""Limit for all decisions about one group; a decision about one pod is a step."""
+"""The most steps of all decisions about one group; a decision about one pod is a step."""
 _MOST_CHANGES: Final = 32
-"""How many changes are tried; each is a search over all nodes."""
+"""The most changes to try; each is a search over all nodes."""
 _MOST_PAIRS: Final = 32
 _MOST_ROWS: Final = 8
-"""On how many nodes the end of pods is tried so that a pod fits."""
+"""The number of nodes on which the end of pods is tried so that a pod fits."""
 _MOST_DOMAINS: Final = 3
-"""In how many domains, those that most members fit in, the end of pods is tried for a group."""
+"""The number of domains where the end of pods is tried for a group; most members fit in these."""
 _MOST_ENDED_FOR_POD: Final = 10
 _MOST_ENDED_FOR_GROUP: Final = 64
 _MOST_SPECS: Final = 4
-"""For how many different specs of members changes are tried."""
+"""The number of different specs of members for which changes are tried."""
 _MOST_SHARING: Final = 64
-"""How many members may share a node when the largest request that fits is searched."""
+"""The most members that may share a node in the search for the largest request that fits."""
 _MOST_RESOURCES: Final = 16
-"""By how many resources pods that could end are ranked; members may request hundreds."""
+"""The number of resources by which the pods that could end are sorted; there may be hundreds."""
 _MOST_AMOUNTS: Final = 4_096
-"""Among how many amounts of a resource the largest that fits is searched."""
+"""The number of amounts of a resource among which the largest that fits is searched."""
 _MINIMUM: Final = 0.9
-"""The cost of a smaller minimum, which is higher than that of smaller requests."""
+"""The cost of a smaller minimum; it is higher than the cost of smaller requests."""
 _FIELDS: Final[Mapping[GroupSource, str]] = {
     GroupSource.KUBERNETES: "minCount",
     GroupSource.COSCHEDULING: "minMember",
@@ -79,7 +79,7 @@ _Limits = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Suggestion:
-    """A change after which the pod or group would fit on the nodes at `rows` (each once).
+    """A change after which the pod or group would fit on the nodes at `rows`, without duplicates.
 
     `change` completes the sentence "it would fit on N nodes ...", and `examples` names some of
     these nodes. Suggestions are sorted by `cost`, the smallest change first. `pods` are the changed
@@ -95,7 +95,7 @@ class Suggestion:
 
     @property
     def nodes(self) -> int:
-        """On how many nodes the pod would fit; for a group, how many nodes it would use."""
+        """The number of nodes where the pod would fit, or that the group would use."""
         return len(self.rows)
 
 
@@ -106,12 +106,12 @@ def suggestions(
     group: PodGroupState | None = None,
     steps: int = _MOST_STEPS,
 ) -> Iterator[Suggestion]:
-    """Yield each suggestion for a pod, or for the members of a group that can be decided.
+    """Yield each suggestion for a pod, or for the members of a group.
 
-    A pod or group that fits by now gets only the suggestion that says so. If it fits only on nodes
+    A pod or group that fits now gets only the suggestion that says so. If it fits only on nodes
     that are reserved for others, the suggestion is to wait. Each suggestion is tried in a trial of
-    `what_if`; nothing else may use its cache. It pauses after each decision, and the cluster may
-    change in a pause. Decisions about a group take at most `steps` in total.
+    `what_if`; nothing else may use its cache. The function pauses after each decision, and the
+    cluster may change in a pause. Decisions about a group take at most `steps` in total.
     """
     return _Suggestions(members, pipeline, what_if, group, SearchBudget(steps)).found()
 
@@ -136,17 +136,17 @@ class _Suggestions:
         self._first: GroupDecision | None = None
         """The decision about the unchanged group."""
         self._short: list[str] = []
-        """Resources that the group lacks: it would fit if it did not request one of them."""
+        """Missing resources: the group would fit if it did not request one of them."""
         self._short_of_devices: list[int] = []
-        """Rows where the end of other pods may free devices that help the pod."""
+        """Rows where the end of other pods may free devices for the pod."""
         self._requested: dict[str, int] = {}
-        """By resource, the largest request of a member, at least 1."""
+        """The largest request of a member, at least 1, by resource."""
         for pod in members:
             for name, amount in pod.spec.demand.resources.items():
                 self._requested[name] = max(self._requested.get(name, 1), amount)
 
     def found(self) -> Iterator[Suggestion]:
-        """Yield the suggestions; see the function `suggestions`."""
+        """Yield the suggestions, see the function `suggestions`."""
         as_it_is = self._fit(self._members) or self._without_reservations()
         if as_it_is is not None:
             yield as_it_is
@@ -165,7 +165,7 @@ class _Suggestions:
     def _of_pod(
         self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
     ) -> Iterator[Suggestion]:
-        """Yield changes of the pod that help; also changes of claims, the end of pods, pairs."""
+        """Yield helpful changes of the pod or its claims, pairs of them, and ends of other pods."""
         helped = claims_helped = False
         for suggestion in helping:
             yield suggestion
@@ -207,8 +207,8 @@ class _Suggestions:
     ) -> Suggestion | None:
         """Return a suggestion if these members fit, with changed claims or without some pods.
 
-        Returns None if they do not fit. It pauses after the decision, and continues a decision that
-        takes longer than one attempt may.
+        Returns None if they do not fit. It pauses after the decision; if an attempt is too short
+        for the decision, it continues with the next attempt.
         """
         while True:
             try:
@@ -241,7 +241,7 @@ class _Suggestions:
         return np.array([*dict.fromkeys(decision.rows.values())], np.int64)
 
     def _changes(self) -> list[Change]:
-        """Return the changes of members that may be tried, each once."""
+        """Return the changes of members to try, without duplicates."""
         specs = dict[PodSpec, Pod]()
         for pod in self._members:
             specs.setdefault(pod.spec, pod)
@@ -273,7 +273,7 @@ class _Suggestions:
         )
 
     def _fit_with(self, changes: Sequence[Change], limits: _Limits) -> Suggestion | None:
-        """Return a suggestion if it fits with these changes and limited requests, else None.
+        """Return a suggestion if the pod or group fits with these changes and limits, else None.
 
         Members with the same spec also share the changed spec.
         """
@@ -309,7 +309,7 @@ class _Suggestions:
         return ({first: best[0]}, best[1]) if best else (dict.fromkeys(resources, 0), fit)
 
     def _free(self, resources: Sequence[str], rows: IntArray) -> _Limits:
-        """Return what is free on one of the rows, rounded down to amounts that people write."""
+        """Return the free amounts on the best row, rounded down to amounts that people write."""
         rows = np.intersect1d(rows, self._cluster.nodes_in_order)  # some may have gone in a pause
         if not len(rows):
             return dict.fromkeys(resources, 0)
@@ -337,7 +337,7 @@ class _Suggestions:
     def _request_text(self, resource: str, limits: _Limits) -> str:
         """Complete "if it ..." for a smaller request of a resource.
 
-        For a share of a GPU it also says whether no card is large enough, or none has enough free.
+        For a share of a GPU it also says whether all cards are too small, or only too full.
         """
         limit, before = limits[resource], amount_text(resource, self._requested[resource])
         if not limit:
@@ -378,7 +378,7 @@ class _Suggestions:
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
-        """Return single rows where the end of pods helps most, because little is lacking."""
+        """Return single rows where the end of pods helps most, because only little is missing."""
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
@@ -405,9 +405,9 @@ class _Suggestions:
     def _without_pods(self, rows: IntArray) -> Suggestion | None:
         """Suggest to wait until the fewest pods on these rows end; None if that does not help.
 
-        Pods that request the most of the missing resources end first. Two orders are tried: all
-        pods on few nodes, and one pod on each node, which needs fewer pods if each node lacks
-        little.
+        Pods that request the most of the missing resources end first. It tries two orders: all pods
+        on few nodes, and one pod on each node, which needs fewer pods if little is missing on each
+        node.
         """
         ended = list[Pod]()
         for pods in self._candidates(rows):
@@ -421,7 +421,7 @@ class _Suggestions:
         return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
 
     def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return as few as possible of the first pods, without which it fits; [] if it does not."""
+        """Return as few of the first pods as possible whose end is enough; [] if it is not."""
 
         def fit(number: int) -> Suggestion | None:
             return self._fit(self._members, without=pods[:number])
@@ -459,7 +459,7 @@ class _Suggestions:
     def _relief(self, slots: IntArray) -> npt.NDArray[np.float64]:
         """Return for each slot how much of the missing resources the end of its pod frees.
 
-        On a row that is short of devices, pods that hold devices come before all others.
+        On a row without enough devices, pods that hold devices come before all others.
         """
         columns, known = self._cluster.pod_columns, self._cluster.dynamic_resources
         relief = np.zeros(len(slots))
@@ -482,7 +482,7 @@ class _Suggestions:
 def _mildest(
     tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
 ) -> tuple[_Item, Suggestion] | None:
-    """Return the first item that helps, with its suggestion. If one helps, all later ones do."""
+    """Return the first item that helps, with its suggestion; all items after it must help, too."""
     first, last, best = 0, len(tried), None
     while first < last:
         middle = (first + last) // 2
@@ -502,7 +502,7 @@ def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
 
 
 def _ranks(rows: IntArray) -> IntArray:
-    """Return for each item how many items before it have the same row."""
+    """Return the number of earlier items with the same row, for each item."""
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
     ranks = np.empty(len(rows), np.int64)
@@ -511,7 +511,7 @@ def _ranks(rows: IntArray) -> IntArray:
 
 
 def _step_of(resource: str) -> int:
-    """Return the smallest step of amounts that people write: a MiB, ten millicores, or 1."""
+    """Return the smallest step of amounts that people write: one MiB, ten millicores, or 1."""
     if resource == CPU:
         return 10
     whole_mib = resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-")

@@ -33,7 +33,7 @@ from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 
 _FIRST_ATTEMPT: Final = 1
-"""The number of the attempt, which is a part of a decision's seed."""
+"""The number of the attempt; a decision's seed depends on it."""
 
 
 @dataclass(eq=False, repr=False)
@@ -54,12 +54,12 @@ class WhatIf:
         self.cluster = self.cache.cluster
         self._start = 0
         self._changes: list[Callable[[Trial], None]] = []
-        """The changes that are made in every trial, in this order."""
+        """The changes that every trial makes, in this order."""
         self._trial: Trial | None = None
         """The open trial, if any, in which new changes are made immediately."""
 
     def remove(self, uid: Uid) -> None:
-        """Remove the pod of this uid, and its nomination, in all later trials."""
+        """Remove the pod with this uid, and its nomination, in all later trials."""
         self._changes.append(partial(_take_out, uid))
 
     def add(
@@ -69,10 +69,10 @@ class WhatIf:
         pipeline: Pipeline,
         devices: Mapping[str, Allocation] | None = None,
     ) -> None:
-        """Put the pod on the node in the open trial and all later ones, as long as the node exists.
+        """Put the pod on the node in the open trial and later ones, as long as the node exists.
 
         Reserve plugins of the pipeline give it devices, cards and volumes there. Without `devices`,
-        these are searched in the first trial only, because there may be hundreds of pods, and a
+        only the first trial searches for devices, because there may be hundreds of pods, and a
         trial has no pauses.
         """
         allocations = devices
@@ -92,7 +92,7 @@ class WhatIf:
         self._change(put)
 
     def nominate(self, pod: Pod, node: str) -> None:
-        """Keep room for the pod on the node in the open trial and all later ones."""
+        """Nominate the pod to the node in the open trial and all later trials."""
 
         def keep(trial: Trial) -> None:
             row = self._row_for(pod, node)
@@ -102,7 +102,7 @@ class WhatIf:
         self._change(keep)
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Put this Service or controller of pods into all later trials; see `Trial.put`."""
+        """Put this Service or controller of pods into all later trials, see `Trial.put`."""
         self._changes.append(lambda trial: trial.put(kind, key, value))
 
     def _change(self, change: Callable[[Trial], None]) -> None:
@@ -114,8 +114,8 @@ class WhatIf:
     def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
         """Return a context with the changes of `remove`, `add`, `nominate` and `put`; undo them.
 
-        Await nothing inside. The pods in `without` are removed in this trial alone, and the caller
-        may make more changes. A removed pod frees its devices, as if it was deleted. Raises
+        The caller must not await inside, and may make more changes. The pods in `without` are
+        removed in this trial only. A removed pod frees its devices, as if it was deleted. Raises
         PluginFailed if a plugin fails to reserve something for an added pod.
         """
         with self.cluster.trial(frees_claims=True) as trial:
@@ -138,7 +138,7 @@ class WhatIf:
     def seed_of(self, pod: Pod) -> int:
         """Return the seed that breaks ties in the pod's first attempt.
 
-        For a group, pass its first member: the seed holds for the whole group.
+        For a group, pass its first member: the seed is that of the whole group.
         """
         return tie_break_seed(pod.uid, _FIRST_ATTEMPT, self.salt)
 
@@ -205,7 +205,7 @@ class WhatIf:
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
         """Return a search for nodes that fit the pod, whatever its deadline is.
 
-        So the pod gets no node that is reserved from a later time on.
+        It does not use nodes that are reserved from a later time on.
         """
         pipeline.evaluations.begin_attempt()
         return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline))
@@ -231,7 +231,7 @@ def _take_out(uid: Uid, trial: Trial) -> None:
 def held_back(pod: Pod, pipeline: Pipeline, *, only: str = "") -> str | None:
     """Return why the pod would not enter the queue; None if it would.
 
-    Either it exceeds a limit, or a PreEnqueue plugin rejects it. With `only`, only the plugin of
+    Either it exceeds a limit, or a PreEnqueue plugin rejects it. With `only`, only the plugin with
     that name runs. Raises PluginFailed if a plugin fails.
     """
     if pod.limit_exceeded is not None:
@@ -246,5 +246,5 @@ def without_preemption(pipeline: Pipeline) -> Pipeline:
 
 
 def stays_on_its_node(pod: Pod) -> bool:
-    """Return whether the pod would return to its node: it is of a DaemonSet, or static."""
+    """Return whether the pod would return to its node, because it is static or of a DaemonSet."""
     return pod.owner is not None and pod.owner.kind in ("DaemonSet", "Node")
