@@ -1,4 +1,4 @@
-"""The shipped plugins, one subject per file; plugins do not import each other."""
+"""The shipped plugins, one file per subject; plugins do not import each other."""
 
 from typing import Any, Final
 
@@ -71,9 +71,9 @@ _OLDER: Final[tuple[type[Any], ...]] = (
 )
 """Plugins for policies of older clusters; a profile has them only if it enables them.
 
-The old priorities scored 0-10. These plugins score 0-100 like all others, as kube-scheduler's did
-when plugins replaced priorities, so weights mean the same. Only ResourceLimits and EqualPriority
-still score at most 1.
+The old priorities scored 0-10. These plugins score 0-100 like all others, as in kube-scheduler
+after plugins replaced priorities, so weights have the same meaning. Only ResourceLimits and
+EqualPriority still score at most 1.
 """
 
 SHIPPED: Final[tuple[type[Any], ...]] = (

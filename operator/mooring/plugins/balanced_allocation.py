@@ -25,7 +25,7 @@ from mooring.state.view import NodeView
 
 
 class NodeResourcesBalancedAllocationArgs(PolicyModel):
-    """Which resources of a node should be used to the same degree."""
+    """The resources of a node that should be used to the same degree."""
 
     resources: Resources = CPU_AND_MEMORY
 
@@ -43,7 +43,7 @@ class NodeResourcesBalancedAllocationArgs(PolicyModel):
 _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _TWICE_UNCHANGED: Final = 150
-"""Twice the score of a node whose evenness the pod does not change. 50 + (50 + new - old) / 2,
+"""Twice the score of a node if the pod does not change its evenness. 50 + (50 + new - old) / 2,
 rounded down, is (150 + new - old) / 2, rounded down."""
 
 _Floats = npt.NDArray[np.float64]
@@ -61,7 +61,7 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._resources = [resource.name for resource in args.resources]
         self._of_usage = {*self._resources} == _USAGE
-        """Whether exactly cpu and memory are scored, so that `nodes.usage` can be used."""
+        """Whether only cpu and memory are scored, so that `nodes.usage` can be used."""
         self._compared = handle.kubernetes.balance_compared
         self._devices = DeviceCounts(handle, self._resources)
 
@@ -124,7 +124,7 @@ class NodeResourcesBalancedAllocation:
 
 
 def _fraction(used: _Floats, offered: _Floats) -> _Floats:
-    """Return float64[nodes]: the used share of each node's amount (not 0), at most 1."""
+    """Return float64[nodes]: the used fraction of each node's amount (not 0), at most 1."""
     fraction = used / offered
     return np.minimum(fraction, 1.0, out=fraction)
 

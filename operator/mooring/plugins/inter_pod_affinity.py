@@ -38,12 +38,12 @@ class InterPodAffinityArgs(PolicyModel):
 
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""Limit for the kept terms of the last pods, with the pods' specs."""
+"""The most bytes of cached terms of the last pods, with the pods' specs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Terms:
-    """A pod's own terms: each selects pods, and names the node label of its domains.
+    """A pod's own terms: each term selects pods, and names the node label of its domains.
 
     `required` selects the pods that match all required terms.
     """
@@ -71,7 +71,7 @@ class _Counts:
 
 
 _Liking = dict[Domains, IntArray]
-"""By node label, the sum of weight times pods per label code; the last item is 0 (ABSENT)."""
+"""The sum of weight times pods per label code, by node label; the last item is 0 (ABSENT)."""
 
 
 class InterPodAffinity:
@@ -91,7 +91,7 @@ class InterPodAffinity:
         self._evaluations = handle.evaluations
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _Counts:
-        """Return counts for the pod's required terms and others' anti-affinity, or SKIP."""
+        """Return the counts for the pod's required terms and for others' anti-affinity, or SKIP."""
         affinity = pod.spec.affinity
         avoiding = cluster.owners(Role.FORBIDDEN, pod)
         if not (affinity.required or affinity.required_anti or avoiding):
@@ -114,7 +114,7 @@ class InterPodAffinity:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> Explanation:
-        """Return kube-scheduler's first reason. Evictions cannot bring wanted pods."""
+        """Return kube-scheduler's first reason. Evictions cannot add wanted pods."""
         reasons = (
             "node(s) didn't match pod affinity rules",
             "node(s) didn't match pod anti-affinity rules",
@@ -200,7 +200,7 @@ def _terms(spec: PodSpec) -> _Terms:
 
 
 def _pods(*terms: AffinityTerm) -> Selection:
-    """Return the selection of placed pods, also terminating ones, that match all of the terms."""
+    """Return a selection of the placed pods, including terminating ones, that match all terms."""
     return selection(tuple(map(term_selector, terms)), terminating=True)
 
 

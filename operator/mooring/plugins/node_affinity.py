@@ -1,4 +1,4 @@
-"""Node selectors and node affinity of the pod and of the profile (nodeaffinity/)."""
+"""Applies node selectors and node affinity of the pod and of the profile (nodeaffinity/)."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -85,7 +85,7 @@ class NodeAffinity:
         )
 
     def filter_key(self, pod: Pod) -> Hashable:
-        """Return the node selector and the required terms, which is all that the filter reads."""
+        """Return the node selector and the required terms; the filter reads nothing else."""
         return pod.spec.node_selector, pod.spec.required_nodes
 
     def filter(self, pod: Pod, nodes: NodeView, wanted: _Selectors | None) -> BoolArray:
@@ -112,7 +112,7 @@ class NodeAffinity:
         return self._preferred(pod) or SKIP
 
     def score_key(self, pod: Pod) -> Hashable:
-        """Return the pod's preferred terms, which is all that the score reads."""
+        """Return the pod's preferred terms; the score reads nothing else."""
         return pod.spec.preferred_nodes
 
     def score(self, pod: Pod, nodes: NodeView, terms: tuple[PreferredTerm, ...] | None) -> IntArray:
@@ -126,7 +126,7 @@ class NodeAffinity:
         return total
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the new node, or a node's new labels, match the pod and profile."""
+        """Return QUEUE if a new node, or a node's new labels, match the pod and the profile."""
         before, after = event.before, event.after
         if isinstance(before, Node) and isinstance(after, Node) and before.labels == after.labels:
             return QueueingHint.SKIP

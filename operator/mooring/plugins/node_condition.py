@@ -23,7 +23,7 @@ _HEALTHY: Final[Mapping[str, str]] = {
     "OutOfDisk": "False",
     "NetworkUnavailable": "False",
 }
-"""By type of condition, the status that it must have if the node reports it."""
+"""The status that each condition must have if the node reports it, by type."""
 _REASONS: Final = (
     "node(s) were not ready",
     "node(s) were out of disk space",

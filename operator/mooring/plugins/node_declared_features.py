@@ -35,7 +35,7 @@ class NodeDeclaredFeatures:
         return (pod.spec.required_features & self._known) or SKIP
 
     def filter_key(self, pod: Pod) -> Hashable:
-        """Return the features that the pod needs, which is all that the filter reads of it."""
+        """Return the features that the pod needs; the filter reads nothing else of the pod."""
         return pod.spec.required_features
 
     def filter(self, _pod: Pod, nodes: NodeView, required: frozenset[str]) -> BoolArray:

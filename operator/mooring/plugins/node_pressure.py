@@ -51,7 +51,7 @@ class NodePressure:
         self._conditions = args.conditions
 
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip | tuple[Pressure, ...]:
-        """Return the conditions to check, memory only for BestEffort pods; SKIP without any."""
+        """Return the conditions to check, memory for BestEffort pods only; SKIP without any."""
         best_effort = pod.spec.qos == "BestEffort"
         return tuple(c for c in self._conditions if c != "MemoryPressure" or best_effort) or SKIP
 

@@ -1,4 +1,4 @@
-"""Checks that a pod's requests fit on a node, and scores how full it gets (noderesources/)."""
+"""Checks that a pod's requests fit on a node, and scores its utilization (noderesources/)."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class RatioParam(PolicyModel):
 
 
 class RequestedToCapacityRatio(_ScoredResources):
-    """Scores by a function of the utilization, which the profile gives."""
+    """Scores by the profile's function of the utilization."""
 
     type: Literal["RequestedToCapacityRatio"] = "RequestedToCapacityRatio"
     requested_to_capacity_ratio: RatioParam
@@ -68,7 +68,7 @@ class RequestedToCapacityRatio(_ScoredResources):
 ScoringStrategy = Annotated[
     LeastAllocated | MostAllocated | RequestedToCapacityRatio, Field(discriminator="type")
 ]
-"""How NodeResourcesFit scores; the field `type` names the strategy."""
+"""The scoring strategies of NodeResourcesFit; the field `type` names one."""
 
 
 def _without_slash(group: str) -> str:
@@ -112,11 +112,11 @@ _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _MAX: Final = 100
 _LARGEST: Final = 2**56
-"""A hundred times the sum of two larger amounts may not fit into 64 bits."""
+"""A hundred times the sum of two larger amounts may exceed 64 bits."""
 
 
 class _Arithmetic(NamedTuple):
-    """Functions for whole amounts of several nodes, as int64 or as floats."""
+    """The functions to compute with whole amounts of several nodes, as int64 or as floats."""
 
     minimum: Callable[[Any, Any], Any]
     maximum: Callable[[Any, Any], Any]
@@ -126,8 +126,8 @@ class _Arithmetic(NamedTuple):
 
 _ARRAYS: Final = _Arithmetic(np.minimum, np.maximum, floordiv)
 _FLOATS: Final = _Arithmetic(np.minimum, np.maximum, lambda part, whole: np.floor(part / whole))
-"""Several times as fast as arrays of int64. Exact for whole numbers up to 2**53: the distance of a
-quotient from the next whole number is larger than its rounding error."""
+"""This is several times as fast as arrays of int64. It is exact for whole numbers up to 2**53,
+because the distance of a quotient from the next whole number is larger than its rounding error."""
 
 _Score = Callable[[Any, Any, _Arithmetic], Any]
 """Computes the score, 0-100 for each node, from requested and allocatable (not 0) amounts."""
@@ -167,7 +167,7 @@ class _AllocationScore:
                 self._score = _ratio(strategy.requested_to_capacity_ratio.shape)
         weights = dict(self._scored)
         self._of_usage: tuple[_ScoreOfUsage, tuple[int, int]] | None = None
-        """The function and the weights for cpu and memory; None unless exactly these are scored."""
+        """The function and the weights for cpu and memory; None if other resources are scored."""
         if of_usage is not None and len(self._scored) == len(weights) and {*weights} == _USAGE:
             common = gcd(*weights.values())
             self._of_usage = of_usage, (weights[CPU] // common, weights[MEMORY] // common)
@@ -315,7 +315,7 @@ class NodeResourcesFit(_AllocationScore):
         return self._classes.of_pod(pod), self._counts.version(pod)
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
-        """Return every resource that is short; unresolvable if the empty node is too small."""
+        """Return every insufficient resource; unresolvable if the empty node is too small."""
         resolvable = np.ones(len(nodes), np.bool_)
         lacking: list[tuple[str, BoolArray]] = []
         for resource, amount in need.resources.items():
@@ -330,10 +330,10 @@ class NodeResourcesFit(_AllocationScore):
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if a node has more free, and the pod fits there now or after evictions.
 
-        As in kube-scheduler, the deletion of a pod returns QUEUE also if the pod's node is unknown.
-        A device class returns QUEUE if it begins to stand for a requested resource. As from 1.38
-        on, a node returns QUEUE if it has become too small for this pod, which is nominated to it:
-        the pod may preempt elsewhere.
+        As in kube-scheduler, the result for a deleted pod is QUEUE even if the pod's node is
+        unknown. The result for a device class is QUEUE if the class now stands for a requested
+        resource. As in 1.38, the result for a node is QUEUE if the pod is nominated to this node
+        and the node has become too small, because the pod may preempt elsewhere.
         """
         if event.kind is Kind.DEVICE_CLASS:
             return queue_if(self._classes.may_help(pod, event))
@@ -387,7 +387,7 @@ class NodeResourcesFit(_AllocationScore):
 
 
 class NodeResourcesLeastAllocated(_AllocationScore):
-    """The old LeastRequestedPriority, which works beside any strategy of NodeResourcesFit."""
+    """The old LeastRequestedPriority, which works with any strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesLeastAllocated"
     Args: ClassVar[type[NodeResourcesLeastAllocatedArgs]] = NodeResourcesLeastAllocatedArgs
@@ -397,7 +397,7 @@ class NodeResourcesLeastAllocated(_AllocationScore):
 
 
 class NodeResourcesMostAllocated(_AllocationScore):
-    """The old MostRequestedPriority, which works beside any strategy of NodeResourcesFit."""
+    """The old MostRequestedPriority, which works with any strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesMostAllocated"
     Args: ClassVar[type[NodeResourcesMostAllocatedArgs]] = NodeResourcesMostAllocatedArgs
@@ -407,7 +407,7 @@ class NodeResourcesMostAllocated(_AllocationScore):
 
 
 class RequestedToCapacityRatioScore(_AllocationScore):
-    """The old RequestedToCapacityRatioPriority, beside any strategy of NodeResourcesFit."""
+    """The old RequestedToCapacityRatioPriority, with any strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "RequestedToCapacityRatio"
     Args: ClassVar[type[RequestedToCapacityRatioArgs]] = RequestedToCapacityRatioArgs
@@ -421,7 +421,7 @@ class RequestedToCapacityRatioScore(_AllocationScore):
 
 
 def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
-    """Return the node that was added or got more free; None if the event frees nothing wanted."""
+    """Return the node that was added or got more free resources; None if it got none that count."""
     match event.before, event.after:
         case Pod() as gone, None:
             return freed_node(gone)

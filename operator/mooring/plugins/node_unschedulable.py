@@ -1,4 +1,4 @@
-"""Rejects cordoned nodes for pods that do not tolerate it (nodeunschedulable/)."""
+"""Rejects cordoned nodes for pods that do not tolerate them (nodeunschedulable/)."""
 
 from collections.abc import Hashable
 from typing import ClassVar
@@ -29,17 +29,17 @@ class NodeUnschedulable:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def filter_key(self, pod: Pod) -> Hashable:
-        """Return the pod's tolerations, which is all that the filter reads of it."""
+        """Return the pod's tolerations; the filter reads nothing else of the pod."""
         return pod.spec.tolerations
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Return True where the node is not cordoned or the pod tolerates it."""
+        """Return True where the node is not cordoned, or where the pod tolerates this."""
         if tolerated(NOT_SCHEDULABLE_TAINT, pod.spec.tolerations):
             return np.ones(len(nodes), np.bool_)
         return ~nodes.unschedulable
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """Return one reason; evicting pods does not uncordon a node."""
+        """Return one reason; an eviction does not uncordon a node."""
         return Explanation.single("node(s) were unschedulable", len(nodes), resolvable=False)
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:

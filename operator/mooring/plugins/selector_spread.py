@@ -1,7 +1,7 @@
 """Prefers nodes and zones with fewer pods of the same Services and controller.
 
 See SelectorSpreadPriority and ServiceSpreading (selectorspread/ of Kubernetes before 1.23). The
-number of these pods on the node counts one third, the number in its zone two thirds.
+number of these pods on the node has the weight one third, the number in its zone two thirds.
 """
 
 from typing import ClassVar, Final
@@ -40,7 +40,7 @@ class SelectorSpread:
         return SKIP if pod.spec.spread else _counts(cluster.default_selector(pod), nodes, cluster)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """Return int64[nodes]: 0 for the node with the most pods, 100 for nodes without them."""
+        """Return int64[nodes]: 0 for the node with the most pods, 100 for nodes without pods."""
         return _spread(nodes, counts)
 
 

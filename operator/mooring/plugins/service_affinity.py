@@ -1,4 +1,4 @@
-"""Keeps the pods of a Service on nodes with equal labels, or spreads them over label values.
+"""Places the pods of a Service on nodes with equal labels, or spreads them over label values.
 
 See CheckServiceAffinity and service anti-affinity (serviceaffinity/ of Kubernetes 1.17 to 1.22).
 """
@@ -82,7 +82,7 @@ class ServiceAffinity:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _RequiredLabels) -> Explanation:
-        """Return one reason. Evictions can help, because without matching pods any node fits."""
+        """Return one reason. Evictions can help: without matching pods, all nodes fit."""
         return Explanation.single(
             "node(s) didn't match service affinity", len(nodes), resolvable=True
         )

@@ -32,7 +32,7 @@ class TaintToleration:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def filter_key(self, pod: Pod) -> Hashable:
-        """Return the pod's tolerations, which is all that the filter reads of it."""
+        """Return the pod's tolerations; the filter reads nothing else of the pod."""
         return pod.spec.tolerations
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
@@ -41,15 +41,15 @@ class TaintToleration:
         return np.equal(_per_taint_set(nodes, lambda taints: repelled(taints, tolerations)), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """Return one reason; evicting pods removes no taint."""
+        """Return one reason; an eviction removes no taint."""
         return Explanation.single("node(s) had untolerated taint(s)", len(nodes), resolvable=False)
 
     def score_key(self, pod: Pod) -> Hashable:
-        """Return the pod's tolerations, which is all that the score reads of it."""
+        """Return the pod's tolerations; the score reads nothing else of the pod."""
         return pod.spec.tolerations
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """Return int64[nodes]: how many PreferNoSchedule taints are not tolerated."""
+        """Return int64[nodes]: how many PreferNoSchedule taints the pod does not tolerate."""
         soft = [t for t in pod.spec.tolerations if t.effect in ("", "PreferNoSchedule")]
 
         def untolerated(taints: tuple[Taint, ...]) -> int:
@@ -64,7 +64,7 @@ class TaintToleration:
 
 
 def _per_taint_set(nodes: NodeView, measure: Callable[[tuple[Taint, ...]], int]) -> IntArray:
-    """Return int64[nodes]: the result of `measure`, called once per distinct list of taints."""
+    """Return int64[nodes]: the result of `measure`, which runs once per distinct list of taints."""
     codes, sets = nodes.taint_codes, nodes.taint_sets
     if len(codes) < len(sets):
         measured = np.zeros(len(sets), np.int64)

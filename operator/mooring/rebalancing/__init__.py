@@ -1,1 +1,1 @@
-"""Plans moves of running pods to the nodes where they would be placed today; makes the moves."""
+"""Plans moves of running pods to the nodes that would be chosen today; makes the moves."""

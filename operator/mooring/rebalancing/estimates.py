@@ -3,8 +3,8 @@
 One search for nodes serves all of the pods. Each pod's own node is scored without the pod. For
 plugins that read nothing but a node and its pods, these scores are computed on columns. Other
 plugins still see the pod on its node. The error of their scores is about the same for nodes with
-equal scores of these plugins (`Estimate.place`), so a decision about one pod of each such set
-corrects it.
+equal scores of these plugins (`Estimate.place`), so a decision about one pod of each such set of
+nodes corrects the estimates.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ _REJECT_LESS_WITHOUT_A_POD: Final = frozenset(
         "VolumeZone",
     }
 )
-"""Filters that reject no further node when a pod leaves a node."""
+"""Filters that reject no additional node when a pod leaves its node."""
 _AFFINITY: Final = "InterPodAffinity"
-"""Also such a filter, unless pods require affinity to other pods or to themselves."""
+"""This filter is like those above, unless pods require affinity to other pods or to themselves."""
 _NO_GAIN: Final = np.iinfo(np.int64).min // 2
 
 
@@ -61,10 +61,10 @@ class Estimate:
 
 
 def estimates(trial: PlanTrial, pods: Sequence[Pod]) -> list[Estimate] | None:
-    """Return one estimate for each node of these equal pods; None if that is not possible.
+    """Return one estimate for each node of these equal pods; None if this is not possible.
 
-    The nodes are in no particular order. Nodes that are left to drains or to the node controller
-    have no estimate.
+    The nodes are in no particular order. Nodes whose pods a drain or the node controller moves have
+    no estimate.
     """
     by_row: dict[int, list[Pod]] = {}
     anew: Pod | None = None
@@ -151,7 +151,7 @@ class _Rows:
         return plugin in _REJECT_LESS_WITHOUT_A_POD
 
     def _gains(self, alone: BoolArray) -> tuple[IntArray, IntArray]:
-        """Return by how much another node is better, and `Estimate.place`, for each row."""
+        """Return for each row how much better another node is, and `Estimate.place`."""
         search, pre_filtered, rows = self._search, self._pre_filtered, self._rows
         fits = search.feasible(pre_filtered)
         taken = search.rejected_with_nominated(pre_filtered, fits)
@@ -187,7 +187,7 @@ class _Rows:
         return found
 
     def _more_without(self, rows: IntArray, table: ScoreTable, at: IntArray) -> IntArray:
-        """Return by how much the node-only scores of the rows rise without the pod.
+        """Return how much higher the node-only scores of the rows are without the pod.
 
         `table` has the scores with the pod; the rows are at the positions `at`.
         """

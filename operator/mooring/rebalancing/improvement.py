@@ -1,4 +1,4 @@
-"""The goals Violations and Spread: moves single pods that would be placed elsewhere today."""
+"""The goals Violations and Spread: moves single pods to the nodes that would be chosen today."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -23,21 +23,22 @@ from mooring.state.cluster_view import ClusterView
 
 VIOLATION_GAIN: Final = 1_000
 _FEW: Final = 3
-"""Up to so many equal pods are decided about one by one."""
+"""Up to this number of equal pods, there is one decision for each pod."""
 _MOST_PLACES: Final = 16
-"""For so many values of `Estimate.place` a decision corrects the estimates of equal pods."""
+"""A decision corrects estimates of equal pods for at most this number of values of
+`Estimate.place`."""
 _CHECKS_PER_STEP: Final = 4
-"""How many checks of one node's filters cost as much as a decision."""
+"""This number of checks of one node's filters costs as much as a decision."""
 _FAILED: Final = "is one that a plugin fails for"
 _MOST_TOGETHER: Final = 2_000
-"""How many equal pods a plan examines together."""
+"""The number of equal pods that a plan examines together."""
 
 _Labels = dict[tuple[int, str | None, str | None], Hashable]
 
 
 @dataclass(frozen=True, slots=True)
 class EqualPods:
-    """Pods whose decisions are equal, in a stable order: a class.
+    """A class of pods with equal decisions, in a stable order.
 
     Classes are sorted by `position`, which stays the same while the first pod remains.
     """
@@ -49,7 +50,7 @@ class EqualPods:
 def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[EqualPods]:
     """Return the pods on nodes for which `takes` is True, as classes sorted by position.
 
-    A pod with volumes or claims is a class of its own, because nobody else has them. A large class
+    A pod with volumes or claims is a class of its own, because no other pod has them. A large class
     is divided.
     """
     classes: dict[Hashable, tuple[list[int], list[Pod]]] = {}
@@ -116,15 +117,15 @@ class ComparedNodes:
 
     @property
     def gain(self) -> int:
-        """By how much the target's total score is higher than the source's."""
+        """The target's total score minus the source's total score."""
         return self.scores[0] - self.scores[1]
 
 
 def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
-    """Return where the pod would be placed today; None if its own node is as good.
+    """Return the node that would be chosen for the pod today; None if its own node is as good.
 
-    Returns None also if a plugin fails, or if the pod's node is left to drains or to the node
-    controller.
+    Returns None also if a plugin fails, or if a drain or the node controller moves the pods of the
+    node.
     """
     pause()
     planning.budget.spend(1)
@@ -156,8 +157,8 @@ def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
 class GainingPod:
     """A pod that may gain by a move; sorted by falling gain.
 
-    `as_of` is the number of pods that the plan had moved when a decision found the gain; -1 if the
-    gain is an estimate.
+    `as_of` is the number of moved pods in the plan when a decision found the gain; -1 if the gain
+    is an estimate.
     """
 
     cost: int
@@ -198,8 +199,8 @@ def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
 def improve(planning: Planning, candidates: list[GainingPod]) -> None:
     """Add steps for the candidates, the largest gain first.
 
-    Earlier moves may change a gain. So each gain is computed again, and a candidate is put back if
-    its gain is now less than the possible gain of another candidate.
+    Earlier moves may change a gain. So each gain is computed again. If it is now less than the
+    possible gain of another candidate, the candidate is put back.
     """
     heapify(candidates)
     while candidates and not planning.done:
@@ -218,7 +219,7 @@ def improve(planning: Planning, candidates: list[GainingPod]) -> None:
 
 
 def improvement(planning: Planning, pod: Pod) -> Step | None:
-    """Return the step that moves the pod where it would be placed today.
+    """Return the step that moves the pod to the node that would be chosen today.
 
     Returns None if the pod gains too little. A pod that fits on no other node is noted as refused.
     """
@@ -241,7 +242,7 @@ def improvement(planning: Planning, pod: Pod) -> Step | None:
 
 
 def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[GainingPod]:
-    """Return the pods that gain, after a decision about each pod."""
+    """Return the pods that gain; make a decision about each pod."""
     candidates = list[GainingPod]()
     for pod in pods:
         if planning.budget.spent:
@@ -265,7 +266,7 @@ def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None
 
 
 def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods that gain, judged by the filters of single nodes and corrected estimates."""
+    """Return the pods that gain, by the filters of single nodes and by corrected estimates."""
     candidates, on_good_nodes = list[GainingPod](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:

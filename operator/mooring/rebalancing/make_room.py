@@ -18,7 +18,7 @@ from mooring.scheduling.what_if import held_back
 
 _FITS_GAIN: Final = 1_000
 _MOST_PLACEMENTS: Final = 8
-"""In how many topology domains room is made for a group."""
+"""The number of topology domains where a plan makes room for a group."""
 
 
 @dataclass(slots=True)
@@ -27,12 +27,12 @@ class MakingRoom:
 
     planning: Planning
     said: str = ""
-    """The message of the last decision about a group that fitted nowhere without moves."""
+    """The message of the last decision about a group that did not fit without moves."""
 
     def for_pod(self, pod: Pod) -> bool:
         """Add the step that makes the pod fit, if it needs one; return whether the pod fits then.
 
-        If it fits, the pod keeps its room in all later trials of the plan.
+        A pod that fits keeps its room in all later trials of the plan.
         """
         planning = self.planning
         if why_not(planning, pod):

@@ -23,9 +23,9 @@ _AGAINST: Final = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
 }
-"""Annotations by which a pod's owner forbids to disrupt it."""
+"""Annotations with which the owner of a pod forbids its disruption."""
 _ALWAYS_AWAITED: Final = 30
-"""The default grace period of pods, in seconds. A move always waits that long for a pod's end."""
+"""The default grace period of pods in seconds. A move always waits this long for a pod's end."""
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _OF_THE_NODE_CONTROLLER: Final = "node.kubernetes.io/"
 """Taints with this prefix come from the node controller, the kubelet or `kubectl cordon`."""
@@ -46,9 +46,9 @@ def labels_anew(pod: Pod, node: Node) -> Mapping[str, str]:
 def created_anew(pod: Pod, node: Node) -> Pod:
     """Return the pod that the controller will create when this pod is evicted from the node.
 
-    The new pod has no annotations: those of the template that matter are in the spec, and the rest
-    describe the node (the numbers of its GPU cards). It also lacks the labels that the API server
-    copied from the node. It has the old pod's uid, because its own is not known yet.
+    The new pod has no annotations: important annotations of the template are in the parsed spec,
+    and others describe the node (the numbers of its GPU cards). It also lacks the labels that the
+    API server copied from the node. It has the old pod's uid, because its own uid is not known yet.
     """
     return replace(
         pod,
@@ -63,10 +63,10 @@ def created_anew(pod: Pod, node: Node) -> Pod:
 
 
 def left_to_others(node: Node, pod: Pod) -> bool:
-    """Return whether a drain or the node controller takes care of the pod on this node.
+    """Return whether a drain or the node controller moves the pods of this node.
 
-    The node is cordoned, not ready, or has a taint of the node controller that the pod does not
-    tolerate.
+    This is so if the node is cordoned, not ready, or has a taint of the node controller that the
+    pod does not tolerate.
     """
     theirs = (taint for taint in node.taints if taint.key.startswith(_OF_THE_NODE_CONTROLLER))
     return (
@@ -80,8 +80,8 @@ def left_to_others(node: Node, pod: Pod) -> bool:
 class Movable:
     """Decides which pods a profile's `rebalancing` section allows to move.
 
-    `resting` are the uids of pods, or of their controllers, that were moved lately. `now` returns
-    the time in seconds since the epoch.
+    `resting` are the uids of recently moved pods, or of their controllers. `now` returns the time
+    in seconds since the epoch.
     """
 
     section: Rebalancing
@@ -91,7 +91,7 @@ class Movable:
     now: Callable[[], float]
 
     def refusal(self, pod: Pod, *, with_group: bool = False) -> str | None:
-        """Return why the pod, which is on a node, may not be moved; None if it may.
+        """Return why the placed pod may not be moved; None if it may.
 
         The text completes "the pod ..."; there are only a few different texts. With `with_group`,
         all members of the pod's group are moved together.
@@ -125,10 +125,10 @@ class Movable:
         return "may take longer than limits.replacementSeconds to terminate" if is_late else None
 
     def _finds_claims_in_use(self, pod: Pod) -> bool:
-        """Return whether the old pod's claims would hinder a replacement that comes before its end.
+        """Return whether the old pod's claims would block a replacement that comes before its end.
 
         Only one pod may use a claim with ReadWriteOncePod. A claim for devices that only this pod
-        uses is free once the pod has gone; until then its devices keep the replacement on the same
+        uses is free after the pod's end; until then its devices keep the replacement on the same
         node.
         """
         alone, objects = {pod.uid}, self.cluster.objects
@@ -155,7 +155,7 @@ class Movable:
         return None
 
     def _of_its_decision(self, pod: Pod) -> str | None:
-        """Return why the pod is left alone for the moment; None if it is not."""
+        """Return why the pod must not be moved for the moment; None if it may."""
         if self.resting and (pod.uid in self.resting or owner_of(pod) in self.resting):
             return "was moved, or could not be, a short time ago"
         if self.now() - pod.created < self.section.pods.minimum_age_seconds:

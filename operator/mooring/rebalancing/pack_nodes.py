@@ -18,12 +18,12 @@ from mooring.rebalancing.room import RoomSearch
 
 _EMPTIED_GAIN: Final = 1_000
 _MOST_OTHERS: Final = 4
-"""How many pods of other nodes may move to make room for one pod."""
+"""The number of pods of other nodes that may move to make room for one pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """A node with pods that do not belong to it; `pods` is None if one of them may not move."""
+    """A node with pods that could move; `pods` is None if one of them may not move."""
 
     name: str
     pods: tuple[Pod, ...] | None
@@ -61,7 +61,7 @@ class _Packing:
     def move_past(self, node: _InUse) -> None:
         """Empty a node to which pods move, if these pods and its own pods fit elsewhere.
 
-        The pods that would move to this node go to their final node directly, so that no pod moves
+        Pods that would move to this node go directly to their final nodes, so that no pod moves
         twice.
         """
         own = self._own(node.name)
@@ -124,7 +124,7 @@ class _Packing:
         return found
 
     def _possible(self, emptied: Mapping[str, Sequence[Move]]) -> bool:
-        """Make these moves in the trial; return whether each of them was possible in its turn."""
+        """Make these moves in the trial, in order; return whether each of them was possible."""
         planning, moves = self.planning, chain.from_iterable(emptied.values())
         try:
             return all(planning.why_impossible([move]) is None for move in moves)
@@ -162,7 +162,7 @@ def _step(node: str, moves: Sequence[Move]) -> Step:
 def _emptied(
     planning: Planning, node: _InUse, others: Collection[str], last: Collection[str]
 ) -> list[Move] | None:
-    """Move all pods from the node; return None and move nothing if one of them fits nowhere.
+    """Move all pods from the node; if one of them fits nowhere, move nothing and return None.
 
     To make room for one of the pods, pods of other nodes may move too.
     """

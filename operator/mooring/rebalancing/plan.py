@@ -1,4 +1,4 @@
-"""A plan: which running pods to move from where to where, in which order, with which gain."""
+"""A plan: which running pods move, to which nodes, in which order, and with which gain."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ def about(text: str, *pods: Pod) -> TextAboutPods:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A running pod, its node, and the node meant for the pod that replaces it.
+    """A running pod, its node, and the node for the pod that replaces it.
 
-    `pod` is the pod as it was when the plan was made.
+    `pod` is the pod's version when the plan was made.
     """
 
     pod: Pod

@@ -21,24 +21,24 @@ class Planning(PlanTrial):
     pending: Sequence[Pod] = field(default=(), kw_only=True)
     """The unschedulable pods of the profile, sorted by falling priority."""
     position: int = field(default=0, kw_only=True)
-    """The position where the last plan ended; at the end, where this plan ended."""
+    """The position where the last plan ended; at the end, the position where this plan ended."""
     steps: list[Step] = field(default_factory=list, init=False)
     moved: set[Uid] = field(default_factory=set, init=False)
     """The uids of the pods that the plan moves; no pod moves twice."""
     places: dict[Uid, tuple[Pod, str]] = field(default_factory=dict, init=False)
-    """By uid, each waiting pod that fits, with its node; the pod keeps its room in later trials."""
+    """The waiting pods that fit, with their nodes, by uid; they keep their room in later trials."""
     looked_at: set[Uid] = field(default_factory=set, init=False)
     """The uids of pods on nodes that were examined for Violations and Spread."""
     _refused: dict[Uid, str] = field(default_factory=dict, init=False)
 
     @property
     def moves_left(self) -> int:
-        """How many more pods the plan may move."""
+        """The number of pods that the plan may still move."""
         return self.section.limits.moves_per_plan - len(self.moved)
 
     @property
     def done(self) -> bool:
-        """Whether the plan has the most moves allowed, or the budget is spent."""
+        """Whether the plan has the most moves allowed, or has spent its budget."""
         return self.moves_left <= 0 or self.budget.spent
 
     def may_move(self, pod: Pod) -> bool:
@@ -58,11 +58,11 @@ class Planning(PlanTrial):
         self.places[pod.uid] = pod, node
 
     def refuse(self, pod: Pod, why: str) -> None:
-        """Note why a pod that would gain is not moved; only the first reason is kept."""
+        """Note why a pod that would gain is not moved; keep only the first reason."""
         self._refused.setdefault(pod.uid, why)
 
     @property
     def refused(self) -> dict[str, int]:
-        """By reason, how many pods would gain but are not moved; the most frequent reason first."""
+        """Return how many pods would gain but are not moved, by reason, the most frequent first."""
         counted = Counter(why for uid, why in self._refused.items() if uid not in self.moved)
         return dict(sorted(counted.items(), key=lambda each: (-each[1], each[0])))

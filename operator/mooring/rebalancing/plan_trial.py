@@ -1,8 +1,8 @@
 """A trial: the state after some moves, and which nodes fit pods in that state.
 
-A plan is made in a trial, and each step is tried in another one before its moves begin. In a trial
-the profile decides as it does today, with two differences: it preempts nobody, and it compares all
-nodes, because a node is chosen once and kept.
+A plan is made in a trial, and each step is tried in another trial before its moves begin. In a
+trial the profile decides as it does today, with two differences: it does not preempt, and it
+compares all nodes, because the choice of a node is final.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -74,7 +74,7 @@ class PlanTrial:
         self._changes: list[ExitStack] = []
 
     def __len__(self) -> int:
-        """Return how many changes there are."""
+        """Return the number of changes."""
         return len(self._changes)
 
     @contextmanager
@@ -105,12 +105,12 @@ class PlanTrial:
             trial.remove(pod.uid)
 
     def withdraw(self, uid: Uid) -> None:
-        """Withdraw the nomination of the pod of this uid."""
+        """Withdraw the nomination of the pod with this uid."""
         with self._change() as trial:
             trial.withdraw(uid)
 
     def add(self, pod: Pod, node: str) -> None:
-        """Put the pod on the node, with devices as by Reserve; nothing if the node is unknown."""
+        """Put the pod on the node, with devices as by Reserve; do nothing on an unknown node."""
         if (row := self.cluster.row(node)) is not None:
             with self._change() as trial:
                 trial.add(pod, row)
@@ -129,7 +129,7 @@ class PlanTrial:
         return self.cluster.node(row) if row is not None else None
 
     def node_of(self, pod: Pod) -> Node | None:
-        """Return the pod's node in the trial; None if the pod has none, or it does not exist."""
+        """Return the pod's node in the trial; None if the pod has none or it does not exist."""
         placed = self.cluster.pod(pod.uid)
         return self.cluster.node(placed.row) if placed is not None else None
 
@@ -139,7 +139,7 @@ class PlanTrial:
         return [Move(pod, node.name, "") for pod, node in nodes if node is not None]
 
     def anew(self, move: Move) -> Pod:
-        """Return the pod that replaces the move's pod once that has left its node."""
+        """Return the pod that replaces the move's pod after its end."""
         if (node := self.node(move.source)) is None:
             raise ValueError(f"node {move.source} does not exist")
         return created_anew(move.pod, node)
@@ -157,10 +157,10 @@ class PlanTrial:
         return not search.rejections(row) and not search.rejections_with_nominated(row)
 
     def why_impossible(self, moves: Sequence[Move]) -> Why | None:
-        """Make these moves together; return why that is impossible, None if they are made.
+        """Make these moves together and return None, or return why they are impossible.
 
-        All pods leave their nodes before the first one is added to its target. Raises PluginFailed
-        if a plugin fails. If it is impossible, the caller undoes the changes.
+        All pods leave their nodes before the first pod is added to its target. Raises PluginFailed
+        if a plugin fails. If the moves are impossible, the caller must undo the changes.
         """
         for move in moves:
             self.remove(move.pod)
@@ -175,11 +175,7 @@ class PlanTrial:
         return None
 
     def violation(self, pod: Pod) -> str:
-        """Return which filter now rejects the pod on its own node, and why; "" if none does.
-
-        Pods that are nominated to the node are not counted, because they come and go. Raises
-        PluginFailed if a plugin fails.
-        """
+        """Return which filter now rejects the pod on its own node, and why; "" if all accept it."""
         placed, node = self.cluster.pod(pod.uid), self.node_of(pod)
         if placed is None or node is None:
             return ""
@@ -199,7 +195,7 @@ class PlanTrial:
         return bool(self._found(lambda: self.violation(pod)))
 
     def fits_on(self, pod: Pod, node: str) -> bool:
-        """Return `fits`; False if a plugin fails."""
+        """Return whether the node passes all filters, see `fits`; False if a plugin fails."""
         return bool(self._found(lambda: self.fits(pod, node)))
 
     def decided(self, pod: Pod) -> str | None:
@@ -213,7 +209,7 @@ class PlanTrial:
     ) -> str | None:
         """Return the fullest of these nodes on which the pod fits; None if it fits on none.
 
-        A node in `last` is chosen only if the pod fits on no other.
+        It chooses a node in `last` only if the pod fits on no other node.
         """
         self.budget.spend(1)
         rows = self._found(lambda: self.what_if.feasible_rows(pod, self.pipeline))
@@ -235,7 +231,7 @@ class PlanTrial:
         return found
 
     def group_decision(self, group: PodGroupState, members: Sequence[Pod]) -> GroupDecision:
-        """Return the decision about the group; if a plugin fails, one without nodes."""
+        """Return the decision about the group; if a plugin fails, a decision without nodes."""
         try:
             return self.what_if.decide_group(group, members, self.pipeline, self.budget)
         except PluginFailed as error:
@@ -253,7 +249,7 @@ class PlanTrial:
     def share_of(self, pod: Pod) -> float:
         """Return the pod's dominant share; 0.0 if it requests nothing.
 
-        That is the largest quotient of a request and the allocatable amount of all nodes.
+        This is the largest quotient of a request and the allocatable amount of all nodes.
         """
         nodes = self.cluster.nodes
         return max(

@@ -1,10 +1,10 @@
 """Plans which running pods of one profile to move.
 
 The planner changes nothing. It makes each move in a trial on the live state, after all earlier
-moves, by the decision that the profile would make today. It leaves out PostFilter, because plans
-preempt nobody, and pods with interested extenders, because it calls none. It also leaves out nodes
-that are cordoned, not ready or tainted by the node controller, because drains move their pods. At
-the end all steps are made again, in their final order.
+moves, with the decision that the profile would make today. It does not run PostFilter, because
+plans preempt nobody, and leaves out pods with interested extenders, because it calls no extender.
+It also leaves out nodes that are cordoned, not ready or tainted by the node controller, because
+drains move their pods. At the end it makes all steps again, in their final order.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +47,8 @@ def takes_of(
 ) -> Callable[[Pod], bool]:
     """Return a function that says whether a pod belongs to the profile.
 
-    A profile in mode Shadow has the pods of other schedulers about which it decides for comparison.
+    For a profile in mode Shadow, these are pods of other schedulers; it decides about them for
+    comparison.
     """
     of = profiles.shadow_of if entry.profile.spec.mode == "Shadow" else profiles.of
 
@@ -61,9 +62,9 @@ def takes_of(
 def make_plan(planning: Planning, *, only_for: PodRef | GroupKey | None = None) -> Plan:
     """Return the plan; `only_for` names one pending pod or group that is to fit.
 
-    With `only_for` the plan has the fewest moves that make room for it, and nothing else; it
-    preempts nobody. `planning` must not have any change yet. If its `position` is the end of the
-    last plan, the pods come first that the last plan did not examine because its budget was spent.
+    With `only_for` the plan has only the fewest moves that make room for this pod or group.
+    `planning` must not have any change yet. If its `position` is the end of the last plan, this
+    plan first examines the pods that the last plan did not reach.
     """
     pods, examined, left_out = 0, None, False
     with planning.undone():
@@ -147,7 +148,7 @@ def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
 
 
 def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
-    """Move single pods until no more pods gain, or the plan may not have more moves."""
+    """Move single pods until no more pods gain, or the plan has its most moves."""
     while not planning.done:
         before = len(planning.steps)
         candidates = _candidates(planning, classes)
@@ -157,7 +158,7 @@ def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
 
 
 def _candidates(planning: Planning, classes: Sequence[EqualPods]) -> list[GainingPod]:
-    """Return the pods that may gain, from the end of the last plan on; set `position` anew."""
+    """Return the pods that may gain, starting at the end of the last plan; update `position`."""
     found = list[GainingPod]()
     # The rest of the budget is for the moves.
     least = planning.budget.remaining // _PART_FOR_MOVES
@@ -177,7 +178,7 @@ def _is(pod: Pod, wanted: PodRef) -> bool:
 def in_final_order(planning: Planning) -> list[Step]:
     """Make the steps again by falling gain per move, and return them in this order.
 
-    If a step is impossible in this order, the order in which the steps were found is kept.
+    If a step is impossible in this order, the steps keep the order in which they were found.
     """
     found = planning.steps
     wanted = sorted(found, key=lambda step: -step.gain_per_move)
@@ -208,10 +209,10 @@ def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
 
 
 def _made(planning: Planning, step: Step) -> Step | None:
-    """Make the step again and return it; None if that is impossible.
+    """Make the step again and return it; None if it is impossible.
 
-    A pod that moves alone for its own gain goes where it would be placed now. The pods that the
-    step makes room for are put on their nodes.
+    A pod that moves alone for its own gain goes to the node that would be chosen now. The pods for
+    which the step makes room are put on their nodes.
     """
     if step.goal in (Goal.VIOLATIONS, Goal.SPREAD) and not step.group:
         pod = step.moves[0].pod

@@ -1,15 +1,15 @@
 """Makes the plans of one profile and executes their moves.
 
-The first plan is made when the moves of a former leader have ended. A plan is made in slices, gives
-way to decisions, and is shown. In mode Apply its steps begin one after the other, as fast as the
-limits allow. A move is written into the profile's status before the pod is evicted, so that another
-leader keeps the limits and leaves moved pods alone. Pods are evicted through the Eviction API only,
-so that disruption budgets hold. Each pod is evicted once, by its uid: if no answer comes, the
-result is read from the API server.
+The first plan is made when the moves of a former leader have ended. A plan is made in slices,
+between decisions, and then shown. In mode Apply its steps begin one after the other, as fast as the
+limits allow. A move is written into the profile's status before the pod is evicted, so that a new
+leader respects the limits and does not move the same pods again. Pods are evicted only through the
+Eviction API, so that disruption budgets hold. Each pod is evicted once, by its uid: if no answer
+comes, the result is read from the API server.
 
 A step that cannot begin or continue is skipped, and so is a step with a pod that the API server
-does not evict: a tenant cannot block the moves of others. The first move that evicts a pod but does
-not end as planned ends the plan; the next plan starts from the state of that moment.
+does not evict, so that one user cannot block the moves of others. The first move that evicts a pod
+but does not end as planned ends the plan; the next plan starts from the new state.
 """
 
 import asyncio
@@ -47,22 +47,21 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 FIRST_SECONDS: Final = 10.0
-"""The first plan is made so long after a profile was put in force."""
+"""The first plan is made at this time in seconds after a profile came into force."""
 LOOK_SECONDS: Final = 0.5
-"""The interval between checks whether a move may begin, and whether a replacement is ready."""
+"""The time in seconds between checks whether a move may begin, or a replacement is ready."""
 BUDGET_SECONDS: Final = 30.0
-"""How long a move waits for a disruption budget that allows no eviction at the moment.
-
-The budget's status follows a moment after the last replacement has become ready.
-"""
+"""The time in seconds that a move waits for a disruption budget that allows no eviction. The
+budget's status changes a moment after the last replacement has become ready."""
 _PATIENCE_SECONDS: Final = 60.0
-"""A new plan gives way to pods that wait for a decision, but not longer than this."""
+"""The longest time in seconds that a new plan waits for pods that wait for a decision."""
 _SHORTEST_LIFE: Final = 300.0
-"""A plan is carried out for so long at least, or longer if the interval between plans is longer."""
+"""A plan is carried out for at least this time, or for the interval between plans if it is
+longer."""
 _FORMER_SECONDS: Final = 5.0
-"""The interval between checks whether the moves of a former leader have ended."""
+"""The time in seconds between checks whether the moves of a former leader have ended."""
 _CHANGED: Final = "the profile has changed"
-"""Why a former version of a profile evicts nothing any more."""
+"""The reason why a former version of a profile does not evict any more pods."""
 _WARNED: Final = frozenset((Result.ELSEWHERE, Result.LATE, Result.GONE, Result.FAILED))
 """Results of moves that cause a warning Event of the profile."""
 
@@ -76,7 +75,7 @@ The uids are of pods and controllers to leave alone. The position is where the l
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """What the rebalancing of all profiles shares.
+    """The objects that all profiles share for rebalancing.
 
     `busy` returns whether pods wait for a decision.
     """
@@ -93,7 +92,7 @@ class Parts:
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a plan is made, so that the profiles' plans are made one after the other."""
     moves: set[asyncio.Task[None]] = field(default_factory=set)
-    """The tasks of moves that have begun. They go on when their profile changes."""
+    """The tasks of moves that have begun. They continue when their profile changes."""
     evictions: set[asyncio.Task[bool]] = field(default_factory=set)
     """The requests of evictions that have no answer yet."""
 
@@ -116,14 +115,14 @@ class ProfileRebalancing:
         self._turn = self.parts.scheduler.turn
         self._name = self.entry.profile.name
         self._steps: list[RunningStep] = []
-        """The steps with moves that have not ended; the last step may be beginning moves."""
+        """The steps with moves that have not ended; the last step may still begin moves."""
         self._stopped: Stopped | None = None
-        """Why no further step begins."""
+        """The reason why no more steps begin."""
         self._passed_over: Stopped | None = None
-        """The reason of the first step that was skipped or has missed its purpose, if any."""
+        """The reason of the first step that was skipped or did not reach its purpose, if any."""
 
     async def run(self) -> NoReturn:
-        """Make a plan in each interval, and carry it out, until cancelled."""
+        """Make a plan in each interval, and carry it out, until the task is cancelled."""
         self._take_over()
         parts, record = self.parts, self.record
         await parts.scheduler.sleep(FIRST_SECONDS)
@@ -152,10 +151,10 @@ class ProfileRebalancing:
             logger.warning(text, self._name, error)
 
     async def _until_former_moves_end(self) -> None:
-        """Wait until the moves that a former leader began have ended, or their time is over.
+        """Wait until the moves of a former leader have ended, or their time is over.
 
-        The replacement is left alone. If the time ends before it is ready, all pods of the
-        controller are left alone.
+        After that the replacement is not moved for a time. If it was not ready in time, no pod of
+        the controller is moved for a time.
         """
         parts, former = self.parts, self.record.former
         known = set(parts.rests.resting())  # replacements of moves that have ended before
@@ -181,7 +180,7 @@ class ProfileRebalancing:
         return plan
 
     async def _carry_out(self, plan: Plan) -> None:
-        """Carry out the plan's steps; if not all of them, set a message that says why."""
+        """Carry out the plan's steps; if some remain, set a message that says why."""
         section, record = self.section, self.record
         if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:
             return
@@ -207,7 +206,7 @@ class ProfileRebalancing:
             self._warn(stopped.why)
 
     async def _take(self, step: Step, begin_by: float) -> None:
-        """Begin all moves of a step, the first one before `begin_by`; or skip the step."""
+        """Begin all moves of a step, the first move before `begin_by`; or skip the step."""
         parts = self.parts
         running = RunningStep(step, self.entry, self.section, parts.scheduler, parts.expected)
         self._steps.append(running)
@@ -221,7 +220,7 @@ class ProfileRebalancing:
             running.is_over = True
 
     async def _begin(self, running: RunningStep, moves: Sequence[Move], begin_by: float) -> None:
-        """Begin these moves together as soon as limits, budgets and windows allow it.
+        """Begin these moves together as soon as limits, budgets and windows allow them.
 
         Raises:
             Stopped: They cannot begin, or not before `begin_by`.
@@ -248,7 +247,7 @@ class ProfileRebalancing:
                     expected.moves.remove(each)
 
     def _check_size(self, step: Step, moves: Sequence[Move]) -> None:
-        """Raise PassedOver if the limits can never allow so many moves at a time."""
+        """Raise PassedOver if the limits never allow so many moves at the same time."""
         limits, count = self._limits, len(moves)
         for name, most, wanted in (
             ("movesAtATime", limits.moves_at_a_time, count),
@@ -267,8 +266,8 @@ class ProfileRebalancing:
     async def _until_allowed(self, moves: Sequence[Move]) -> None:
         """Wait until limits and disruption budgets allow these moves.
 
-        It waits for a budget while moves are under way, and a moment longer, because a replacement
-        that becomes ready may count for the budget.
+        It waits for a budget while moves are running, and a moment longer, because a replacement
+        that becomes ready may allow one more eviction.
 
         Raises:
             Stopped: The limits or a budget do not allow the moves.
@@ -307,8 +306,8 @@ class ProfileRebalancing:
         """Begin the moves if they are possible now; return whether they have begun.
 
         Moves that are impossible now may be possible when earlier moves have ended. If the check
-        takes too long, the next call continues it. Each move that has begun has a task of its own,
-        which completes it even if the work for this profile is cancelled.
+        takes too long, the next call continues it. Each move has a task of its own, which ends the
+        move even if the work for this profile is cancelled.
 
         Raises:
             Stopped: The moves are impossible, and no earlier move is under way.
@@ -331,7 +330,7 @@ class ProfileRebalancing:
         return why is None
 
     def _check_going_on(self) -> None:
-        """Raise Stopped if the plan, or the step that is beginning, must not go on."""
+        """Raise Stopped if the plan, or the step that is beginning, must not continue."""
         self._settled()
         if stopped := self._stopped or self._steps[-1].why:
             raise stopped
@@ -341,10 +340,10 @@ class ProfileRebalancing:
             raise Stopped("it is outside of the windows for moves")
 
     def _settled(self) -> bool:
-        """End the steps that are over; return whether all steps have ended.
+        """End finished steps; return whether all steps have ended.
 
-        Pods get the room that was made for them. Before that, a step waits for a limited time until
-        the evicted pods have left their nodes.
+        Waiting pods then get the room that was made for them. Before that, a step waits for a
+        limited time until the evicted pods have left their nodes.
         """
         now = self.parts.scheduler.clock()
         for running in tuple(self._steps):
@@ -394,7 +393,7 @@ class ProfileRebalancing:
     async def _evict(self, under_way: UnderWay) -> bool:
         """Evict the pod; if that fails, end the move and return False.
 
-        Nothing is sent if the profile has changed since the plan was made.
+        It sends nothing if the profile has changed since the plan was made.
         """
         parts, state, pod = self.parts, self.parts.scheduler.state, under_way.move.pod
         if not state.begin_evictions(under_way.place or pod, (pod,)):
@@ -420,7 +419,7 @@ class ProfileRebalancing:
         return False
 
     def _evicted(self, under_way: UnderWay) -> None:
-        """Record the eviction, also in an Event of the pod."""
+        """Record the eviction, and write an Event about the pod."""
         move, step = under_way.move, under_way.step
         under_way.evicted = True
         self.record.evictions.note()
@@ -447,7 +446,7 @@ class ProfileRebalancing:
         under_way.end(*ended)
 
     def _ended(self, under_way: UnderWay) -> tuple[Result, Why] | None:
-        """Return the move's result and the reason; None while the move goes on."""
+        """Return the move's result and the reason; None while the move is running."""
         move, replacement = under_way.move, under_way.replacement
         scheduler, state = self.parts.scheduler, self.parts.scheduler.state
         if scheduler.cluster.row(move.target) is None:

@@ -22,7 +22,7 @@ class Rebalancer:
         self._parts = parts
         self._records: dict[str, Record] = {}
         self._works: dict[str, tuple[ProfileRebalancing, asyncio.Task[NoReturn]]] = {}
-        """By profile name, the work for the version of the profile that is in force."""
+        """The work for the version of each profile that is in force, by profile name."""
         self._statuses = ProfileSectionWriter(
             parts.profiles,
             "rebalancing",
@@ -33,7 +33,7 @@ class Rebalancer:
         )
 
     async def run(self) -> None:
-        """Work until cancelled; then stop all moves and give up the room of their replacements."""
+        """Work until cancelled; then stop all moves and release the room of their replacements."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._parts.scheduler.turn.between(self._follow))
@@ -73,7 +73,7 @@ class Rebalancer:
         return tuple(sorted(reports, key=lambda report: report.profile))
 
     def planned(self) -> dict[str, int]:
-        """Return by profile name how many moves the last plan has."""
+        """Return the number of moves in the last plan of each profile, by name."""
         plans = {name: work.record.plan for name, (work, _) in self._works.items()}
         return {name: plan.moves for name, plan in plans.items() if plan is not None}
 
@@ -84,7 +84,7 @@ class Rebalancer:
         )
 
     async def _follow(self) -> NoReturn:
-        """Start work for each version of a profile in force; cancel the work for older versions."""
+        """Start the work for each version of a profile in force; cancel that for older ones."""
         parts = self._parts
         while True:
             in_force = parts.scheduler.profiles.in_force

@@ -41,11 +41,9 @@ _MOST_UNDER_WAY: Final = 100
 _LONGEST_TEXT: Final = 512
 _LONGEST_MESSAGE: Final = 1024
 _SKEW: Final = 5.0
-"""By how much the clocks of a former leader and the API server may differ, in seconds.
-
-If they differ by more, the former leader's moves end only when their time is over. A larger number
-would mistake new pods from before a move for its replacement.
-"""
+"""The largest expected difference between the clocks of a former leader and the API server, in
+seconds. If the difference is larger, the former leader's moves end only after their time-out. A
+larger number could mistake new pods from before a move for its replacement."""
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
 _FIRST_DAY: Final = 3
@@ -82,7 +80,7 @@ class RecentEvictions:
         self._times: deque[float] = deque(maxlen=_MOST_TIMES)
 
     def note(self, count: int = 1, *, seconds_ago: float = 0.0) -> None:
-        """Note `count` evictions; with `seconds_ago` they are older than all noted before."""
+        """Note `count` evictions; with `seconds_ago` they are older than all earlier notes."""
         at = self._clock() - seconds_ago
         if seconds_ago:
             self._times.extendleft([at] * min(count, _MOST_TIMES))
@@ -96,7 +94,7 @@ class RecentEvictions:
 
 
 class Rests:
-    """Until when pods, or all pods of a controller, are left alone, by uid."""
+    """The times until which pods, or all pods of a controller, are not moved, by uid."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -105,12 +103,12 @@ class Rests:
         )
 
     def rest(self, uid: str, seconds: float) -> None:
-        """Leave the pod, or the pods of the controller, alone for so many seconds from now."""
+        """Do not move the pod, or the pods of the controller, for this number of seconds."""
         if seconds > 0:
             self._until.put(uid, (uid, self._clock() + seconds))
 
     def resting(self) -> frozenset[str]:
-        """Return the uids of the pods and controllers that are left alone now."""
+        """Return the uids of the pods and controllers that are not moved now."""
         now, found = self._clock(), self._until.values()
         for uid, until in found:
             if until <= now:
@@ -120,9 +118,9 @@ class Rests:
 
 @dataclass(frozen=True, slots=True)
 class FormerMove:
-    """A move that a former leader began, as the profile's status has it.
+    """A move of a former leader, from the profile's status.
 
-    `began` is in seconds since the epoch. `until` is when the wait for its end is over, by the
+    `began` is in seconds since the epoch. `until` is the end of the wait for the move, on the
     monotonic clock.
     """
 
@@ -138,7 +136,7 @@ class FormerMove:
     def may_end_with(self, pod: Pod) -> bool:
         """Return whether this pod may be the replacement.
 
-        A pod in another namespace is not, even if it names the controller's uid.
+        A pod in another namespace is not the replacement, even if it names the controller's uid.
         """
         owner, shown = pod.owner, self.shown
         if owner is None or owner.uid != shown.owner:
@@ -152,12 +150,12 @@ class FormerMove:
 def take_ended(
     moves: list[FormerMove], known: set[str], state: ClusterState, now: float
 ) -> list[str]:
-    """Remove moves that have ended or run out of time; return the uids to leave alone.
+    """Remove moves that have ended or timed out; return the uids that must not be moved for a time.
 
     A move has ended when its controller has created a pod since the move began (one pod for each
-    move) and this replacement is ready; its uid is returned. If the time runs out first, the
-    controller's uid is returned. Pods in `known` are not replacements; new replacements are added
-    to it.
+    move) and this replacement is ready; then the result has the replacement's uid. After a time-out
+    it has the controller's uid. Pods in `known` are not replacements; the function adds new
+    replacements to `known`.
     """
     owners = {each.owner for each in moves}
     ready, found = list[Pod](), list[str]()
@@ -205,7 +203,7 @@ class Record:
     """The position where the last plan ended and the next one continues."""
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
-    """The status that the profile had when it was found; None once it is read."""
+    """The status that the profile had when the watch first showed it; None after it was read."""
     _plan: BoundedCache[str, PlanReport] = field(
         default_factory=lambda: BoundedCache[str, PlanReport](4 * 2**20)
     )
@@ -223,12 +221,12 @@ class Record:
 
     @property
     def in_flight(self) -> int:
-        """How many pods are about to be evicted, or wait for their replacements."""
+        """The number of pods that are about to be evicted, or wait for their replacements."""
         return len(self.under_way) + len(self.former)
 
     @property
     def used_of_hour(self) -> int:
-        """How many pods were evicted within the last hour or are about to be."""
+        """The number of pods that were evicted within the last hour or are about to be evicted."""
         return len(self.evictions) + sum(not each.evicted for each in self.under_way)
 
     def in_flight_of(self, owner: str) -> int:
@@ -258,7 +256,7 @@ class Record:
         self._last.append(MoveEnded.model_validate(last))
 
     def restore(self, raw: object, section: Rebalancing, rests: Rests) -> None:
-        """Take over the moves of a former leader from the profile's status.
+        """Restore the moves of a former leader from the profile's status.
 
         Raises ProfileInvalid or ManifestError if the status is malformed.
         """
@@ -277,7 +275,7 @@ class Record:
             self._last.append(ended)
 
     def _seconds_since(self, time: str) -> float:
-        """Return how long ago a time in the status was; 0 if it is in the future."""
+        """Return the seconds since a time in the status; 0 if the time is in the future."""
         at = timestamp({"time": time}, "time", "status.rebalancing")
         return max(0.0, self.now() - (at or 0.0))
 
@@ -333,7 +331,7 @@ def _said(plan: Plan, section: Rebalancing) -> Why:
 
 
 def _left_out(plan: Plan) -> str:
-    """Return a text that says that not all pods were examined, and what to do about it."""
+    """Return a text that not all pods were examined, and what the user can do."""
     why = "the decisions that a plan may cost were spent before all was looked at"
     if plan.examined is not None and 0 < plan.examined < plan.pods:
         looked_at = f"{plan.examined:,} of {plan.pods:,} running pods were"

@@ -1,6 +1,6 @@
-"""A plan as a document: for `mooring rebalance`, the page, statuses and /debug/rebalancing.
+"""The documents about plans: for `mooring rebalance`, the page, statuses and /debug/rebalancing.
 
-Pods are `PodRef`s, so that their names are hidden from users who may not get them.
+Pods are `PodRef`s, so that their names are hidden from users who may not get these pods.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPods:
-    """How many pods would gain but are not moved; `reason` completes "the pod ..."."""
+    """The number of pods that would gain but are not moved; `reason` completes "the pod ..."."""
 
     reason: str
     pods: int
@@ -52,7 +52,7 @@ class RefusedPods:
 
 @dataclass(frozen=True, slots=True)
 class NodeRequests:
-    """How many pods a node has, and how much cpu and memory they request, in percent of it."""
+    """The number of pods on a node, and their requests of cpu and memory in percent of the node."""
 
     pods: int
     cpu: float
@@ -72,12 +72,13 @@ class NodeBeforeAndAfter:
 class PlanReport:
     """A plan of one profile.
 
-    `pods` is how many running pods the profile has. `examined` is how many of them were examined
-    for Violations and Spread; it is absent without these goals. `moves` is how many pods would
-    move; `more` says that the profile's limits allow no further moves, so that there may be more.
-    `spent` says that the budget of decisions ended before all pods were examined. `message` says
-    why there are no steps; it is empty if moves gain nothing. `nodes` are the nodes that change,
-    with their state when the document is read. `time` is when the leader or the page made the plan.
+    `pods` is the number of running pods of the profile. `examined` is the number of pods that were
+    examined for Violations and Spread; it is absent without these goals. `moves` is the number of
+    pods that would move; `more` says that the profile's limits allow no additional moves, so that
+    more pods may gain. `spent` says that the budget of decisions ended before all pods were
+    examined. `message` says why there are no steps; it is empty if moves gain nothing. `nodes` are
+    the nodes that change, with their state when the document is read. `time` is when the leader or
+    the page made the plan.
     """
 
     profile: str
@@ -100,7 +101,7 @@ class PlanReport:
 
 @dataclass(frozen=True, slots=True)
 class RebalancingReport:
-    """What /debug/rebalancing says about a profile; `plan` is absent before the first plan."""
+    """The document about a profile in /debug/rebalancing; `plan` is None before the first plan."""
 
     profile: str
     mode: str
@@ -172,7 +173,7 @@ def with_nodes(report: PlanReport, cluster: ClusterView) -> PlanReport:
 
 
 def _requests(coming: Iterable[Pod], leaving: Iterable[Pod]) -> Mapping[str, int]:
-    """Return how the cpu, memory and "pods" of a node change when pods come and leave."""
+    """Return the changes of a node's cpu, memory and "pods" when pods come and leave."""
     total = {CPU: 0, MEMORY: 0, "pods": 0}
     for sign, pods in ((1, coming), (-1, leaving)):
         for pod in pods:

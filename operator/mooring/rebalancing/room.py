@@ -26,20 +26,20 @@ from mooring.state.columns import IntArray
 from mooring.state.topology.pod_selection import term_selector
 
 _MOST_NODES: Final = 32
-"""On how many nodes room is made for one pod: the nodes that need the fewest moves."""
+"""The number of nodes where room is made for one pod: the nodes that need the fewest moves."""
 _MOST_SETS: Final = 24
-"""How many sets of pods of one size are tried on a node."""
+"""The number of sets of pods of one size to try on a node."""
 _MOST_TOGETHER: Final = 8
-"""How many pods may leave a node to make room for one pod."""
+"""The number of pods that may leave a node to make room for one pod."""
 _MOST_SPECS: Final = 6
-"""How many different specs of pods are combined on one node."""
+"""The number of different specs of pods to combine on one node."""
 _MOST_COMBINED: Final = 2_000
 _BY_OTHERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread"))
 """Filters that reject a pod because of pods on other nodes."""
 _ROWS_PER_STEP: Final = 16
-"""Examining the pods of so many nodes costs about as much as a decision."""
+"""To examine the pods of this number of nodes costs about as much as a decision."""
 _DEPTH: Final = 1
-"""How often room may be made for a pod that itself leaves its node to make room."""
+"""The number of times that room may be made for a pod that itself makes room."""
 
 
 class Room(NamedTuple):
@@ -53,7 +53,7 @@ class Room(NamedTuple):
 class RoomSearch:
     """Searches for pods to move so that another pod fits, in the trial of the plan.
 
-    The moved pods may go to the nodes in `within`; None means to all nodes.
+    The moved pods may go to the nodes in `within`; None means all nodes.
     """
 
     planning: Planning
@@ -89,7 +89,7 @@ class RoomSearch:
         return best
 
     def _is_kept_by_others(self, pod: Pod) -> bool:
-        """Return whether a filter rejects the pod that looks at pods of other nodes."""
+        """Return whether a filter that reads pods of other nodes rejects the pod."""
         planning = self.planning
         try:
             outcome = planning.what_if.decide(pod, planning.pipeline)
@@ -102,7 +102,7 @@ class RoomSearch:
     def _if_others_leave(
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
     ) -> Room | None:
-        """Return a Room after moves of pods on any nodes; small sets of pods are tried first."""
+        """Return a Room after moves of pods on any nodes; try small sets of pods first."""
         planning = self.planning
         among = frozenset(planning.cluster.node_names if nodes is None else nodes)
         for leaving in self._in_the_way(pod):
@@ -124,7 +124,7 @@ class RoomSearch:
         return None
 
     def _domains(self, pod: Pod, name: str) -> list[Collection[str]]:
-        """Return where the moved pods may go: anywhere, near the pod's new node, or elsewhere."""
+        """Return the nodes where moved pods may go: all, those near the new node, or others."""
         planning, keys = self.planning, {each.topology_key for each in pod.spec.spread}
         keys |= {term.topology_key for term in pod.spec.affinity.required}
         nodes = {each: planning.node(each) for each in planning.cluster.node_names}
@@ -143,11 +143,11 @@ class RoomSearch:
             return planning.fits_on(pod, room.node)
 
     def _in_the_way(self, pod: Pod) -> list[tuple[Pod, ...]]:
-        """Return sets of pods that keep the pod from another domain, small sets first.
+        """Return sets of pods that keep the pod out of another domain, small sets first.
 
-        One set is all pods to which the pod has affinity. For each domain, one set is its pods that
-        exclude this pod, or that it excludes, by anti-affinity. Each pod that counts for the pod's
-        topology spread is a set of its own.
+        One set has all pods that the pod's affinity selects. For each domain, one set has the pods
+        there that exclude this pod, or that this pod excludes, by anti-affinity. Each pod that
+        counts for the pod's topology spread is a set of its own.
         """
         planning, found = self.planning, defaultdict[Hashable, list[Pod]](list)
         for number, name in enumerate(planning.cluster.node_names):
@@ -203,7 +203,7 @@ class RoomSearch:
         return [(names[int(rows[i])], int(fewest[i])) for i in possible[:_MOST_NODES]]
 
     def _needed(self, pod: Pod, rows: IntArray) -> tuple[IntArray, np.typing.NDArray[np.float64]]:
-        """Return how many pods must leave each row at least, and how much the row lacks."""
+        """Return how many pods must leave each row at least, and the share that the row lacks."""
         columns, count = self.planning.cluster.pod_columns, len(self.planning.cluster.nodes)
         at = np.flatnonzero((columns.rows >= 0) & ~columns.nominated)
         fewest, lacking = np.ones(len(rows), np.int64), np.zeros(len(rows))
@@ -233,7 +233,7 @@ class RoomSearch:
         return best
 
     def _sets(self, pod: Pod, node: str, size: int) -> list[tuple[Pod, ...]]:
-        """Return sets of `size` pods that free enough for the pod, sets of small pods first."""
+        """Return sets of `size` pods that free enough resources; sets of small pods come first."""
         by_spec, rows = self._movable_on(node), self.planning.cluster.rows([node])
         short = {name: int(each[0]) for name, each in self._short(pod, rows).items() if each[0]}
         found = list[tuple[Pod, ...]]()
@@ -264,8 +264,8 @@ class RoomSearch:
     ) -> Room | None:
         """Return `node` and the moves of the pods in `leaving`, after which the pod fits there.
 
-        Returns None if the pod does not fit even then. The pods go where the profile places them,
-        else to the fullest nodes.
+        Returns None if the pod still does not fit. The leaving pods go to the nodes that the
+        profile chooses, or else to the fullest nodes.
         """
         planning, more = self.planning, most - len(leaving)
         moves = planning.leaving(leaving)

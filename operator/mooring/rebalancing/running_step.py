@@ -1,7 +1,7 @@
-"""One step of a plan in execution: its purpose, and whether it can still be reached.
+"""A running step of a plan: its purpose, and whether it can still reach this purpose.
 
-The cluster changes between two moves. So everything that was checked when the plan was made is
-checked again before each move, in trials on the present state.
+The cluster changes between two moves. So all checks of the plan are repeated before each move, in
+trials on the current state.
 """
 
 import math
@@ -36,7 +36,7 @@ class Stopped(Exception):  # noqa: N818 - the text says why, and nothing need be
 
 
 class PassedOver(Stopped):
-    """Skips the rest of one step; the steps after it may be carried out."""
+    """Skips the rest of one step; later steps can still be carried out."""
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +80,7 @@ class RunningStep:
     def check_unchanged(self, moves: Sequence[Move]) -> None:
         """Raise PassedOver if these moves are no longer as planned.
 
-        That is so if a pod that is moved has changed, or if no pod waits for the room any more.
+        This is so if a moved pod has changed, or if no pod waits for the room any more.
         """
         fits = self.step.fits
         if fits and not any(ref.uid in self.scheduler.state.unscheduled for ref in fits):
@@ -104,8 +104,8 @@ class RunningStep:
     def why_not(self, moves: Sequence[Move], resting: Collection[str]) -> Why | None:
         """Return why the next moves of the step must not be made now; None if they may.
 
-        Pods and controllers whose uids are in `resting` are left alone. Raises AttemptTooLongError
-        if this takes too long; the next call continues.
+        It does not move pods and controllers with uids in `resting`. Raises AttemptTooLongError if
+        this takes too long; the next call continues.
         """
         trial = self._trial(resting)
         for move in moves:
@@ -120,7 +120,7 @@ class RunningStep:
             return text_of(failed)
 
     def unreached(self) -> Why | None:
-        """Return what the step has not achieved after its moves; None if nothing is missing."""
+        """Return which purpose the step has not reached after its moves; None if all."""
         trial = self._trial(())
         try:
             with trial.undone():
@@ -142,8 +142,8 @@ class RunningStep:
     def give_room(self, *, to_pods: bool) -> None:
         """End the reservations for waiting pods; with `to_pods`, nominate the pods instead.
 
-        Each ended reservation causes an event, so that every waiting pod is retried: of equal pods
-        without a nomination only one would be.
+        Each ended reservation causes an event, so that every waiting pod is retried; without it,
+        only one of equal pods would be retried.
         """
         state = self.scheduler.state
         for pod, node in self._waiting() if to_pods else ():
@@ -176,7 +176,7 @@ class RunningStep:
     def _why_in_vain(self, trial: PlanTrial, moves: Sequence[Move]) -> Why | None:
         """Return why the next moves are impossible or miss the step's purpose; else None.
 
-        The moves must be possible while other moves are under way. The purpose is checked after
+        The moves must be possible while other moves are running. The check of the purpose is after
         these and all later moves.
         """
         step = self.step
@@ -199,7 +199,7 @@ class RunningStep:
             return self._why_missed(trial)
 
     def _why_no_gain(self, trial: PlanTrial) -> Why | None:
-        """Return why the moved pods no longer gain; None if they gain, or need not.
+        """Return why the moved pods no longer gain; None if they gain, or need not gain.
 
         If a whole group is moved, one member must gain.
         """
@@ -229,7 +229,7 @@ class RunningStep:
     def _why_missed(self, trial: PlanTrial) -> Why | None:
         """Return which part of the purpose the trial has not reached; None if all is reached.
 
-        Pods of the step that are being evicted count as gone.
+        Pods of the step count as gone as soon as their eviction begins.
         """
         for move in self.step.moves:
             if trial.cluster.evictions.evicting(move.pod):

@@ -1,9 +1,9 @@
 """Moves that have begun, and the room that is kept for their replacements.
 
-Room is kept as in preemption, by a nomination, so that no pod of equal or lower priority takes it.
+As in preemption, a nomination keeps the room, so that no pod of equal or lower priority takes it.
 Until the replacement exists, a placeholder is nominated: a copy of the leaving pod with a uid of
-its own (its "place"). The replacement takes over the nomination before its first decision, and the
-ordinary decision then finds this node first.
+its own (its "place"). The replacement gets the nomination before its first decision, and the
+ordinary decision then tries this node first.
 """
 
 from collections.abc import Iterable
@@ -19,15 +19,15 @@ from mooring.rebalancing.plan import Move, Step, Why
 from mooring.state.cluster import ClusterState
 
 _PLACE: Final = "/replacement"
-"""What a placeholder's uid has after the uid of the pod that leaves, or for which room is made. No
-object's uid has a slash."""
+"""The end of a placeholder's uid, after the uid of the pod that leaves or needs room. No object's
+uid has a slash."""
 _NOT_COMPARED: Final = frozenset(("gates", "limit_exceeded", "demands", "memory"))
 """Fields of a spec that may differ between a running pod and a new pod of the same template."""
 _COMPARED: Final = tuple(each.name for each in fields(PodSpec) if each.name not in _NOT_COMPARED)
 
 
 class Result(StrEnum):
-    """How a move ended."""
+    """The result of a move."""
 
     MOVED = "moved"
     """The replacement is ready on the node that is meant for it."""
@@ -36,7 +36,8 @@ class Result(StrEnum):
     LATE = "late"
     """The replacement did not come, was not bound or was not ready in time."""
     GONE = "gone"
-    """The pod, its replacement or the target has gone, or the controller makes other pods."""
+    """The pod, its replacement or the target no longer exists, or the controller makes other
+    pods."""
     REFUSED = "refused"
     """A disruption budget, or the changed profile, forbids the eviction; nothing has happened."""
     FAILED = "failed"
@@ -47,8 +48,8 @@ class Result(StrEnum):
 class UnderWay:
     """A move that has begun, and its progress.
 
-    It is first written into the profile's status. Then the room for the replacement is kept, and a
-    task starts that evicts the pod, waits for the replacement and records the result.
+    It is first written into the profile's status. Then a nomination keeps room for the replacement,
+    and a task evicts the pod, waits for the replacement and records the result.
 
     Attributes:
         move: The pod that leaves, and the node that is meant for its replacement.
@@ -84,22 +85,24 @@ class UnderWay:
 
     @property
     def rests(self) -> str:
-        """The uid that is left alone after the move: the replacement's, if the move has succeeded.
+        """The uid of the pod or controller that is not moved again for a time.
 
-        Otherwise it is the controller's uid, so that all its pods are left alone.
+        It is the replacement's uid if the move has succeeded. Otherwise it is the controller's uid,
+        which stands for all its pods.
         """
         if self.result is Result.MOVED and self.replacement is not None:
             return self.replacement.uid
         return self.owner
 
     def end(self, result: Result, why: Why = "") -> None:
-        """Record how the move has ended; `why` is a sentence without a full stop."""
+        """Record the result of the move; `why` is a sentence without a full stop."""
         self.result, self.why = result, why
 
     def is_for(self, pod: Pod) -> bool:
         """Return whether this new pod of the controller may be the replacement.
 
-        A pod in another namespace is not, because it names a controller that is not its own.
+        A pod in another namespace is not the replacement, because it names a controller that is not
+        its own.
         """
         leaving = self.move.pod
         if pod.namespace != leaving.namespace:
@@ -111,12 +114,12 @@ class UnderWay:
 
 
 def place_uid(uid: Uid) -> Uid:
-    """Return the uid of the placeholder for a replacement of this pod, or for the pod itself."""
+    """Return the uid of the placeholder for this pod or for its replacement."""
     return Uid(f"{uid}{_PLACE}")
 
 
 def place_of(uid: Uid) -> bool:
-    """Return whether the uid is a placeholder's, not a pod's."""
+    """Return whether the uid is that of a placeholder."""
     return uid.endswith(_PLACE)
 
 
@@ -134,7 +137,7 @@ class ExpectedReplacements:
     def keep(self, under_way: UnderWay) -> None:
         """Keep room on the move's target, and expect the replacement from now on.
 
-        The placeholder is the pod as its controller will create it again.
+        The placeholder is a copy of the pod that the controller will create.
         """
         state, move = self._state, under_way.move
         node = state.nodes.nodes[state.nodes.row_of[move.source]]
@@ -148,12 +151,12 @@ class ExpectedReplacements:
         state.nominate(under_way.place, move.target)
 
     def forget(self, under_way: UnderWay) -> None:
-        """End one of the moves, and give up its room if it is still kept."""
+        """End one of the moves, and release its room if it is still kept."""
         self.give_back(under_way)
         self.moves.remove(under_way)
 
     def give_back(self, under_way: UnderWay) -> None:
-        """Give up the room that is kept for the replacement; the replacement is still expected."""
+        """Release the room for the replacement, but still expect the replacement."""
         self._state.withdraw(place_uid(under_way.move.pod.uid))
         replacement = under_way.replacement
         if replacement is None or self._state.evictions.awaits_victims(replacement):
@@ -164,10 +167,7 @@ class ExpectedReplacements:
             self._state.withdraw(replacement.uid)
 
     def arrived(self, pod: Pod) -> None:
-        """Note a pod that the watch shows without a node for the first time.
-
-        If it is an expected replacement, it takes over the nomination of the placeholder.
-        """
+        """Note a pod that the watch shows for the first time, without a node."""
         if (expected := self._match(pod)) is not None:
             self._state.pass_nomination(place_uid(expected.move.pod.uid), pod)
 

@@ -187,7 +187,7 @@ class PodStatusReporter:
         self.recorder.record(_reference(preemptor), "Normal", "Preempting", "Preempting", note)
 
     def preemption_failed(self, preemptor: Pod, why: str) -> None:
-        """Record an event of the preemptor: victims stay, for example if an eviction is denied."""
+        """Record an event about the preemptor: victims stay, perhaps after a denied eviction."""
         note = f"Preemption is abandoned: {why}"
         self.recorder.record(
             _reference(preemptor), "Warning", "FailedPreemption", "Preempting", note

@@ -1,1 +1,1 @@
-"""The plugin PodTopologySpread, filter and score."""
+"""The plugin PodTopologySpread: spreads pods over topology domains."""

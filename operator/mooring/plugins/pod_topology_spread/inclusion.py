@@ -22,7 +22,7 @@ from mooring.state.view import BoolArray, NodeView
 _Key = tuple[str, tuple[str, ...], int | None, int | None]
 
 _MOST_BYTES: Final = 8 * 1024 * 1024
-"""Limit per profile: enough for 200 sets of 5,000 nodes."""
+"""The most bytes per profile: enough for 200 sets of 5,000 nodes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class CountedNodes:
 
     @property
     def key(self) -> str:
-        """The label whose values have counts; EACH_NODE unless every node with it counts."""
+        """The label for counts per value; EACH_NODE unless every node with the label counts."""
         return self.domains.key if self.rows is None else EACH_NODE
 
     def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:
@@ -55,7 +55,7 @@ class CountedNodes:
 
 
 class NodeInclusion:
-    """Finds the nodes that a constraint counts; keeps the result until labels or taints change."""
+    """Finds the nodes that a constraint counts; caches the result until labels or taints change."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._kept: BoundedCache[_Key, tuple[int, CountedNodes]]
@@ -113,14 +113,17 @@ _numbers: Final = count()
 
 @cached(8 * 1024 * 1024)
 def _numbers_for(spec: PodSpec) -> tuple[int, int]:
-    """Return a number for the spec's selectors and one for its tolerations; hash each once."""
+    """Return a number for the spec's selectors and a number for its tolerations.
+
+    Each is hashed only once.
+    """
     selects = _HashedOnce((spec.node_selector, spec.required_nodes))
     return _number(selects), _number(_HashedOnce(spec.tolerations))
 
 
 @cached(8 * 1024 * 1024)
 def _number(_selecting: _HashedOnce) -> int:
-    """Return a number for the value: the same for equal values, as long as the cache keeps it."""
+    """Return a number for the value; equal values have equal numbers while the cache keeps them."""
     return next(_numbers)
 
 

@@ -71,7 +71,7 @@ class PodTopologySpreadArgs(PolicyModel):
 
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""Limit for the kept constraints of the last pods, with the pods' specs and labels."""
+"""The most bytes of cached constraints of the last pods, with the pods' specs and labels."""
 
 _SYSTEM_DEFAULTS: Final = (
     SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=None),
@@ -83,7 +83,7 @@ _PARENTS: Final = (
     Kind.REPLICATION_CONTROLLER,
     Kind.STATEFUL_SET,
 )
-"""Default constraints count the pods that selectors of objects of these kinds select."""
+"""The kinds of objects whose selectors select the pods that default constraints count."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +97,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Limit:
-    """Which domains a constraint allows: bool per code of the label, False for ABSENT (-1)."""
+    """The domains that a constraint allows: bool per code of the label, False for ABSENT (-1)."""
 
     key: str
     allows: BoolArray

@@ -1,1 +1,1 @@
-"""The plugin that runs a profile's rules."""
+"""The plugin that runs the rules of a profile."""

@@ -1,7 +1,7 @@
 """Evaluates a rule's plan for a pod and many nodes.
 
-Results that read nodes alone are kept in `NodeValues`. Results that also read the pod are evaluated
-once per distinct combination of values, and kept within 512 KiB.
+`NodeValues` caches results that read nodes alone. Results that also read the pod are evaluated once
+per distinct combination of values, and cached in 512 KiB.
 """
 
 from collections import OrderedDict
@@ -58,23 +58,23 @@ from mooring.state.labels import ABSENT
 from mooring.state.view import NodeView
 
 _FEW: Final = 8
-"""Up to so many nodes are interpreted one by one: after an event, only its node is evaluated."""
+"""Up to this number of nodes are interpreted one by one, because an event changes only its node."""
 _MOST_COLUMNS: Final = 16
-"""How many results for all nodes each rule keeps."""
+"""The number of results for all nodes that each rule caches."""
 _MOST_COLUMN_BYTES: Final = 16 * 2**20
-"""Limit for results that all rules of a profile keep; each rule keeps at least one result."""
+"""The most bytes of cached results of all rules of a profile; each rule has at least one result."""
 _BYTES_PER_RESULT: Final = 26
 """The bytes of a result per node: its value, error, score and rank."""
 _MOST_KEPT_BYTES: Final = 512 * 1024
-"""Limit per rule for interpreted results that depend on the pod."""
+"""The most bytes per rule of interpreted results that depend on the pod."""
 _USUAL_LABELS: Final = 16
-"""How many items of a map the estimated cost of an expression assumes."""
+"""The number of items of a map that the estimated cost of an expression assumes."""
 _NOT_KEPT: Final = object()
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Evaluator:
-    """Evaluates the plan of one rule; keeps interpreted results between evaluations."""
+    """Evaluates the plan of one rule; caches interpreted results between evaluations."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Evaluator:
         return total
 
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
-        """Return results, and for each node of the view its row in them (None: the same order).
+        """Return results, and the row of each node of the view in them (None: the same order).
 
         Raises PluginFailed if the nodes have more new values than one attempt may evaluate.
         """
@@ -174,7 +174,7 @@ class Evaluator:
         return why
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
-        """Return the results for all nodes; they are kept for pods with the same values."""
+        """Return the results for all nodes, which pods with the same values share."""
         key = tuple([of_pod(pod, read, self._cluster) for read in self._of_pod_reads])
         as_of = (everything.topology_version, len(everything))
         if self._columns_of != as_of:
@@ -271,7 +271,7 @@ class Evaluator:
         return Value(counts.at(nodes).astype(np.int64), missing)
 
     def _logical(self, step: Operation, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Compute `&&` or `||`. Operands equal for all nodes come first: one may decide."""
+        """Compute `&&` or `||`; begin with operands that are equal for all nodes."""
         decisive = step.function == "_||_"
         values: list[Value] = []
         for operand in sorted(step.operands, key=_differs):
@@ -317,7 +317,7 @@ class Evaluator:
         return tuple([of_pod(pod, read, self._cluster) for read in step.of_pod])
 
     def _call(self, step: Interpreted, raws: tuple[Any, ...], pod: Pod) -> Any:
-        """Return the step's result for the values of `step.reads`, which are nodes' and the pod's.
+        """Return the step's result for these values of `step.reads`.
 
         If the step reads a whole map of labels, only results for the last pod are kept, because
         most pods have different labels.
@@ -349,7 +349,7 @@ class Evaluator:
 
 
 def _bytes_of(raws: Iterable[Any]) -> int:
-    """Return an upper estimate for the bytes of a kept result and the values it depends on."""
+    """Return an upper estimate of the bytes of a cached result and the values it depends on."""
     total = 200
     for raw in raws:
         if isinstance(raw, tuple | frozenset):

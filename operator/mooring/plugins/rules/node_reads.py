@@ -1,4 +1,4 @@
-"""Reads the values of pods and nodes for expressions: codes for many nodes, values for one.
+"""Reads values of pods and nodes for expressions: codes for many nodes, values for one node.
 
 The values for a step are in the order of `Interpreted.reads`.
 """
@@ -20,19 +20,19 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 NO_NODE: Final = -2
-"""The code of a text that is not the value of any node."""
+"""The code of a text that no node has as its value."""
 STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
 """Variables that change only together with `NodeView.topology_version`."""
 LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
 """Maps that may be different for thousands of pods."""
 _LONGEST_TEXT: Final = 512
-"""Limit for the characters of a text. Names and labels are shorter, but a controller's kind may be
-any text."""
+"""The most characters of a text. Names and labels are shorter, but a controller's kind may be any
+text."""
 _MOST_WORK: Final = 100_000
-"""Limit for the work of one evaluation; ordinary evaluations are far below it."""
+"""The most work of one evaluation; ordinary evaluations need far less."""
 _SETS: Final = frozenset(("node.taints", "node.conditions"))
 _MOST_ITEMS: Final = 100
-"""Limit for a node's taints, and for its conditions."""
+"""The most taints and the most conditions of a node."""
 
 OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.name": lambda node, _, __, ___: node.name,
@@ -49,7 +49,8 @@ OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.region": lambda node, _, __, ___: node.zone_key[0],
     "node.unschedulable": lambda node, _, __, ___: node.unschedulable,
 }
-"""By variable, a function that reads its value from (node, view, position in the view, key)."""
+"""Functions that read a variable's value from (node, view, position in the view, key), by
+variable."""
 
 _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
     "pod.namespace": lambda pod, _: pod.namespace,
@@ -69,7 +70,7 @@ def of_pod(pod: Pod, read: Read, cluster: ClusterView) -> Any:
 
 
 def part(items: Mapping[str, str], key: str | None) -> Any:
-    """Return the value of the key (None if absent); without a key, the map's sorted items."""
+    """Return the value of the key (None if absent); if `key` is None, the map's sorted items."""
     return items.get(key) if key is not None else tuple(sorted(items.items()))
 
 
@@ -105,7 +106,7 @@ def _row(name: str, cluster: ClusterView) -> int:
 
 
 def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
-    """Return how many distinct combinations of the values in `reads` the nodes have at most."""
+    """Return the largest possible number of distinct combinations of the nodes' values."""
     nodes, values = cluster.nodes, 1
     for read in reads:
         values *= _values_of(read, nodes)
@@ -130,7 +131,7 @@ def _values_of(read: Read, nodes: NodeView) -> int:
 
 
 def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]:
-    """Combine columns into one: return its codes, and by code a tuple of the columns' values."""
+    """Combine columns into one; return its codes, and the tuple of the columns' values by code."""
     first, *rest = columns
     codes: Any = first.codes
     found: list[tuple[Any, ...]] = [(value,) for value in first.table]
@@ -143,7 +144,7 @@ def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]
 
 
 def evaluated(step: Interpreted, raws: Sequence[Any]) -> Any:
-    """Return the step's result for the values of `step.reads`; a Failure if evaluation fails."""
+    """Return the step's result for the values of `step.reads`; return a Failure if it fails."""
     variables = dict[str, Any]()
     for read, raw in zip(step.reads, raws, strict=True):
         variable, key = read.variable, read.key
@@ -161,7 +162,7 @@ def evaluated(step: Interpreted, raws: Sequence[Any]) -> Any:
 
 
 def _too_long(variable: str, raw: Any) -> str | None:
-    """Return why the value is too large to be evaluated quickly; None if it is not."""
+    """Return why the value is too large to evaluate quickly; None if it is not."""
     if type(raw) is str:
         longest = len(raw)
     elif variable not in _SETS:

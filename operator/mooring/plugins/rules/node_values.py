@@ -1,8 +1,8 @@
 """Evaluates a part of an expression for all nodes, once per distinct value.
 
-Only parts that read nothing but the node are evaluated in this way. The node table's log of changes
-says which values are outdated. For each row a hash is kept and not the values that were read, so a
-label that changes all the time uses no more memory.
+This is only for parts that read nothing but the node. The node table's change log says which values
+are outdated. For each row there is a hash of the values that were read, not the values, so that a
+label that changes often uses no more memory.
 """
 
 from typing import Any, Final
@@ -31,12 +31,12 @@ EMPTY: Final = {
     "double": 0.0,
     "string": "",
 }
-"""By type, the value that is kept for a node where the evaluation fails."""
+"""The value for a node on which the evaluation fails, by type."""
 DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
-"""Units per part and node, for reading the node and for the 20 bytes that keep its value."""
+"""The cost in units per part and node, for reading the node and for the 20 bytes of its value."""
 _FEW: Final = 16
-"""Up to so many nodes are read one by one."""
+"""Up to this number of nodes are read one by one."""
 
 
 class NodeValues:
@@ -48,7 +48,7 @@ class NodeValues:
         self._is_stable = all(read.variable in STABLE for read in step.of_node)
         self._position = self._version = -1
         self._marks: IntArray = np.zeros(0, np.int64)
-        """Per row the hash of the values that its result was evaluated from; 0 if it never was."""
+        """The hash of the values from which each row's result was evaluated; 0 without a result."""
         # A text is kept as its number in `_texts`, and an error as its number in `_whys`.
         self._values: npt.NDArray[Any] = np.zeros(0, DTYPES.get(step.type, np.int64))
         self._errors: IntArray = np.zeros(0, np.int64)
@@ -102,7 +102,7 @@ class NodeValues:
         self._position, self._version = position, version
 
     def at(self, rows: IntArray | None, errors: Errors) -> Value:
-        """Return the values at these rows (None: all); texts of errors get numbers in `errors`."""
+        """Return the values at these rows (None: all); register texts of errors in `errors`."""
         self._grow()
         # The arrays also have the rows that the table has given up; an evaluation may hold some.
         at = slice(len(self._cluster.nodes)) if rows is None else rows
@@ -124,7 +124,7 @@ class NodeValues:
             self._errors = np.append(self._errors, np.zeros(more, self._errors.dtype))
 
     def _read(self, rows: IntArray) -> tuple[IntArray, list[tuple[Any, ...]]]:
-        """Return the values that the step reads: a code for each row, and the values by code."""
+        """Return a code for each row, and the values that the step reads, by code."""
         nodes, reads = self._cluster.nodes.take(rows), self._step.of_node
         if len(rows) > _FEW:
             return combined([codes_of(read, nodes, self._cluster).compact() for read in reads])
@@ -138,7 +138,7 @@ class NodeValues:
         return np.array(codes, np.int64), [*numbers]
 
     def _write(self, rows: IntArray, which: IntArray, results: list[Any]) -> None:
-        """Store results for rows; `which` has for each row the position in `results`."""
+        """Store results for rows; `which` has the position in `results` for each row."""
         if not len(rows):
             return
         failed = [self._whys.number(r.text) if isinstance(r, Failure) else 0 for r in results]

@@ -1,6 +1,6 @@
 """Runs one rule of a profile: rejects the nodes for which the rule is false, or scores nodes.
 
-The modules that evaluate rules are imported with the first rule, because their import takes long
+The first rule imports the modules that evaluate rules, because their import takes long
 (`mooring.policy.rules.rule`).
 """
 
@@ -34,7 +34,7 @@ _LONGEST_REASON: Final = 512
 
 
 class Rules:
-    """One rule: `name` is `Rules/` and the rule's name, and the arguments are the rule.
+    """Runs one rule: `name` is `Rules/` and the rule's name, and the arguments are the rule.
 
     `depends_on_node_only` and `depends_on_node_object_only` depend on what the rule reads.
     """
@@ -64,7 +64,7 @@ class Rules:
     def pre_filter(self, pod: Pod, _: ClusterView) -> Skip | None:
         """Return SKIP if the rule is true for this pod on every node, whatever pods are there.
 
-        Profiles run it for filters that count pods, so that other pods cost nothing.
+        Only filters that count pods have this, so that other pods cost nothing.
         """
         return SKIP if self._evaluator.is_true_for(pod) else None
 
@@ -95,7 +95,7 @@ class Rules:
     def _refused(
         self, pod: Pod, nodes: NodeView, refused: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield texts about the counted pods, each with a mask of its nodes among `refused`."""
+        """Yield texts about the counted pods, each with a mask of its nodes in `refused`."""
         counts = self._evaluator.counts
         if not counts:
             yield "", refused
@@ -119,9 +119,9 @@ class Rules:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if the rule is true now for a node that the event concerns.
 
-        The event concerns its node. If counted pods come or go, it concerns all nodes of the node's
-        domains. The hint is QUEUE also if a namespace changed that matters, or if the evaluation
-        would take too long.
+        The event concerns its node. If counted pods come or go, it concerns all nodes in the same
+        domains. The hint is also QUEUE if the rule reads the changed namespace, or if the
+        evaluation would take too long.
         """
         if event.kind is Kind.NAMESPACE:
             return queue_if(self._is_about(pod, event))

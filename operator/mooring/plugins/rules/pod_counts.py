@@ -1,4 +1,4 @@
-"""The pods that a rule counts: `node.pods(...)` and `domain("label").pods(...)`.
+"""Counts pods for a rule: `node.pods(...)` and `domain("label").pods(...)`.
 
 Inter-pod affinity and topology spread use the same counts: every event of a pod or node updates
 them, and rules with equal selectors share a count. The first count examines every pod that the
@@ -25,19 +25,19 @@ from mooring.state.topology.pod_selection import PodSelector, Selection, selecti
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 256 * 1024
-"""Limit per rule for the selections that are kept for the last pods."""
+"""The most bytes per rule of cached selections for the last pods."""
 _NAMED: Final = 3
-"""How many domains a text names."""
+"""The number of domains that a text names."""
 _TOLD_APART: Final = 32
-"""How many domains may have a reason of their own; an explanation should have few reasons."""
+"""The number of domains that may have their own reason; an explanation should have few reasons."""
 _NODES_PER_UNIT: Final = 16
-"""For how many nodes one unit pays, when a decision reads their counts."""
+"""One unit pays for this number of nodes when a decision reads their counts."""
 
 _Key = tuple[PodCount, str, tuple[str, ...]]
 
 
 class PodCounts:
-    """The counts that one rule reads. `value` evaluates a step that reads only the pod."""
+    """Keeps the counts that one rule reads. `value` evaluates a step that reads only the pod."""
 
     def __init__(
         self, counts: Sequence[PodCount], cluster: ClusterView, value: Callable[[Step, Pod], Any]
@@ -57,12 +57,15 @@ class PodCounts:
         return len(self._all) * (UNITS_PER_COUNT + nodes)
 
     def count(self, pod: Pod, evaluations: Evaluations) -> None:
-        """Count the pods that the rule reads; PluginFailed at the budget's end, to go on later."""
+        """Count the pods that the rule reads; raise PluginFailed at the end of the budget.
+
+        The next call continues.
+        """
         wanted = ((pods, count.key or EACH_NODE) for count, pods in self._of(pod))
         evaluations.count_pods(self._cluster, wanted)
 
     def at(self, count: PodCount, pod: Pod) -> DomainCounts | Failure:
-        """Return the count for this pod; a Failure if the count's selector cannot be evaluated."""
+        """Return the count for this pod; return a Failure if its selector cannot be evaluated."""
         pods = self._selection(count, pod)
         return pods if isinstance(pods, Failure) else self._counts(count, pods)
 
@@ -88,13 +91,13 @@ class PodCounts:
         ]
 
     def _kinds(self, count: PodCount, pods: Selection, nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: nodes with equal numbers have the same counted pods."""
+        """Return int64[nodes]: nodes with the same counted pods have equal numbers."""
         counts = self._counts(count, pods)
         numbers: IntArray = counts.at(nodes).astype(np.int64)
         return numbers if count.key is None else nodes.domain_codes(counts.domains)
 
     def selecting(self, pod: Pod, other: Pod) -> list[PodCount]:
-        """Return the counts that include `other` if they are made for `pod`."""
+        """Return the counts for `pod` that include `other`."""
         return [count for count, pods in self._of(pod) if self._cluster.selects(pods, other)]
 
     def reads_namespaces(self) -> bool:

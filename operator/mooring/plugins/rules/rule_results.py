@@ -12,7 +12,7 @@ from mooring.state.columns import IntArray, read_only
 from mooring.state.view import BoolArray
 
 _MOST_RANKS: Final = 256
-"""Up to so many distinct numbers, proportions are computed once per number, not per node."""
+"""Up to this number of distinct values, proportions are computed per value, not per node."""
 _MOST_TABLES: Final = 8
 
 
@@ -20,8 +20,8 @@ _MOST_TABLES: Final = 8
 class Results:
     """The value of an expression for each node, and the number of its error.
 
-    The error number 0 means no error; `texts[i - 1]` is the text of the number i. Numbers in
-    `values` are finite. The arrays may be kept for other evaluations, so nobody may write to them.
+    The error number 0 means no error; `texts[i - 1]` is the text of error number i. Numbers in
+    `values` are finite. Other evaluations may share the arrays, so nobody may write to them.
     Properties are computed once.
     """
 
@@ -29,7 +29,7 @@ class Results:
     errors: npt.NDArray[np.int16]
     texts: tuple[str, ...]
     is_kept: bool = False
-    """Whether these are results for all nodes that are kept for further decisions."""
+    """Whether these are cached results for all nodes."""
 
     def take(self, rows: IntArray) -> "Results":
         """Return the results of the nodes at these rows."""
@@ -50,7 +50,7 @@ class Results:
     def proportions(self, *, reverse: bool) -> IntArray:
         """Return int64[nodes]: 100 times the number over the highest, truncated; 0 for an error.
 
-        With `reverse` each result is subtracted from 100. A number below 0 counts as 0.
+        With `reverse` each result is subtracted from 100. A negative number counts as 0.
         """
         numbers, fine = np.maximum(self.values, 0), self.errors == 0
         scores = _in_proportion(numbers * fine if self.texts else numbers)
@@ -79,7 +79,7 @@ class Ranks:
     _tables: dict[tuple[int, bool], IntArray] = field(default_factory=dict)
 
     def proportions(self, rows: IntArray | None, *, reverse: bool) -> IntArray:
-        """Return what `Results.proportions` returns for these rows (int64; None: all rows)."""
+        """Return `Results.proportions` for these rows (int64; None: all rows)."""
         ranks = self.ranks if rows is None else self.ranks[rows]
         highest = int(ranks.max(initial=0))
         table = self._tables.get((highest, reverse))
@@ -94,7 +94,7 @@ class Ranks:
 
 
 def _in_proportion(amounts: npt.NDArray[Any]) -> IntArray:
-    """Return 100 for the highest amount and the others in proportion, truncated; 0 if all are 0."""
+    """Return 100 for the highest amount, others in proportion, truncated; 0 if all are 0."""
     highest = amounts.max(initial=0)
     if highest == 0:
         return np.zeros(len(amounts), np.int64)

@@ -24,7 +24,7 @@ AnyCodes = npt.NDArray[np.signedinteger[Any]]
 
 
 class Errors:
-    """Gives each text of an error a number, from 1 on."""
+    """Gives each text of an error a number, beginning with 1."""
 
     def __init__(self) -> None:
         self._texts: dict[str, int] = {}
@@ -46,7 +46,8 @@ class Errors:
 class Codes:
     """A column of texts: `codes` are indices into `table`; -1 is the last item.
 
-    `code_of` returns the code of a text, -2 if no node has it; it is None if that would be slow.
+    `code_of` returns the code of a text, or -2 if no node has this text; it is None if it would be
+    slow.
     """
 
     codes: AnyCodes
@@ -63,7 +64,7 @@ class Codes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A value for all nodes: one Python object, an array or Codes; and its errors.
+    """A value for all nodes (one Python object, an array or Codes) with its errors.
 
     `errors` is one number for all nodes or an array with a number for each; 0 is no error.
     """
@@ -95,7 +96,7 @@ def gathered(
     errors: Errors,
     kind: str,
 ) -> Value:
-    """Return the column with `results[code]` for each node; `former` errors take precedence."""
+    """Return the column with `results[code]` for each node; `former` errors come first."""
     failed = [errors.number(r.text) if isinstance(r, Failure) else 0 for r in results]
     found = _first(former, np.array(failed)[codes]) if any(failed) else former
     if kind == "string":
@@ -118,7 +119,7 @@ def _first(former: Any, later: Any) -> Any:
 
 
 def logical(function: str, left: Value, right: Value) -> Value:
-    """Compute `&&` or `||`: if one operand decides, an error of the other is ignored."""
+    """Compute `&&` or `||`; if one operand decides, ignore an error of the other."""
     decisive = function == "_||_"
     operation = np.logical_or if decisive else np.logical_and
     data = operation(left.data, right.data)
