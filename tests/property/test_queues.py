@@ -145,7 +145,7 @@ class Queues(RuleBasedStateMachine):
         leaving = {pod.uid for pod in model.pods if pod.terminating}
         new = [victim for victim in victims if victim.uid not in leaving]
         self.no_share_is_lost(model, one, leaving, new)
-        self.state.nominate(one, outcome.nomination.node)
+        self.state.nominate(one, outcome.nomination.node, victims=victims)
         for victim in new:
             self.state.put(Kind.POD, victim.uid, replace(victim, terminating=True))
         self.waiting[one.uid] = raw

@@ -1,6 +1,7 @@
 """A nomination carried out against an API server, and taken back where that fails."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -400,6 +401,15 @@ async def test_lower_nominations_on_the_node_are_cleared(stage: Stage) -> None:
     assert stage.scheduler.state.nominations.get(uid_of("lower")) is None
     assert stage.scheduler.state.nominations.get(uid_of("equal")) is not None
     assert [change.before for change in stage.freed if isinstance(change.before, Pod)]
+
+
+async def test_victims_of_higher_priority_leave_the_preemptor_its_place(stage: Stage) -> None:
+    reclaimer = stage.rejected(parse_pod(pod("reclaimer", cpu="1", priority=-5)))
+    stage.preemptions.begin([reclaimer], Nomination("a", stage.victims(0)))
+    await stage.preemptions.finish(5.0)
+    nominee = stage.scheduler.state.nominations.get(reclaimer.pod.uid)
+    assert nominee is not None
+    assert (nominee.keeps_out(0, math.inf), nominee.keeps_out(1, math.inf)) == (True, False)
 
 
 async def test_evictions_that_have_succeeded_go_on_when_another_one_fails(

@@ -44,6 +44,16 @@ def test_those_of_lower_priority_are_found_by_their_row() -> None:
     assert nominations.below(None, 5) == []
 
 
+def test_a_nominated_pod_has_the_priority_of_its_victims_if_that_is_higher() -> None:
+    nominations = nominated(1, row=3)
+    for evicted, priority in ((-7, 1), (4, 4)):
+        nominations.put(parse_pod(pod("p1", priority=1)), 3, evicted=evicted)
+        assert nominations.below(3, priority) == []
+        assert [p.name for p in nominations.below(3, priority + 1)] == ["p1"]
+        assert len(nominations.at(3, priority, None)) == 1
+        assert nominations.at(3, priority + 1, None) == []
+
+
 def test_a_dropped_nomination_leaves_nothing_behind() -> None:
     columns = PodColumns(PodTable())
     writer = Nominations(columns)

@@ -69,7 +69,7 @@ class PreemptionExecutor:
                 row, priority = state.nodes.row_of.get(node), queued.pod.spec.priority
                 for pod in state.nominations.below(row, priority):
                     self._withdraw(pod)
-                state.nominate(queued.pod, node)
+                state.nominate(queued.pod, node, victims=nomination.victims)
         victims = state.begin_evictions(leader, nomination.victims)
         if victims:
             self.reports.preempting(leader, victims, _nodes_of(victims))

@@ -299,7 +299,7 @@ class Simulation:
             return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
         for pod in members:
             if (node := answer.nodes.get(pod.uid)) is not None:
-                self._nominate(pod, node)
+                self._nominate(pod, node, answer.victims)
         self._state.begin_evictions(members[0], answer.victims)
         self._victims[members[0].key] = tuple(map(PodRef.of, answer.victims))
         return decision
@@ -361,17 +361,17 @@ class Simulation:
     def _record(self, pod: Pod, outcome: FitError) -> None:
         """Record the pod's nomination and the evictions it needs, so that later pods see them."""
         if (nomination := outcome.nomination) is not None:
-            self._nominate(pod, nomination.node)
+            self._nominate(pod, nomination.node, nomination.victims)
             self._state.begin_evictions(pod, nomination.victims)
         elif not outcome.keeps_nomination:
             self._state.withdraw(pod.uid)
 
-    def _nominate(self, pod: Pod, node: str) -> None:
+    def _nominate(self, pod: Pod, node: str, victims: Iterable[Pod]) -> None:
         """Nominate the pod to the node; withdraw nominations of pods of lower priority there."""
         row = self._state.nodes.row_of.get(node)
         for lower in self._state.nominations.below(row, pod.spec.priority):
             self._state.withdraw(lower.uid)
-        self._state.nominate(pod, node)
+        self._state.nominate(pod, node, victims=victims)
 
 
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:

@@ -47,7 +47,7 @@ from mooring.pausing import pause
 from mooring.quota.state.queues import Queues
 from mooring.state.evictions import Evictions
 from mooring.state.nodes import NodeTable
-from mooring.state.nominations import Nominations
+from mooring.state.nominations import LOWEST_PRIORITY, Nominations
 from mooring.state.objects import Objects
 from mooring.state.pod_columns import NO_QUEUE, PodColumns
 from mooring.state.pods import Assumption, PlacedPod, PodTable
@@ -416,12 +416,20 @@ class ClusterState:
         if assumption is not None:
             assumption.deadline = deadline
 
-    def nominate(self, pod: Pod, node: str, *, reservation: Reservation | None = None) -> None:
+    def nominate(
+        self,
+        pod: Pod,
+        node: str,
+        *,
+        reservation: Reservation | None = None,
+        victims: Iterable[Pod] = (),
+    ) -> None:
         """Nominate the pod to this node only; to none if the node does not exist."""
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
-            self.nominations.put(pod, row, reservation)
+            evicted = max((victim.spec.priority for victim in victims), default=LOWEST_PRIORITY)
+            self.nominations.put(pod, row, reservation, evicted)
         self._deliver(withdrawn)
 
     def withdraw(self, uid: Uid) -> None:

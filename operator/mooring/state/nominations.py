@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mooring.groups.model.pod_group import Reservation
 from mooring.model.indexes import drop_item
@@ -10,19 +10,23 @@ from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
 from mooring.state.pod_columns import NO_QUEUE, PodColumns
 
+LOWEST_PRIORITY: Final = -(2**31)
+
 
 class Nominee(NamedTuple):
     """A nominated pod and the row of its nominated node.
 
     Without a `reservation`, preemption has nominated the pod: then pods of equal priority must
     leave room for it, too. If it is `moved`, it replaces a pod that was moved, and its place was
-    kept for it.
+    kept for it. `evicted` is the highest priority of its victims, which a queue may allow to be
+    higher than its own: their replacements must leave room for it, too.
     """
 
     pod: Pod
     row: int
     reservation: Reservation | None = None
     moved: bool = False
+    evicted: int = LOWEST_PRIORITY
 
     @property
     def has_preempted(self) -> bool:
@@ -33,7 +37,12 @@ class Nominee(NamedTuple):
     def keeps_out_below(self) -> int:
         """Pods of a lower priority than this must leave room for the pod's requests."""
         reserved = self.reservation
-        return reserved.priority if reserved is not None else self.pod.spec.priority + 1
+        return reserved.priority if reserved is not None else self.priority + 1
+
+    @property
+    def priority(self) -> int:
+        """The pod's priority, or that of its victims if it is higher."""
+        return max(self.pod.spec.priority, self.evicted)
 
     @property
     def backfill_until(self) -> float:
@@ -82,7 +91,7 @@ class Nominations:
     def below(self, row: int | None, priority: int) -> list[Pod]:
         """Return the row's nominated pods of lower priority; [] if `row` is None."""
         here = self.on(row) if row is not None else ()
-        return [pod for pod in here if pod.spec.priority < priority]
+        return [pod for pod in here if self._by_uid[pod.uid].priority < priority]
 
     def at(
         self, row: int, priority: int, other_than: Uid | None, ends: float = math.inf
@@ -108,9 +117,15 @@ class Nominations:
         """The nominated pods that have a reservation."""
         return [each for each in self._by_uid.values() if each.reservation is not None]
 
-    def put(self, pod: Pod, row: int, reservation: Reservation | None = None) -> None:
+    def put(
+        self,
+        pod: Pod,
+        row: int,
+        reservation: Reservation | None = None,
+        evicted: int = LOWEST_PRIORITY,
+    ) -> None:
         """Nominate the pod to this row only."""
-        self.put_back(Nominee(pod, row, reservation))
+        self.put_back(Nominee(pod, row, reservation, evicted=evicted))
 
     def put_back(self, nominee: Nominee) -> None:
         """Nominate a pod that was nominated before, perhaps as another version."""

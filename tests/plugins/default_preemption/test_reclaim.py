@@ -274,6 +274,26 @@ def test_the_quota_of_devices_of_claims_is_taken_back_where_devices_are_free() -
     assert len(pod_victims(deciding, claiming("p", "a"))) == 1
 
 
+def test_the_quota_taken_back_for_a_pod_is_not_given_to_the_victim_of_higher_priority() -> None:
+    deciding = Deciding(*two_teams(), *borrowers(15, priority=1000))
+    deciding.nominate(using("p", "a"), "n1")
+    message = refusal(deciding, using("b15", "b", priority=1000))
+    assert "queue b: 15 of 8 nvidia.com/gpu used, 1 asked, nothing left to borrow" in message
+
+
+def test_the_room_taken_back_for_a_pod_is_not_given_to_the_victim_of_higher_priority() -> None:
+    spare = queue_object("spare", {GPU: 9}, parent="all")  # more quota than there are GPUs
+    deciding = Deciding(*two_teams(), spare, *borrowers(16, priority=1000))
+    outcome = deciding.outcome(using("p", "a"))
+    assert isinstance(outcome, FitError)
+    assert isinstance(outcome.nomination, Nomination)
+    nomination, (victim,) = outcome.nomination, outcome.nomination.victims
+    deciding.state.nominate(parse_pod(using("p", "a")), nomination.node, victims=(victim,))
+    deciding.state.delete(Kind.POD, victim.uid)
+    assert "Insufficient nvidia.com/gpu" in refusal(deciding, using("again", "b", priority=1000))
+    assert isinstance(deciding.outcome(using("p", "a")), ScheduleResult)
+
+
 def leaving(name: str, on: str, gpu: int, of: str = "b", **fields: Any) -> Raw:
     return using(name, of, on, gpu, terminating=True, **fields)
 
