@@ -1,4 +1,4 @@
-"""Waits for work, such as a request that was sent, which goes on if the waiter is cancelled."""
+"""Waits for work, for example for a sent request, that goes on even if the waiter is cancelled."""
 
 import asyncio
 from typing import TypeVar
@@ -9,8 +9,8 @@ _Result = TypeVar("_Result")
 async def shielded(work: "asyncio.Future[_Result]") -> _Result:
     """Return the result of the work; if the caller is cancelled, the work goes on.
 
-    If the caller was cancelled, a later error of the work is dropped. `asyncio.shield` instead logs
-    such an error with a traceback: Python 3.14 always, older ones if nobody reads it.
+    If the caller was cancelled, this function drops a later error of the work. `asyncio.shield`
+    instead logs such an error with a traceback: Python 3.14 always, older ones if nobody reads it.
     """
     try:
         await asyncio.wait((work,))

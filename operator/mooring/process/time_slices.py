@@ -1,4 +1,4 @@
-"""Does long work on the event loop in slices, between which other tasks run.
+"""Divides long work on the event loop into slices, so that other tasks run in between.
 
 Code that decides about pods knows nothing of the event loop: it calls `pause` at places where other
 tasks may run, and `TimeSlices.run` runs it.
@@ -29,7 +29,7 @@ class TimeSlices:
     """Divides long work into slices: `pause` after each small step, or `run` a call that pauses.
 
     Args:
-        seconds: The least duration of a slice, which ends at the end of a step.
+        seconds: The least duration of a slice; the slice ends with the step that reaches it.
         rest: After a slice the event loop is free for this many times the slice's duration; with 0,
             all other ready tasks run once.
         clock: The time in seconds.
@@ -44,7 +44,7 @@ class TimeSlices:
 
     @property
     def end(self) -> float:
-        """The time from which on the present slice may end."""
+        """The earliest time at which the present slice may end."""
         return self._began + self.seconds
 
     def begin(self) -> None:
@@ -70,7 +70,7 @@ class TimeSlices:
     ) -> _Result:
         """Return the result of a call; let other tasks run whenever it pauses.
 
-        If `wanted` returns False after a pause, the call is ended there, and Interrupted is raised.
+        If `wanted` returns False after a pause, end the call and raise Interrupted.
         """
         with Work(call, self) as work:
             while not work.advance():

@@ -1,4 +1,4 @@
-"""A lock on the cluster's state, which must not change while somebody decides.
+"""A lock that keeps the cluster's state unchanged during a decision.
 
 An attempt, a plan or an answer may pause, and other tasks run in the pause. While a task has the
 turn, no other task reads or changes the state, because a trial may be open. Objects from watches
@@ -23,14 +23,14 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 _MOST_BYTES: Final = 16 * 2**20
-"""When the inbox has objects of this many bytes, watches are not read any further."""
+"""If the objects in the inbox have more bytes than this, the watches wait."""
 
 
 class Turn:
     """A lock for `async with`, held by work that pauses; tasks get it in order of request.
 
-    A coroutine that uses the state only between two awaits does not take the turn; it is run by
-    `between`. A task that has the turn must not ask for it again.
+    If a coroutine uses the state only between two awaits, run it with `between` instead. A task
+    that has the turn must not ask for it again.
 
     Attributes:
         holder: The task that has the turn.
@@ -95,7 +95,7 @@ class Turn:
     def _leave(self, emptied: "asyncio.Task[None] | None" = None) -> None:
         """End the turn once a task has emptied the inbox; repeat if new calls have come since.
 
-        When the process ends, that task is cancelled, perhaps before its first step.
+        When the process ends, asyncio may cancel that task before its first step.
         """
         if self._inbox and not (emptied is not None and emptied.cancelled()):
             self.holder = task = asyncio.create_task(self._empty_inbox())
@@ -117,9 +117,9 @@ class Turn:
             self._inbox.append((call, 0))
 
     async def deliver(self, call: Callable[[], object], size: int, slices: TimeSlices) -> None:
-        """Make a call that takes in an object of `size` bytes; it may pause and must not raise.
+        """Make a call that handles an object of `size` bytes; it may pause and must not raise.
 
-        If another task has the turn, the call is put into the inbox; wait only while the inbox is
+        If another task has the turn, put the call into the inbox, and wait only while the inbox is
         full.
         """
         if self.holder is None:
@@ -151,7 +151,7 @@ class Turn:
         *args: _Arguments.args,
         **named: _Arguments.kwargs,
     ) -> Coroutine[Any, Any, _Result]:
-        """Return a coroutine of `work` whose steps wait until no other task has the turn."""
+        """Return a coroutine that runs `work`; before each step it waits until the turn is free."""
         steps = self._between(partial(work, *args, **named))
         if (name := getattr(work, "__qualname__", None)) is not None:
             cast("CoroutineType[Any, Any, _Result]", steps).__qualname__ = name  # for HoldTimer

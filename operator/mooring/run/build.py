@@ -65,7 +65,7 @@ _MOST_DECISIONS: Final = 20_000
 _MOST_PENDING: Final = 1_000
 """The most unschedulable pods for which a plan makes room."""
 _BUSY: Final = 16
-"""From this many requests in flight on, events wait; a server that keeps up has fewer."""
+"""With this many requests in flight, new events wait; a server that keeps up has fewer."""
 _FLUSH_SECONDS: Final = 30.0
 """The interval at which kube-scheduler flushes unschedulable pods (scheduling_queue.go)."""
 _REPORT_SECONDS: Final = 5.0
@@ -77,8 +77,8 @@ _NOMINATION_SECONDS: Final = 5.0
 class Options:
     """The options of an engine; times are in seconds.
 
-    `SchedulingQueue` describes the backoff and `namespaces_take_turns`, `PluginFailures` the fields
-    of plugins, and `Evaluations` `most_per_attempt`.
+    See `SchedulingQueue` for the backoff and `namespaces_take_turns`, `PluginFailures` for the
+    fields of plugins, and `Evaluations` for `most_per_attempt`.
     """
 
     initial_backoff: float = 1.0
@@ -302,8 +302,8 @@ def build_scheduler_state(
 ) -> SchedulerState:
     """Return the shared parts of an engine, without a profile in force and without pods.
 
-    Without `metrics`, calls of plugins are not counted. `at_bind` has the attempts that `api` may
-    bind.
+    Without `metrics`, calls of plugins are not counted. `at_bind` has, by uid, the attempts in
+    which plugins may bind pods.
     """
     cluster, waiting = ClusterView(state), WaitingPods()
     device_metrics = metrics if metrics is not None else DeviceMetrics()
@@ -354,7 +354,7 @@ def _make_plan(
     resting: Collection[str],
     position: int,
 ) -> Plan:
-    """Make a plan of rebalancing, with pauses, by the decisions that the profile would make now."""
+    """Make a plan of rebalancing from the profile's present decisions; it may pause."""
     from mooring.rebalancing.planner import (  # noqa: PLC0415 - few profiles plan moves
         make_plan,
         takes_of,

@@ -88,7 +88,7 @@ A leader becomes unready after a watch has been dead for a minute. Together that
 API server needs to restart, or etcd to elect a leader.
 """
 _ENTITY: Final = ("pod", "pod")
-"""The kind of a queue's entry: label `type` of kube-scheduler's metrics, and `entity` from 1.38."""
+"""A queue entry's label `type` in kube-scheduler's metrics, and its label `entity` from 1.38 on."""
 _MOST_CERTIFICATE: Final = 16 * 1024
 """The most bytes of a certificate in the lease; certificates of servers have one or two KiB."""
 
@@ -282,7 +282,7 @@ class Scheduler:
         )
 
     def _new_comparer(self) -> CacheComparer:
-        """Return what compares kopf's pods and profiles with those of the API server."""
+        """Return the task that compares kopf's pods and profiles with those of the API server."""
         engine, profiles = self.engine, self._profile_handler
         return CacheComparer(
             self._client,
@@ -512,7 +512,7 @@ class Scheduler:
         await asyncio.wait((*workers, *writers), timeout=_LAST_SECONDS)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Stop this replica, because a task has ended that should run as long as it leads."""
+        """Stop this replica: a task has ended that should run as long as the replica leads."""
         if not task.cancelled():
             if task.exception() is not None:
                 logger.error("a part of the scheduler failed", exc_info=task.exception())
@@ -547,7 +547,7 @@ class Scheduler:
             self.engine.follow_server(version)
 
     def _begin_anew(self, why: str) -> None:
-        """Stop in order, because something has changed that is read only at the start."""
+        """Stop in order, because the replica must restart to apply a change; `why` is logged."""
         logger.warning("%s: the process ends and must be started again", why)
         self._exit_code = 1
         self._stop.set()
@@ -661,7 +661,7 @@ class Scheduler:
 def _published(endpoints: Endpoints, address: str, port: int) -> dict[str, str]:
     """Return the lease's annotations with the address of a leader outside the cluster.
 
-    A leader in a pod publishes nothing, because it is reached by a port-forward.
+    A leader in a pod publishes nothing, because clients reach it by a port-forward.
     """
     certificate = endpoints.certificate
     if "KUBERNETES_SERVICE_HOST" in os.environ or not 0 < len(certificate) <= _MOST_CERTIFICATE:

@@ -113,7 +113,7 @@ async def connected_replica(
 def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an error of a task or callback that no code awaits.
 
-    Two errors of kopf at its stop are ignored: generators that fail when they are closed half-way,
+    Ignore two errors of kopf while it stops: generators that fail when they are closed half-way,
     and a callback that expects to run in a task.
     """
     from mooring.handlers.runner import is_kopfs  # noqa: PLC0415 - slow, see the top

@@ -14,7 +14,7 @@ from mooring.observe.logs import FORMATS, LEVELS
 
 
 class _Finite(click.FloatRange):
-    """A number in a range; `inf` and `nan`, which Python can parse, are rejected."""
+    """A parameter type: a finite number in a range. Python would also accept `inf` and `nan`."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

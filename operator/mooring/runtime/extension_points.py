@@ -120,9 +120,9 @@ _HIGHEST_RAW: Final = (2**63 - 1) // MAX_SCORE
 _MISTAKES: Final = frozenset(
     {type, EnumMeta, CoroutineType, Explanation, Nomination, NotEligible, QueueingHint, Wait}
 )
-"""Types that are a mistake where a state is expected: verdicts of other methods, classes."""
+"""If a plugin returns one of these where it should return a state, it has made a mistake."""
 NOT_A_FILTER_STATE: Final = _MISTAKES | {PreFilterResult, Unschedulable}
-"""Types of `pre_filter` results that are verdicts or mistakes, not a state for `filter`."""
+"""If `pre_filter` returns one of these types, `filter` does not run with it as its state."""
 
 
 def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> Unschedulable | None:

@@ -265,7 +265,7 @@ def _has(plugin: object, method: str) -> bool:
 def _keyed(plugins: Iterable[Any], method: str) -> dict[str, Any]:
     """Return the keyed plugins whose results depend on the Node object alone, by name.
 
-    The key of any other plugin is ignored.
+    The keys of other plugins are not used.
     """
     return {
         name: plugin
@@ -290,7 +290,7 @@ def _values_of(built: Mapping[str, Any], attribute: str) -> Iterator[Any]:
 
 
 def _path_of(name: str, spec: SchedulingProfileSpec) -> str:
-    """Return the path in the spec that configures the plugin, else that enables it, else "spec"."""
+    """Return the path in the spec that configures or else enables the plugin; "spec" if none."""
     for number, entry in enumerate(spec.plugin_config):
         if entry.name == name:
             return f"spec.pluginConfig[{number}]"
@@ -333,7 +333,7 @@ def _built(
 
 
 def _wrong_attribute(built: object) -> str:
-    """Return what is wrong with the attributes of a built plugin; "" if nothing is.
+    """Return the mistake in the attributes of a built plugin; "" if there is none.
 
     The check is here because formats of pod groups apply to all pods, even to pods of other
     profiles.
