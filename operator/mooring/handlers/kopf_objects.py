@@ -45,7 +45,7 @@ class ObjectHandlers:
     clock: Callable[[], float] = time.monotonic
 
     async def on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
-        """Queue a pod, or note that it got a node or has gone, as soon as no attempt runs."""
+        """Queue a pod, or note that it got a node or has gone; wait while an attempt runs."""
         # kopf gives no type to what it lists, which is new to it.
         action = ACTIONS.get(event["type"], Action.ADD)
         self._note_listing(event)
@@ -90,7 +90,7 @@ class ObjectHandlers:
     def _take_in(self, pod: Pod, raw: Mapping[str, Any]) -> None:
         """Queue a pod that has no node and has not ended.
 
-        A terminating pod is never scheduled. It is taken in only if an earlier version is known.
+        Ignore a terminating pod, unless an earlier version is known: it is never scheduled.
         """
         if pod.node_name is not None or pod.finished:
             return
@@ -139,6 +139,6 @@ class ObjectHandlers:
             self.state.put(Kind.PRIORITY_CLASS, key, value)
 
     def _note_listing(self, event: Mapping[str, Any]) -> None:
-        """Call `listed` after kopf has listed again, as kopf does not report missing objects."""
+        """Call `listed` when kopf has listed again, because kopf does not report missing pods."""
         if event["type"] is None:
             self.listed()

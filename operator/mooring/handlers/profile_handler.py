@@ -53,7 +53,7 @@ MOST_KEPT_BYTES: Final = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """Whether one generation of a profile is in force, with the texts of its Ready condition."""
+    """Whether one generation of a profile is in force, and the texts of its Ready condition."""
 
     uid: str
     generation: int
@@ -143,9 +143,9 @@ class ProfileHandler:
     def settle_conflicts(self) -> list[str]:
         """Return the profiles that may have new conflicts, when these are due to be reported.
 
-        They are due when no profile has changed since the last call, or after MOST_CONFLICT_WAITS
-        calls. Therefore profiles that come together, as when a replica begins to lead, are reported
-        once, and profiles that change again and again are reported rarely.
+        Conflicts are due when no profile has changed since the last call, or after
+        MOST_CONFLICT_WAITS calls. So profiles that come together, as when a replica begins to lead,
+        are reported once, and profiles that change often are reported rarely.
         """
         if not self._unsettled:
             return []
@@ -227,7 +227,7 @@ class ProfileHandler:
             self.pod_enqueuer.profiles_changed()
 
     def _take_up(self, raw: Mapping[str, Any]) -> _Verdict:
-        """Put the profile in force if it is valid, and remember the verdict."""
+        """Put the profile in force if it is valid, and keep the verdict for its status."""
         name = raw["metadata"]["name"]
         verdict = self._verdicts[name] = self._judge(raw)
         if (why := self._over_budget(name)) is not None:
@@ -294,7 +294,7 @@ class ProfileHandler:
         self.pod_enqueuer.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
-        """Put the last valid spec in force, which the status keeps."""
+        """Put the last valid spec in force; the profile's status keeps a copy of it."""
         status, metadata = raw.get("status") or {}, raw["metadata"]
         spec, generation = status.get("inForceSpec"), status.get("inForceGeneration")
         if spec is None:
@@ -436,9 +436,9 @@ class ProfileHandler:
 class ProfileStatusWriter:
     """Gives profiles to a ProfileHandler, and writes their statuses.
 
-    Two fields are written by others: `shadow` and `rebalancing`. A status that the API server
-    refused is written again after some seconds, or when the profile is shown again. After the
-    status with a profile's mistakes was written, an Event reports them.
+    Other writers set two fields, `shadow` and `rebalancing`. A status that the API server refused
+    is written again after some seconds, or when the profile is shown again. After the status with a
+    profile's mistakes was written, an Event reports them.
     """
 
     handler: ProfileHandler

@@ -44,7 +44,7 @@ _WATCHER: Final = "watcher for "
 RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
 """Seconds between kopf's tries of a request; after the last try kopf ends.
 
-Together they are a minute, in which an API server restarts or etcd elects a leader.
+All together take a minute: by then an API server has restarted, or etcd has elected a leader.
 """
 
 GOOD_SECONDS: Final = 60.0
@@ -64,7 +64,7 @@ _NEEDED: Final = (POD, SCHEDULING_PROFILE)
 
 
 class _NoProgress(kopf.ProgressStorage):
-    """Keeps no progress, because event handlers have none."""
+    """Stores no progress of handlers: event handlers have none."""
 
     def fetch(self, **_: Any) -> None: ...
 
@@ -75,12 +75,12 @@ class _NoProgress(kopf.ProgressStorage):
     def touch(self, **_: Any) -> None: ...
 
     def clear(self, *, essence: Any) -> Any:
-        """Return the essence itself, without a copy."""
+        """Return the essence, kopf's part of an object to compare, without a copy."""
         return essence
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
-    """Keeps no last-seen state, because event handlers do not compare objects with it."""
+    """Stores no former state of objects: event handlers do not compare with it."""
 
     def build(self, **_: Any) -> Any:
         """Return an empty essence, without a copy of the object."""

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 MOST_GARBAGE_BYTES: Final = 2**25
 """Bytes of large JSON objects that kopf may read before the next garbage collection."""
 _LARGE_BYTES: Final = 2**14
-"""Only objects of at least this size count; Python collects smaller ones often enough."""
+"""Only objects with at least this many bytes count; Python collects smaller ones often enough."""
 
 BOOKMARK_EVENTS: Final = 100
 """The most events kept from kopf before a bookmark tells kopf the version."""
@@ -115,7 +115,7 @@ class KopfSessions:
         """Transports of other answers that are open when kopf ends, unless their reader ended."""
 
     async def log_in(self, **_: Any) -> kopf.AiohttpSession:
-        """Return a new session; kopf calls this as its login handler."""
+        """Return a new session; kopf calls this to log in."""
         connection = self.connection
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls),
@@ -226,7 +226,7 @@ class KopfSessions:
             self._transports.append(transport)
 
     async def _finished(self, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-        """Return the head of the answer; if cancelled, hang up once the head comes."""
+        """Return the head of the answer; if cancelled, close the connection when the head comes."""
         request = asyncio.ensure_future(sending)
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
@@ -252,7 +252,7 @@ def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientReques
 
 
 class _Content:
-    """The body of an answer; methods that a subclass lacks are those of the server's body."""
+    """The body of an answer; the server's body provides all methods that a subclass lacks."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content
@@ -304,7 +304,7 @@ class _Read:
         return aiohttp.ClientPayloadError(text)
 
     def works(self) -> None:
-        """Note that a list or an event could be read."""
+        """Note that a list or an event could be read, so that the next failure is logged again."""
         if self.trouble:
             logger.info("kopf can read %s again", self.resource)
         self.trouble = ""

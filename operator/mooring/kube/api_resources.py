@@ -1,7 +1,7 @@
 """The API resources that Mooring reads and writes, and the address of each.
 
-`Resource.path` builds a request's path. `ApiCall.parse` turns a path back into verb and resource,
-so that an error can name them, although a request does not carry them.
+`Resource.path` builds a request's path. `ApiCall.parse` turns a path back into verb and resource
+for error messages.
 """
 
 import re
@@ -180,7 +180,7 @@ DEVICE_CLASS: Final = Resource(
 DEVICE_TAINT_RULE: Final = Resource(
     "resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False
 )
-"""Served from Kubernetes 1.37 on."""
+"""Kubernetes serves it from 1.37 on."""
 DEVICE_TAINT_RULE_V1BETA2: Final = Resource(
     "resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False
 )

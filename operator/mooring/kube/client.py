@@ -22,7 +22,7 @@ PAGE_SIZE: Final = 500
 SMALL_PAGE_SIZE: Final = 100
 """Objects per page if each object is parsed at once: 100 pods take about 20 milliseconds.
 
-The kept parts of a pod keep the memory around them in use, so small pages leave smaller gaps.
+Python cannot free memory around the kept parts of a pod; small pages leave smaller gaps.
 """
 
 _PARTS: Final = ("Major", "Minor")

@@ -198,7 +198,7 @@ def _is_empty(file: Path) -> bool:
 
 
 class _Source(TokenSource, Protocol):
-    """The origin of a connection; `str` names it in messages about mistakes."""
+    """A kubeconfig or a service account; `str` names it in error messages."""
 
     @property
     def configuration(self) -> Any:
@@ -223,7 +223,7 @@ class _Kubeconfig:
         return f"kubeconfig {self._paths}"
 
     async def replaced(self) -> str | None:
-        """Read the files and log in from the beginning."""
+        """Read the files, log in again, and return the header's value."""
         try:
             self._merger = _merged(self._paths)
             self._loader = _library().KubeConfigLoader(
@@ -238,7 +238,7 @@ class _Kubeconfig:
         return await self.current()
 
     async def current(self) -> str | None:
-        """Read the token file again, rerun an expired plugin, refresh an expired OIDC token."""
+        """Return the header's value; log in or refresh the OIDC token again if it has expired."""
         try:
             await self._loader.load_and_set(self.configuration)
         except _malformed() as error:
@@ -282,7 +282,7 @@ class _Kubeconfig:
 
 
 def _without_entries(problem: str) -> str:
-    """Return the library's message without the entries that it quotes, which may have tokens."""
+    """Return the library's message without quoted entries, because these may contain tokens."""
     before, _, entries = problem.partition("/{")
     return before + entries.rpartition("}")[2]
 

@@ -31,7 +31,7 @@ class TokenSource(Protocol):
 
 
 class NoToken:
-    """The source of a connection that authenticates by client certificate or not at all."""
+    """For a connection with a client certificate or without authentication: there is no header."""
 
     async def current(self) -> None:
         """Do nothing, because no header is needed."""

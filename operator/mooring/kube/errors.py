@@ -207,7 +207,7 @@ _RBAC_REFUSAL = re.compile(r'User "([^"]*)" cannot ')
 
 _QUOTA = re.compile(r"\b(exceeded|failed) quota: ")
 _ADMISSION = re.compile(r"admission webhook \"|(Validating|Mutating)AdmissionPolicy '")
-"""Marks a denial by admission, for which the policy or webhook may choose any status."""
+"""Finds denials by admission in a message; their status may be any, so it does not tell."""
 
 
 def exceeds_quota(error: KubeError) -> bool:
@@ -218,7 +218,7 @@ def exceeds_quota(error: KubeError) -> bool:
 def denied_by_admission(error: KubeError) -> bool:
     """Return whether an admission policy, webhook or plugin denies the write; quotas do not count.
 
-    The message is in the words of the policy's or webhook's author.
+    The author of the policy or webhook wrote the message.
     """
     if not isinstance(error, ApiError) or error.status is None or error.status >= 500:
         return False

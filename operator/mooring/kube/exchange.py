@@ -1,8 +1,8 @@
 """One request and one whole answer over kept HTTP/1.1 connections.
 
-A scheduler's throughput is bounded by its many small writes, and a general HTTP client costs more
-per write than deciding does. Here a request is one `write`, and an answer is one call of httptools'
-parser (docs/adr/0011). Streams and proxies use aiohttp, in `mooring.kube.transport`.
+Many small writes bound a scheduler's throughput, and a general HTTP client takes longer for a write
+than the scheduler for a decision. Here a request is one `write`, and an answer is one call of
+httptools' parser (docs/adr/0011). Streams and proxies use aiohttp, in `mooring.kube.transport`.
 """
 
 import asyncio
@@ -146,7 +146,7 @@ class _Wire(asyncio.Protocol):
 
 
 class Exchange:
-    """Up to `pool` connections to the server of `url`; create it while the event loop runs.
+    """Up to `pool` connections to the server at `url`; create it while the event loop runs.
 
     `headers` are sent with every request. `tls` True means Python's defaults; `server_name` is the
     name to expect in the certificate, if not the URL's host.

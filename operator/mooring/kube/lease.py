@@ -51,7 +51,7 @@ CERTIFICATE: Final = f"{MOORING_GROUP}/server-certificate"
 _PUBLISHED: Final = (SERVER, CERTIFICATE)
 
 JITTER: Final = 1.2
-"""The waits of a replica that does not lead vary by up to this factor, to spread the tries."""
+"""To spread the tries, the waits of a replica that does not lead vary by up to this factor."""
 LOOK_SECONDS: Final = 0.5
 """A replica that does not lead reads the lease every 0.5 to 1.1 seconds with one small request.
 

@@ -85,8 +85,8 @@ class EventRecorder:
         capacity: The most events in the queue; the oldest is dropped first.
         remembered: The most bytes of past events, which can become a series.
         lanes: The most requests at the same time.
-        gives_way: While this returns True, events wait for more important work, ten seconds at
-            most. So the events of a burst are written after its bindings.
+        gives_way: While this returns True, events wait, ten seconds at most. So the bindings of a
+            burst are written before its events.
         dropped: The number of events that the queue had no room for.
         refused: The number of events that the server refused.
     """

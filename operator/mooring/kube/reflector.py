@@ -51,20 +51,19 @@ SILENCE_SECONDS: Final = 120.0
 """Bookmarks come about once a minute; if two are missing, the connection counts as dead."""
 
 SHORTEST_WATCH: Final = 300.0
-"""Seconds; a watch is requested for a random time between this and twice this."""
+"""The shortest watch to request, in seconds; each lasts a random time up to twice this."""
 
 TOO_SHORT: Final = 1.0
-"""Seconds; a watch that ends sooner and without an event counts as a failure."""
+"""A watch that ends within this many seconds without an event counts as a failure."""
 
 GOOD_SECONDS: Final = 10.0
 """A watch that has lasted this long has worked, even without an event.
 
-Load balancers may cut a connection that is silent for less time than bookmarks are apart; such a
-cut is not logged.
+A load balancer may cut a connection that is silent between two bookmarks; such a cut is not logged.
 """
 
 LONGEST_RETRY_AFTER: Final = 32.0
-"""Seconds; a longer `Retry-After` of the server is shortened to this.
+"""A longer `Retry-After` of the server, in seconds, is shortened to this.
 
 An API server asks for no more than this (apiserver
 pkg/util/flowcontrol/dropped_requests_tracker.go). A proxy before it may ask for an hour and be

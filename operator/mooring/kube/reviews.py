@@ -26,7 +26,7 @@ from mooring.model.manifest_error import ManifestError
 CACHE_SECONDS: Final = 10.0
 """How long an answer is valid, including a denial; kube-scheduler's defaults."""
 _CACHE_BYTES: Final = 8 * 2**20
-"""For the users, and again for the answers: enough for about 5,000 of each."""
+"""The size of the cache of users, and of the cache of answers: about 5,000 entries in each."""
 REVIEW_SECONDS: Final = 10.0
 """How long a request waits for its review, including the wait for other reviews."""
 AT_ONCE: Final = 8
@@ -46,7 +46,7 @@ _V = TypeVar("_V")
 
 
 class _Cache(Generic[_K, _V]):
-    """Values that are valid for ten seconds; the most recently used that fit into `most_bytes`."""
+    """Keeps values for ten seconds, the most recently used ones up to `most_bytes`."""
 
     def __init__(self, clock: Callable[[], float], most_bytes: int) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Writes statuses of objects: for each object only the newest, until it is written or refused.
+"""Writes the statuses of objects; if several wait for one object, only the newest.
 
 Each kind of object has its own few workers, so that no kind delays another one or the bindings.
 """
@@ -26,7 +26,7 @@ from mooring.kube.writes import ProfileWriter
 from mooring.process.turn import Turn
 
 Look = tuple[float, Callable[[], Iterable[Any]]]
-"""An interval in seconds, and a function that returns objects whose status may have changed."""
+"""An interval in seconds, and a function that returns the objects to note at each interval."""
 
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ RETRIED: Final = (UnreachableError, ServerError, TooManyRequestsError, Unauthori
 SECTION_SECONDS: Final = 10.0
 """The interval at which changed sections of profiles are written."""
 _PAUSE_SECONDS: Final = 1.0
-"""The pause between two tries for one status, and after a try that did not reach the server."""
+"""The seconds between two tries for one status, and after a try that did not reach the server."""
 
 _Key = TypeVar("_Key", bound="Hashable")
 

@@ -45,12 +45,12 @@ RETRIES: Final = 5
 """The most repetitions after answers with `Retry-After`."""
 
 LONGEST_RETRY_AFTER: Final = 10.0
-"""Seconds; a longer `Retry-After` of the server is shortened to this."""
+"""A longer `Retry-After` of the server, in seconds, is shortened to this."""
 
 JSON: Final = "application/json"
 
 REVIEWS: Final = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
-"""Objects of these groups are questions about a user; creating one changes nothing."""
+"""To create an object of these groups is a question about a user, not a write."""
 
 READ_BUFFER: Final = 256 * 1024
 """Bytes that are read at once, so that a burst of events causes one wake-up."""
@@ -71,7 +71,7 @@ class _Request(NamedTuple):
 
     @property
     def is_write(self) -> bool:
-        """Whether the request may change an object."""
+        """Whether the request may change an object in the cluster."""
         return self.method != "GET" and not self.path.startswith(REVIEWS)
 
 

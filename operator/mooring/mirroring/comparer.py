@@ -42,7 +42,7 @@ class WatchedResource:
         knows: Returns whether the object with this key and uid is known, in any state.
         gone: Removes the object with this uid.
         found: Takes an unknown object, as the API server returned it.
-        gone_meanwhile: Returns a context with the uids that have gone since it was entered.
+        gone_meanwhile: Returns a context manager that collects the uids of objects that go inside.
         in_flight: Returns the uids of objects that are not known now, but may become known again.
         selectors: `fieldSelector` and `labelSelector` of the list.
     """
@@ -164,7 +164,7 @@ class CacheComparer:
     async def _hand_over(
         self, compared: WatchedResource, unknown: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Read unknown objects whole and hand them over, beginning after the last round's last one.
+        """Read unknown objects and hand them over, beginning after the last one of the last round.
 
         Otherwise, objects that become unknown again and again would keep other objects from being
         read.

@@ -52,7 +52,7 @@ class _Served:
     resource: Resource
     reflector: Reflector
     troubled: asyncio.Event
-    """Set after listing or watching has failed, or when the kind is no longer served."""
+    """Set when listing or watching fails, and when the server stops serving the kind."""
     ended: asyncio.Event
     """Set when the kind is no longer served."""
     task: asyncio.Task[NoReturn]
@@ -69,7 +69,7 @@ class _Served:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether a replica waits until the kind is listed, even if listing fails."""
+        """Whether a replica waits for the kind's list, even if listing fails."""
         return self.is_expected and self.kind not in DEVICE_KINDS
 
     def counts(self) -> bool:
@@ -144,7 +144,7 @@ class Reflectors:
             await _any_of(served.reflector.synced, given_up)
 
     def served(self) -> Mapping[Kind, Resource]:
-        """Return the resource in use for each served kind of `MIRRORED_IF_SERVED`."""
+        """Return the resource in use for each kind of `MIRRORED_IF_SERVED` that is served."""
         return {
             kind: served.resource for kind, served in self._served.items() if not served.is_expected
         }
@@ -223,7 +223,7 @@ class Reflectors:
         return served.is_listed and self._lag(served.resource) <= DEAD_SECONDS
 
     def _tell_of_devices(self) -> None:
-        """Report whether devices can be allocated, and log if they cannot; called again and again.
+        """Report whether devices can be allocated, and log if they cannot; called repeatedly.
 
         The line is logged only when no kind waits for its list, so that there is one line for all
         kinds. `Discovery` logs the kinds that are not served.
