@@ -31,8 +31,8 @@ _Arguments = ParamSpec("_Arguments")
 def bytes_of(*values: object) -> int:
     """Return the estimated bytes of the values, with everything that they refer to.
 
-    An object with an integer `memory` counts with that size. Every part is examined, so use this
-    only for values that took longer to make, and that do not refer to the cluster.
+    An object with an integer `memory` counts with that size. This examines every part, so use it
+    only for values that took longer to make and do not refer to the cluster.
     """
     total, left, seen = 0, list(values), set[int]()
     while left:

@@ -59,7 +59,7 @@ class Demand:
     """The resources with pod-level requests; from 1.38 on, scores take them from `resources`."""
 
     def scored(self, *, pod_level: bool) -> dict[str, int]:
-        """Return the requests that NodeResourcesFit's score uses; cpu and memory are always there.
+        """Return the requests that NodeResourcesFit's score uses, with cpu and memory in any case.
 
         If `pod_level` is true, pod-level requests replace those of the containers.
         """
@@ -177,7 +177,7 @@ def qos_class(
 class _Stages:
     """The containers and init containers of a pod at each stage of a resize; at least one stage.
 
-    `of_pods` has the stages of which only the total of the whole pod is known.
+    `of_pods` has the stages for which the status has only the total of the pod.
     """
 
     of_containers: list[tuple[Sequence[ContainerResources], Sequence[ContainerResources]]]
@@ -235,7 +235,7 @@ class _Resize:
         return _Stages([*asked, *others])
 
     def of_pod(self, pod_level: dict[str, int]) -> dict[str, int]:
-        """Return the pod-level requests that count during the resize."""
+        """Return the largest pod-level requests of the stages of the resize that count."""
         if not pod_level or not self._kubernetes.pod_level_resize:
             return pod_level
         if self._status.get("resources") is None:

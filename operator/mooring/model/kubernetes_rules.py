@@ -23,8 +23,8 @@ from mooring.model.declared_features import (
 class KubernetesRules:
     """The rules of one minor version that differ between versions.
 
-    Each attribute describes the newer behaviour, which applies if it is True; after `Else` stands
-    the older one.
+    If an attribute is True, the newer behaviour applies, which its first sentence describes; `Else`
+    introduces the older one.
 
     Attributes:
         version: The minor version, such as 1.37.

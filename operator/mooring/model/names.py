@@ -1,4 +1,4 @@
-"""Finds a pod by namespace/name, for people who ask for a name.
+"""Finds the uids of pods by namespace/name, for users who ask with a name.
 
 Everything else that Mooring remembers about a pod is kept by its uid, because a name returns: the
 pods of a StatefulSet have fixed names. Two streams of events may show the beginning of the next pod

@@ -9,7 +9,7 @@ from mooring.pausing import pause
 _Item = TypeVar("_Item")
 
 ITEMS_PER_STEP: Final = 500
-"""Work on this many parts of a pod takes 1 to 3 ms."""
+"""The number of a pod's parts between two pauses: working on them takes 1 to 3 ms."""
 
 
 def collected(items: Iterable[_Item]) -> tuple[_Item, ...]:

@@ -34,7 +34,7 @@ Uid = NewType("Uid", str)
 _DEFAULT_GRACE: Final = 30
 _NO_CLAIMS: Final[Mapping[str, str | None]] = MappingProxyType({})
 _MANY_STRINGS: Final = 2000
-"""This many labels or annotations take a millisecond."""
+"""Pause after more labels or annotations than this: they take a millisecond."""
 _START_SECONDS: Final = 60
 """Seconds allowed for the binding and start of a pod, and for the end of its containers."""
 
@@ -207,7 +207,7 @@ def claim_keys(pod: Pod) -> list[str]:
 
 
 def workload_of(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of what the user created: a Deployment, an owner, or the pod itself."""
+    """Return kind and name of the object that the user created: Deployment, owner or pod."""
     owner = pod.owner
     if owner is None:
         return "Pod", pod.name

@@ -263,7 +263,7 @@ class PodSpecCache:
 _MOST_MEMORY_PER_BYTE: Final = 25
 """A spec takes at most this many times the size of its JSON, usually a fifth of that."""
 _SMALL: Final = 2048
-"""Specs with at most this many bytes of JSON are not measured, which takes longer than parsing.
+"""Specs with at most this many bytes of JSON are not measured, because parsing is faster.
 
 A spec over the limit of bytes is not measured either, because it is never scheduled or kept.
 """

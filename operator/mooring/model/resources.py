@@ -122,7 +122,7 @@ def parse_pod_level(
 def total_requests(
     containers: Iterable[Mapping[str, int]], init: Iterable[tuple[Mapping[str, int], bool]]
 ) -> dict[str, int]:
-    """Return the most of each resource needed at one time (component-helpers' resource/helpers.go).
+    """Return the largest need of each resource at one time (component-helpers resource/helpers.go).
 
     Each item of `init` has an init container's requests, and whether it is a sidecar. A sidecar
     runs from its start to the end of the pod. Any other init container runs only together with the

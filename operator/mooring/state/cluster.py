@@ -57,7 +57,7 @@ from mooring.volumes.model.storage_objects import PersistentVolume, PersistentVo
 from mooring.volumes.state.storage import Storage
 
 _ENDED_BYTES: Final = 2**20
-"""Enough for the uids of about 3,000 pods."""
+"""The most bytes of remembered uids of ended pods: about 3,000 uids."""
 _TOPOLOGY_LABELS: Final = (ZONE, REGION)
 """The labels that a pod gets from its node when it is bound."""
 
@@ -109,7 +109,7 @@ class ClusterState:
         return self._server_version
 
     def follow_server(self, version: str) -> None:
-        """Apply the rules of an API server of this version (1.37); pods in resize are recounted."""
+        """Apply the rules of an API server of this version (1.37); recount pods in resize."""
         before, self._server_version = self._kubernetes, version
         self._kubernetes = self.evictions.kubernetes = rules_of_server(version)
         if self._kubernetes is not before:
@@ -121,7 +121,7 @@ class ClusterState:
     def devices_known(self, why_not: str | None) -> None:
         """Note why claims, slices and device classes are not all mirrored; None if they are.
 
-        When a reason gives way to None, an UPDATE of ResourceSlices without objects is delivered.
+        When None follows a reason, deliver an UPDATE of ResourceSlices without objects.
         """
         before, self.dynamic_resources.unknown = self.dynamic_resources.unknown, why_not
         if before is not None and why_not is None:
@@ -149,7 +149,7 @@ class ClusterState:
         """Add the object, or replace the known version by this one, which the API server has sent.
 
         `key` is the uid of a pod, and the name or namespace/name of any other object; see
-        `identity` in `mooring.model.objects`. No event is delivered if no field differs.
+        `identity` in `mooring.model.objects`. Deliver no event if no field differs.
         """
         self._deliver(self._put(kind, key, value))
 
@@ -298,17 +298,17 @@ class ClusterState:
         return tuple(uid for uid, placed in assumed if placed.deadline is not None)
 
     def doubt(self, uids: Iterable[Uid]) -> None:
-        """Make these pods overdue, as far as they are still assumed.
+        """Treat these pods as overdue if they are still assumed.
 
-        The caller passes bound pods that are missing in a list requested after their binding: they
-        may have been deleted between the end of a watch and the list, and then no event tells it.
+        The caller passes bound pods that are missing in a list requested after their binding. If
+        they were deleted between the end of a watch and that list, no event tells it.
         """
         for uid in uids:
             if (assumption := self.pods.assumption(uid)) is not None:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the node where the pod is counted if its node or requests change, else None."""
+        """Return the node where the pod is counted, if its node or requests change; else None."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -323,8 +323,8 @@ class ClusterState:
     def put_unscheduled(self, pod: Pod) -> None:
         """Note a pod without a node.
 
-        An event is delivered if the known or the new version names a pod group, and more than the
-        status differs. If the pod is nominated, the nomination gets its new requests.
+        Deliver an event if the known or the new version names a pod group, and more than the status
+        differs. If the pod is nominated, the nomination gets its new requests.
         """
         before = self.pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
@@ -338,7 +338,7 @@ class ClusterState:
     def delete_unscheduled(self, uid: Uid) -> None:
         """Note that a pod without a node was bound, has ended or was deleted.
 
-        An event is delivered if the pod is on no node and was a member of a pod group.
+        Deliver an event if the pod is on no node and was a member of a pod group.
         """
         before = self.pod_groups.drop_unscheduled(uid)
         if before is None or self.pods.get(uid) is not None:
@@ -349,9 +349,9 @@ class ClusterState:
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the row in every later decision, before the API server knows of it.
 
-        No ADD is delivered yet: `announce` does that later. Reserve and Permit plugins may still
-        reject the pod, and rejected pods would otherwise requeue each other for ever. A placed pod
-        of the same name stays where it is until the watch shows its end.
+        `announce` delivers the ADD later. Reserve and Permit plugins may still reject the pod, and
+        rejected pods would otherwise requeue each other for ever. A placed pod of the same name
+        stays where it is until the watch shows its end.
         """
         gone = self._delete_pod(pod.uid)
         self.evictions.stop_waiting(pod)
@@ -388,10 +388,10 @@ class ClusterState:
     def forget(self, pod: Pod) -> None:
         """Undo the assumption, if the pod is still assumed.
 
-        If it is not assumed any more, the watch has shown it bound. Then an eviction that should
-        have called off its binding has failed: the eviction ends, and the preemptors that waited
-        for it lose their nominations. The DELETE events of these nominations make the queue retry
-        the preemptors.
+        If the pod is not assumed any more, the watch has shown it bound. Then an eviction of the
+        pod came too late to stop its binding: the eviction ends, and the preemptors that waited for
+        it lose their nominations. The DELETE events of these nominations make the queue retry the
+        preemptors.
 
         A DELETE is delivered if the pod was announced or had been nominated to the node, because
         then other pods must learn that resources are free. If the pod was no longer assumed, UPDATE
@@ -439,8 +439,8 @@ class ClusterState:
     def pass_nomination(self, uid: Uid, pod: Pod) -> bool:
         """Give the nomination of the pod of this uid to `pod`; return False if there is none.
 
-        That pod is the place that is kept for a pod that is moved. No event is delivered, because
-        no resources become free.
+        Rebalancing uses this: the pod of the uid has kept a place for `pod`. Deliver no event,
+        because no resources become free.
         """
         nominee = self.nominations.drop(uid)
         if nominee is None:
@@ -519,8 +519,8 @@ class ClusterState:
     def release_claims(self, holder: Uid, claims: Iterable[str] | None = None) -> None:
         """End the pod's hold on the claims of these uids; None means all its claims.
 
-        A claim that is then neither in flight nor allocated has free devices. For each one an
-        UPDATE is delivered, as for a deallocated claim.
+        If a claim is then neither in flight nor allocated, its devices are free; deliver an UPDATE,
+        as for a deallocated claim.
         """
         self._deliver(self._release_claims(holder, claims))
 
@@ -564,7 +564,7 @@ class ClusterState:
         """Let decisions see the claim as the API server answered, until the watch has caught up.
 
         Return False if the watch has already shown a newer version or the claim's deletion.
-        Otherwise an UPDATE is delivered now, and none when the watch shows the same version.
+        Otherwise deliver an UPDATE now, and none when the watch shows the same version.
         """
         before = self.dynamic_resources.claims.assume(claim)
         if before is not None:
@@ -593,9 +593,10 @@ class ClusterState:
 
     @property
     def queues(self) -> Queues:
-        """The queues, after every change of a queue or a namespace has been taken over.
+        """The queues, with all changes of queues and namespaces applied.
 
-        Then pods are counted anew, with a pause after each; the state must not change meanwhile.
+        If there were changes, pods are counted again, with a pause after each pod; the state must
+        not change meanwhile.
         """
         if not self._queues.is_settled:
             namespaces = self._queues.settle()
@@ -614,9 +615,10 @@ class ClusterState:
         return [placed for placed in found if placed is not None]
 
     def _renew_queue(self, placed: PlacedPod, *, leaves: bool = True) -> None:
-        """Count the pod in its queue of now; unless it `leaves`, in the former one if it has none.
+        """Count the pod in its present queue.
 
-        So nobody makes a quota larger by taking labels from pods on nodes.
+        If it has none, keep it in its former queue unless it `leaves`. So nobody can enlarge a
+        quota by removing labels from pods on nodes.
         """
         before, number = self.pod_columns.queue_of(placed), self._queues.number_of(placed.pod)
         if before != number and (leaves or number != NO_QUEUE):
@@ -758,7 +760,7 @@ class ClusterState:
         return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
-        """Update what is derived from an object, no node or pod; `after` is None if it is gone.
+        """Update data that depend on an object (no node or pod); `after` is None if it is gone.
 
         Return the version that decisions have used: `before`, or the assumed one.
         """
@@ -773,7 +775,7 @@ class ClusterState:
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context for a change of the node's labels; at its end, pods are counted anew."""
+        """Return a context manager for a change of the node's labels; its end counts pods again."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
@@ -875,7 +877,7 @@ class ClusterState:
 
 
 def _same_object(before: object | None, after: object) -> bool:
-    """Return whether no field differs that a decision reads; `==` compares Nodes by identity."""
+    """Return whether all fields that decisions read are equal; `==` compares Nodes by identity."""
     if isinstance(before, Node) and isinstance(after, Node):
         return all(getattr(before, f.name) == getattr(after, f.name) for f in fields(Node))
     if isinstance(before, PodGroup) and isinstance(after, PodGroup):

@@ -54,7 +54,7 @@ class ClusterView:
 
     @property
     def queues(self) -> Queues:
-        """Queues, what they may use and what they use; only to be read."""
+        """The queues with their quotas and their use, read-only."""
         return self._state.queues
 
     @property
@@ -102,7 +102,7 @@ class ClusterView:
 
     @property
     def node_set_version(self) -> int:
-        """Grows when a node comes or goes; while it is unchanged, every name keeps its row."""
+        """A number that grows when a node comes or goes; until then, names keep their rows."""
         return self._state.nodes.set_version
 
     @property
@@ -125,7 +125,7 @@ class ClusterView:
     def disrupted_with(self, row: int) -> dict[Uid, Pod]:
         """Return the pods on a row, and all pods that would be disrupted with them, by uid.
 
-        The latter are the other members, on any node, of groups that are disrupted as a whole.
+        If a group is disrupted as a whole, all its members are returned, whatever their nodes.
         """
         groups = self.pod_groups
         found = {placed.pod.uid: placed.pod for placed in self.pods_on(row)}
@@ -149,8 +149,8 @@ class ClusterView:
     ) -> NodeView:
         """Return a view of rows in which nominated pods count as if they were placed.
 
-        Only those nominated pods count for which `pod` must leave room. `ends` is when `pod` will
-        have ended, in seconds since the epoch.
+        A nominated pod counts only if `pod` must leave room for it. `ends` is when `pod` will have
+        ended, in seconds since the epoch.
         """
         table, columns = self._state.nodes, self._state.pod_columns
         more_pods, more_requested = columns.nominated_demand(

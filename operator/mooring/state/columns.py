@@ -209,8 +209,8 @@ def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
 class Interned(Generic[_Value]):
     """A column with few distinct values in many rows: `codes` (int32) index `values`.
 
-    When no row holds a value any more, its code is reused later. Until then `values` has the first
-    value at this code.
+    When no row holds a value any more, a later value gets its code; until then `values` keeps the
+    first value there.
     """
 
     __slots__ = ("_free", "_holders", "_index", "codes", "values")

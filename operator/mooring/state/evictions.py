@@ -72,9 +72,9 @@ class _Records:
     charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
     """The charges, by a budget's namespace/name and a victim's uid."""
     exhausted: dict[str, bool] = field(default_factory=dict)
-    """Budgets that the Eviction API called exhausted; True if `grow_older` has seen the entry."""
+    """Budgets that the Eviction API called exhausted; True once `grow_older` has seen the entry."""
     refused: dict[Uid, bool] = field(default_factory=dict)
-    """Pods that the Eviction API refused to evict; True if `grow_older` has seen the entry."""
+    """Pods that the Eviction API refused to evict; True once `grow_older` has seen the entry."""
     by_pods: SelectionIndex[str] = field(default_factory=SelectionIndex)
     """Finds the namespace/name of the budgets that select a pod."""
     selections: dict[str, Selection] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Evictions:
         return pod.uid in self._records.evicting
 
     def among(self, uids: AbstractSet[Uid]) -> AbstractSet[Uid]:
-        """Return the uids among these whose pods this scheduler is evicting."""
+        """Return the uids of pods that this scheduler is evicting, out of the given ones."""
         return uids & self._records.evicting.keys()
 
     def awaits_victims(self, preemptor: Pod) -> bool:
@@ -245,7 +245,7 @@ class Evictions:
                 self._records.exhausted[budget.key] = False
 
     def grow_older(self) -> None:
-        """End charges whose victim has left, and refusals, that the last call has seen already."""
+        """End charges of departed victims, and refusals, if the last call has seen them already."""
         records = self._records
         _end_old(records.exhausted)
         _end_old(records.refused)

@@ -40,7 +40,7 @@ Conditions = frozenset[tuple[str, str]]
 
 @dataclass(slots=True)
 class Image:
-    """An image on nodes; `size` in bytes is what the first node with it reported (cache.go)."""
+    """An image on nodes; `size` is in bytes, as the image's first node reported it (cache.go)."""
 
     size: int
     rows: dict[int, None] = field(default_factory=dict)

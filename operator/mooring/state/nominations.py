@@ -35,7 +35,7 @@ class Nominee(NamedTuple):
 
     @property
     def keeps_out_below(self) -> int:
-        """Pods of a lower priority than this must leave room for the pod's requests."""
+        """The priority below which pods must leave room for this pod's requests."""
         reserved = self.reservation
         return reserved.priority if reserved is not None else self.priority + 1
 
@@ -46,7 +46,7 @@ class Nominee(NamedTuple):
 
     @property
     def backfill_until(self) -> float:
-        """Pods that end by this time need not leave room for this pod; see Reservation."""
+        """A time: pods that end before it need not leave room for this pod; see Reservation."""
         return self.reservation.backfill_until if self.reservation is not None else -math.inf
 
     def keeps_out(self, priority: int, ends: float) -> bool:

@@ -3,8 +3,7 @@
 For every pod, these scores divide amounts of all nodes. Division of float64 is several times as
 fast as of int64, and exact while amounts are not too large. Converting the columns for each pod
 would cost as much as the division, so float64 copies are kept. They follow the table's change log:
-between two decisions one or two nodes change, and for so few, Python's numbers are several times as
-fast as arrays.
+between two decisions one or two nodes change, and Python's numbers are then faster than arrays.
 """
 
 from dataclasses import dataclass

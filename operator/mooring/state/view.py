@@ -175,7 +175,7 @@ class NodeView:
 
     @property
     def topology_version(self) -> int:
-        """Grows when any node is added or deleted, or when its labels or taints change."""
+        """A number that grows when a node is added or deleted, or changes its labels or taints."""
         return self._table.topology_version
 
     @property

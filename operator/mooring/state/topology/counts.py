@@ -33,16 +33,16 @@ from mooring.state.topology.equivalent_pods import (
 from mooring.state.topology.pod_selection import Selection, SelectionIndex
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""Enough for 2,000 counts per node with 5,000 nodes."""
+"""The most bytes of all counts: enough for 2,000 counts per node with 5,000 nodes."""
 _BYTES_PER_COUNT: Final = 1024
 """Bytes of a count, without its array and its selection."""
 
 _BYTES_PER_POD: Final = 8
 _SLICE: Final = 128
-"""Equivalent pods to examine in one slice, if the selector has few requirements."""
+"""How many equivalent pods to examine in one slice, if the selector has few requirements."""
 _FEW_REQUIREMENTS: Final = 16
 _SLICE_ROWS: Final = 2048
-"""Rows to count in one slice, because equivalent pods of a DaemonSet are on every node."""
+"""How many rows to count in one slice, because a DaemonSet's equivalent pods are on every node."""
 
 _FEW_ROWS: Final = 16
 """If not all counts can be kept, terms with owners on at most this many rows get no count."""
@@ -112,7 +112,7 @@ class TopologyCounts:
 
     @contextmanager
     def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
-        """Count the row's pods by its new domains; the caller changes its labels inside."""
+        """Count the row's pods in its new domains; the caller changes the node's labels inside."""
         for equivalent in pods:
             for counts in equivalent.counted_in:
                 counts.add(row, -1)
@@ -295,7 +295,7 @@ class TopologyCounts:
                 yield equivalent
 
     def _fill(self, counts: DomainCounts, source: _Source) -> None:
-        """Count all pods of the source for a dropped count, which no event updates."""
+        """Count all pods of the source for a dropped count: no event updates a dropped count."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, self._candidates(source)):
             equivalent.pods_on.extend(rows, numbers)

@@ -14,7 +14,7 @@ from mooring.state.objects import Objects
 from mooring.state.topology.pod_selection import Pair, PodSelector, Selection, selection
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""Enough for about 50,000 pods with different labels."""
+"""The most bytes of known selections: enough for about 50,000 pods with different labels."""
 _PER_LABEL: Final = 400
 _OWNERS: Final[Mapping[str, tuple[str, Kind]]] = {
     "ReplicaSet": ("apps/v1", Kind.REPLICA_SET),

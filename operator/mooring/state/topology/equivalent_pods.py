@@ -23,7 +23,7 @@ from mooring.state.topology.pod_selection import (
 )
 
 _MANY: Final = 64
-"""Dropped counts are removed from a list at this length, and each time the length has doubled."""
+"""Dropped counts are removed from a list when its length reaches this, and each time it doubles."""
 
 _Key = tuple[str, FrozenDict, bool, PodAffinity]
 
@@ -63,7 +63,7 @@ class EquivalentPods:
     terms: tuple[OwnedTerm, ...]
     pods_on: RowCounts = field(default_factory=RowCounts)
     counted_in: Sequence[DomainCounts] = ()
-    """May contain dropped counts, which are removed only when the list has become long."""
+    """The counts that include the pods; dropped counts are removed only when there are many."""
 
     @property
     def namespace(self) -> str:

@@ -142,7 +142,7 @@ def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
 
 
 def _places(part: PodSelector) -> tuple[Collection[str | None], Collection[Pair | None]]:
-    """Return the namespaces and the labels that `lookup_keys` combines."""
+    """Return the namespaces and the labels of the part, from which `lookup_keys` makes pairs."""
     if part.selector is None:
         return (), ()
     namespaces: Collection[str | None] = part.namespaces
