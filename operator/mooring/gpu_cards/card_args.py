@@ -39,7 +39,7 @@ def _annotation_prefix(prefix: str) -> str:
 
 
 class CardArgs(PolicyModel):
-    """The names by which nodes and pods describe GPU cards; a given field replaces the preset's."""
+    """Arguments that name cards on nodes and pods; each given field replaces the preset's."""
 
     preset: Literal["gpushare", "hami", "kai"] = "gpushare"
     """The project whose names of resources and annotations are the defaults."""
@@ -74,7 +74,7 @@ class GPUShareArgs(CardArgs):
     """Arguments of GPUShare: the names of cards, and which nodes and cards it prefers."""
 
     nodes: Strategy = "Binpack"
-    """Whether shares go to the nodes whose cards are fullest, or emptiest."""
+    """Whether shares go to the nodes with the fullest cards, or to those with the emptiest."""
     cards: Literal["Binpack", "Spread", "FirstFit", "LeastFragmentation"] = "Binpack"
-    """Which of a node's cards a share gets: the fullest, the emptiest, the first, or the one that
-    leaves most free GPU usable for requests that are typical of the cluster."""
+    """The choice of a card for a share: the fullest, the emptiest, the first, or the card by which
+    most free GPU stays usable for typical requests."""

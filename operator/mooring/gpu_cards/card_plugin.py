@@ -30,7 +30,7 @@ _UNITS_PER_NODE: Final = 1200
 
 
 class AssignsInTrials(ABC):
-    """Gives pods devices or volumes at Reserve, and does the same for pods that a trial adds."""
+    """A plugin that gives pods devices or volumes, at Reserve and when a trial adds a pod."""
 
     @abstractmethod
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
@@ -47,7 +47,7 @@ def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
 def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
     """Give a pod that a trial has added to the row the cards that these plugins choose.
 
-    This is for nominated pods: as in kube-scheduler, the devices of their claims are not counted.
+    This is for nominated pods. As in kube-scheduler, the devices of their claims do not count.
     """
     for plugin in plugins:
         if isinstance(plugin, CardPlugin):
@@ -89,7 +89,7 @@ class CardPlugin(AssignsInTrials):
 
     @abstractmethod
     def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
-        """Return the request, SKIP if it is not for this plugin, or why it is rejected."""
+        """Return the request if this plugin handles it, SKIP if not, or why it is rejected."""
 
     @abstractmethod
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:

@@ -1,4 +1,4 @@
-"""Prefers nodes on which least free GPU becomes unusable for typical requests.
+"""Prefers nodes where the least free GPU becomes unusable for typical requests.
 
 The measure is in `mooring.gpu_cards.state.fragmentation`. The pods on nodes say which requests are
 typical.
@@ -28,8 +28,7 @@ from mooring.state.view import NodeView
 
 _HALF: Final = 50
 _SCALE: Final = 250
-"""The growth, in thousandths of a card, at which a score is halfway from 50 to its end (0 or 100).
-"""
+"""The growth, in thousandths of a card, at which a score is halfway between 50 and 0 or 100."""
 _FAR: Final = np.int64(2**40)
 
 
@@ -41,7 +40,7 @@ class _RequestedCards:
 
 
 class GPUFragmentation:
-    """Prefers nodes whose fragmentation grows least, or shrinks most."""
+    """Prefers nodes where fragmentation grows least or shrinks most."""
 
     name: ClassVar[str] = "GPUFragmentation"
     depends_on_node_only: ClassVar[bool] = True

@@ -20,7 +20,7 @@ _NOT = np.int64(2**62)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedShares:
-    """Per node row: whether all shares fit, each share's cards (int64[row, n]), and what is left.
+    """Per node row: whether all shares fit, each share's cards (int64[row, n]), and the rest.
 
     Cards and rest are undefined where the shares do not fit.
     """
@@ -110,7 +110,7 @@ def _size(share: CardShare) -> tuple[int, int, int, int]:
 
 
 def _smallest(preference: IntArray, count: int) -> IntArray:
-    """Return the columns of the smallest values of each row, the first of equal ones."""
+    """Return the columns of the `count` smallest values of each row; of equal values, the first."""
     columns: IntArray
     if count == 1:
         columns = np.argmin(preference, axis=1)[:, None]
@@ -127,7 +127,7 @@ def _preference(
     typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> IntArray:
-    """Return int64[row, card]: the share goes to the card with the smallest value."""
+    """Return int64[row, card]: the share goes to the card with the smallest number."""
     free_after: IntArray = remaining.free - need
     match choice:
         case "Binpack":

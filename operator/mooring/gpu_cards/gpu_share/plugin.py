@@ -1,4 +1,4 @@
-"""Places several pods on one GPU card by memory and compute, as gpushare, HAMi and KAI write it."""
+"""Places several pods on one GPU card, in the formats of gpushare, HAMi and KAI."""
 
 from typing import ClassVar, Final
 
@@ -91,7 +91,7 @@ class GPUShare(CardPlugin):
         return Explanation(reasons, np.left_shift(np.uint64(1), case.astype(np.uint64)), case >= 3)
 
     def score(self, pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return 0-100: the mean of how full the chosen card and the node's cards become.
+        """Return 0-100: how full the chosen card and all cards of the node become, on average.
 
         For `Spread` the score is 100 minus the mean.
         """

@@ -32,7 +32,7 @@ _REASONS: Final = (
     "node(s) had no free GPUs linked as requested",
 )
 _RESOLVABLE: Final = 4
-"""The first reason that is due to other pods, so that preemption may help."""
+"""The first of the reasons that preemption may resolve, because other pods cause them."""
 _MAX: Final = 100
 
 
@@ -80,7 +80,7 @@ class GPUTopology(CardPlugin):
         return Explanation(_REASONS, bits, case >= _RESOLVABLE)
 
     def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return 0-100: how well the chosen set is linked, and whether groups of 8 or 4 remain."""
+        """Return 0-100: how well the chosen cards are linked, and whether groups of 8 or 4 stay."""
         free = self._free(nodes.rows, request)
         scores = np.zeros(len(nodes), np.int64)
         seen: dict[tuple[Subsets, int, int], int] = {}
@@ -136,7 +136,7 @@ def _masks(cards: BoolArray) -> IntArray:
 
 
 def _score(sets: Subsets, free: int, all_free: int, request: CardRequest) -> int:
-    """Return 0-100: links between several cards count two thirds, unbroken groups the rest."""
+    """Return 0-100: the links of several cards count two thirds, unbroken groups the rest."""
     chosen = sets.best(free, request.whole_cards)
     if chosen is None:
         return 0

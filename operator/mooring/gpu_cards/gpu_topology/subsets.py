@@ -1,8 +1,9 @@
 """Finds the best-connected set of a node's free cards by looking at every set.
 
 A set is a bit mask of card numbers, and 16 cards have 65,536 sets. Each property of the sets is an
-array indexed by the mask, computed once per matrix of links. One set is better connected than
-another if its weakest link has a higher rank, or an equal rank and a higher sum of all ranks.
+array indexed by the mask, computed once per matrix of links. Of two sets, the one with the higher
+rank of the weakest link is better connected; with equal ranks, the one with the higher sum of all
+ranks.
 """
 
 from typing import Final
@@ -26,7 +27,7 @@ def subsets(links: Links, count: int) -> "Subsets":
 
 
 class Subsets:
-    """All sets of a node's `count` cards; without a matrix all links are alike, and unknown."""
+    """All sets of a node's `count` cards; without a matrix all links are equal and unknown."""
 
     def __init__(self, links: Links, count: int) -> None:
         self.count = count
@@ -60,7 +61,7 @@ class Subsets:
         return int(self._weakest[chosen])
 
     def quality(self, chosen: int) -> int:
-        """Return a number that is higher for better connected sets, among sets of one size."""
+        """Return a number to compare sets of one size; better connected sets have a higher one."""
         return int(self._weakest[chosen]) * 2**16 + int(self._sum[chosen])
 
     def _choose(self, free: int, cards: int) -> int | None:

@@ -39,9 +39,9 @@ _FRACTION_MEMORY: Final = "gpu-memory"
 _FRACTION_CARDS: Final = "gpu-fraction-num-devices"
 
 Assignment = tuple[tuple[int, ...], ...]
-"""The cards of a pod: for each of its shares, in order, the numbers of the cards it is on."""
+"""The cards of a pod: for each share, in order, the numbers of the share's cards."""
 Links = tuple[tuple[int, ...], ...]
-"""Ranks of the links between cards, symmetric, 0 on the diagonal and where nothing is known."""
+"""Ranks of the links between cards, symmetric; 0 on the diagonal and for unknown links."""
 
 _CODES: Final[Mapping[str, int]] = {"SYS": 1, "NODE": 2, "PHB": 3, "PXB": 4, "PIX": 5}
 _NVLINK: Final = re.compile(r"NV([1-9][0-9]?)")
@@ -88,8 +88,8 @@ class CardFormat:
     def assigned(self, annotations: Mapping[str, str], request: "CardRequest") -> Assignment | None:
         """Return the cards that a bound pod's annotations name; None unless they suit the request.
 
-        Each share must have as many cards as requested: a tenant can write annotations, too, and
-        must not make used cards look free by naming fewer.
+        Each share must have as many cards as requested. Otherwise a tenant, who can write
+        annotations too, could name fewer cards and make used cards look free.
         """
         index = f"{self.annotation_prefix}_IDX" if self.writes_index(request) else ""
         assignment = parse_assignment(annotations.get(index or self.cards_annotation, ""))
@@ -99,7 +99,7 @@ class CardFormat:
         return assignment
 
     def writes_index(self, request: "CardRequest") -> bool:
-        """Return whether the card is written as gpushare writes one share on one card."""
+        """Return whether the annotation has gpushare's form for one share on one card."""
         share, *others = request.shares
         return bool(self.annotation_prefix) and not (others or share.whole or share.cards > 1)
 
@@ -136,10 +136,10 @@ class CardShare:
 
 @dataclass(frozen=True, slots=True)
 class CardRequest:
-    """A pod's request for cards of one node.
+    """A pod's request for cards, all on one node.
 
     `products` (none: any) and `least_memory` (MiB) restrict the cards. `link_required` and
-    `link_preferred` are least ranks for the weakest link between whole cards; 0 means any.
+    `link_preferred` are the least ranks for the weakest link between whole cards; 0 means any.
     """
 
     shares: tuple[CardShare, ...]
@@ -372,7 +372,7 @@ def _capacity(node: Node, resource: str) -> int:
 
 
 def _lost(node: Node, form: CardFormat, count: int, memory: int) -> int:
-    """Return how many of its cards the node no longer offers, by the resource that lost most.
+    """Return how many cards the node no longer offers, by the resource that lost most cards.
 
     One card may count several times in a resource, as with HAMi and time slicing.
     """

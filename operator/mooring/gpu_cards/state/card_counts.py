@@ -2,8 +2,9 @@
 
 The columns of a row depend only on the node's cards and the set of pods on the row, and are
 computed again after each change. So a restart gives the same counts, and a trial that is undone
-leaves no trace. A pod with known cards counts on these. If no scheduler chose cards, or the
-annotation is malformed, the pod counts where it fits best; such pods come last, in order of names.
+leaves no trace. A pod counts on its cards if they are known. If no scheduler chose cards, or the
+annotation is malformed, the pod counts on the cards where it fits best; such pods are placed last,
+sorted by name.
 
 A row that existed when counting began is counted when it is first read, or by `count_row`. Until
 then changes of the row are ignored.
@@ -57,7 +58,7 @@ class CardDemand(NamedTuple):
 
 
 class CardsOfRow(NamedTuple):
-    """The node of a row, and the pods on it, with their cards where these are known."""
+    """The node of a row and its pods, with the cards of the pods if known."""
 
     node: Node | None
     pods: Iterable[tuple[Pod, Assignment | None]]
@@ -93,7 +94,7 @@ class CardOwner(NamedTuple):
 
 @dataclass(slots=True)
 class _Held:
-    """A pod's name, request, its cards if they are known, and the class of its request."""
+    """A pod's name and request, its cards if known, and the class of its request."""
 
     key: str
     request: CardRequest
@@ -164,12 +165,12 @@ class _Row:
         return _Books(free, free_cores, free_cards, guessed, over)
 
     def _name(self, uid: Uid) -> tuple[str, Uid]:
-        """Return the sort key of a pod: its name, so that a guess is the same after a restart."""
+        """Return the sort key of a pod: with its name, a guess is the same after a restart."""
         return self.held[uid].key, uid
 
 
 class _Books(NamedTuple):
-    """The free amounts of a row by card number, guessed cards of pods, and overcommitted cards."""
+    """The free amounts of a row by card number, the guessed cards, and the overcommitted cards."""
 
     free: list[int]
     free_cores: list[int]
@@ -353,7 +354,7 @@ class Cards:
     def publish(self, row: int, uid: Uid) -> bool:
         """Note that the pod was placed; return whether `typical` was computed again.
 
-        If a plugin reads `typical`, this is done whenever half as many pods were placed as are
+        If a plugin reads `typical`, compute it again when half as many pods were placed as are
         counted.
         """
         if not self.followed or self._uncounted or uid not in self._row(row).held:
@@ -447,7 +448,7 @@ def _columns(rows: int) -> IntArray:
 
 
 def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
-    """Return the pod's request; a request that cannot be read counts as none."""
+    """Return the pod's request for cards; None if there is none or it is malformed."""
     try:
         return card_request(pod.spec, form)
     except CardRequestError:
@@ -491,7 +492,7 @@ def _guess(
 ) -> Assignment:
     """Guess the pod's cards, for accounting: the fullest cards with space for it.
 
-    A pod that fits nowhere is there all the same: it counts on the emptiest cards.
+    If the pod fits on no card, it counts on the emptiest cards, because it is on the node anyway.
     """
     assignment = []
     usable = [card for card in range(len(cards)) if card not in unhealthy]

@@ -72,7 +72,7 @@ class CardFormats:
     def renew(self, placed: PlacedPod) -> bool:
         """Count a newer version of the pod; return whether the counts changed.
 
-        If its annotations name other cards than were chosen for it, the annotations are right.
+        If the annotations differ from the chosen cards, the annotations count.
         """
         if not self._is_counted(placed):
             return False
@@ -116,8 +116,7 @@ def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
 def _actual(placed: PlacedPod, form: CardFormat) -> Assignment | None:
     """Return the cards that the annotations of a bound pod name.
 
-    An annotation of an assumed pod does not count: it is left from an earlier attempt, or written
-    by a tenant.
+    An annotation of an assumed pod does not count: an earlier attempt or a tenant has written it.
     """
     if placed.assumed:
         return None

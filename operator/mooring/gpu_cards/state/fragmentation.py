@@ -1,9 +1,9 @@
 """Measures how much of a node's free GPU typical requests of the cluster cannot use.
 
-The measure follows Weng et al., "Beware of Fragmentation" (USENIX ATC 2023). For each class of
-requests, free amounts on cards that cannot serve it are unusable. If the node cannot serve the
-class at all, for lack of cards or cpu, all of its free GPU is unusable. The node's fragmentation is
-the mean over the classes, weighted by their frequency.
+The measure follows Weng et al., "Beware of Fragmentation" (USENIX ATC 2023). A class of requests
+cannot use the free amounts of cards that are too small for it. If the node lacks cards or cpu for
+the class, the class can use none of the node's free GPU. The node's fragmentation is the mean over
+the classes, weighted by their frequency.
 
 In the paper, cpu for one request of a class makes all of a node's free GPU usable for it. Here the
 usable GPU is limited to the number of requests that the node's free cpu allows.
@@ -26,7 +26,7 @@ _NO_LIMIT: Final = 2**40
 
 
 class Cpu(NamedTuple):
-    """Per row the free cpu (int64, millicores), and the amount that the pod takes."""
+    """Per row the free cpu (int64, millicores), and the cpu that the pod takes."""
 
     free: IntArray
     taken: int
@@ -104,7 +104,7 @@ def growth_by_cpu(
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) -> IntArray:
-    """Return how much becomes unusable: the classes' mean loss, less what the pod takes itself."""
+    """Return the growth of unusable GPU: the classes' mean loss, without the pod's own share."""
     if not typical:
         return np.zeros_like(lost)
     growth: IntArray = lost // sum(typical.values()) - taken

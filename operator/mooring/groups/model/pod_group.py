@@ -81,7 +81,7 @@ _CONDITIONS: Final = {
 }
 """By type of condition, the field of `PodGroupStatus`."""
 _CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
-"""The same for Volcano's groups. In other groups anybody may use such plain names."""
+"""As _CONDITIONS, for Volcano's groups; elsewhere anybody may use such plain names."""
 _LONGEST_ANNOTATION: Final = 8 * 320
 _LONGEST_NAME: Final = 253
 _LONGEST_NUMBER: Final = 12
@@ -184,7 +184,7 @@ class DisruptionMode(StrEnum):
 
 
 class GroupTopology(NamedTuple):
-    """The topology domain for the members. Without keys they may be anywhere.
+    """The topology domain for the members; without keys, they may be on any node.
 
     `keys` are node labels, the widest domain first (block, rack, host). All members are placed in
     one domain. If `required` is False and they fit in no domain, they may be spread over several

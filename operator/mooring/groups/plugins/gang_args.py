@@ -56,21 +56,21 @@ _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
 
 
 class GangSchedulingArgs(PolicyModel):
-    """By which further labels pods name groups, and how to treat groups that wait or break."""
+    """Arguments of GangScheduling: the labels of groups, and how to treat waiting groups."""
 
     pod_group_labels: tuple[PodGroupLabel, ...] = Field((), max_length=16)
     """Labels and annotations, looked up in this order; for each the pod's labels come first."""
     pod_group_presets: tuple[PodGroupPreset, ...] = Field((), max_length=len(_PRESETS))
     """The labels and annotations of other schedulers, looked up after `pod_group_labels`."""
     reserve_after: Duration = timedelta()
-    """Nodes are reserved for a group that has waited for so long, for the same time; `0`: never."""
+    """After this time of waiting, a group gets reserved nodes for the same time; `0`: never."""
     reserved_nodes_percent: int = Field(25, ge=1, le=100)
     """The largest share of the nodes that may be reserved, rounded down; at least one node."""
     delete_bound_members: bool = False
     """If some members of a gang cannot be bound, delete the members that were bound with them.
 
-    Nothing is deleted if one of these has no controller that would create it again. So no part of a
-    gang keeps its nodes.
+    So no part of a gang keeps its nodes. If one of these members has no controller to create it
+    again, none is deleted.
     """
 
     @property

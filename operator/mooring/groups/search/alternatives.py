@@ -1,8 +1,8 @@
-"""Places groups whose members leave alternatives of their claims (`firstAvailable`) to each other.
+"""Places groups whose members compete for the alternatives (`firstAvailable`) of their claims.
 
-A member gets the first alternative that is free. That may take the devices which the alternatives
-of other members need: kube-scheduler then places none (kubernetes#138765). Here the claims prefer
-later alternatives.
+A member gets the first alternative that is free. Other members may have no alternative to the same
+devices: kube-scheduler then places no member (kubernetes#138765). Here the claims prefer later
+alternatives.
 """
 
 from collections.abc import Sequence
@@ -39,8 +39,8 @@ def place_with_later_alternatives(
 ) -> Assignment:
     """Return nodes on these rows for the members, and the devices that they must get there.
 
-    If all members fit when these claims prefer the last alternatives, fewer steps from one
-    alternative to the next are tried. The claims of the last members take the first steps.
+    First all claims prefer their last alternatives. If all members then fit, search for the fewest
+    steps towards later alternatives; the last members' claims take the first steps.
     """
     low, high = 1, _most_steps(claims)
     best = place_with_last_alternatives(search, claims, candidates)
@@ -78,7 +78,7 @@ def _placed(
 
 
 def _preferring(spec: ClaimSpec, first: int) -> ClaimSpec:
-    """Return the spec with the alternatives from this number on first, then the nearest before."""
+    """Return the spec with alternative `first` and the later ones in front of the earlier ones."""
     requests = (
         replace(r, first_available=(*r.first_available[at:], *r.first_available[:at][::-1]))
         for r in spec.requests

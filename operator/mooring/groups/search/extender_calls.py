@@ -20,7 +20,7 @@ from mooring.scheduling.result_cache import ResultCache
 from mooring.state.view import BoolArray
 
 _MOST_AT_A_TIME: Final = 128
-"""Members about whom extenders are asked before the attempt checks again whether it is over."""
+"""The most members about whom extenders are asked until the attempt checks whether it is over."""
 
 
 def needed_about(
@@ -31,7 +31,7 @@ def needed_about(
     *,
     again: bool = False,
 ) -> Sequence[Needed]:
-    """Return what to ask extenders about the next members whose nodes they filter or score.
+    """Return the questions to extenders about the next members.
 
     If `answers` is None, no extender is called. With `again`, the answers about a member are first
     dropped if a node that passed does not fit any longer; this happens a few times per attempt at

@@ -59,14 +59,14 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
 _MOST_SUCCESSES: Final = 16
-"""Placements that take the whole group and are compared by their scores."""
+"""The most placements for the whole group that are compared by their scores."""
 _MOST_PLACEMENTS: Final = 1_024
 _TOO_LONG: Final = "preemption: the search for the fewest victims takes too long"
 _PREEMPT_VERB: Final = "preemption: extender {} has a preemptVerb, and is not called for pod groups"
 _MOST_NAMED: Final = 3
-"""Domains that a message names."""
+"""The most domains that a message names."""
 _MOST_PLANS: Final = 8
-"""In one attempt: Reserve or Permit may reject a member each time."""
+"""The most plans in one attempt; Reserve or Permit may reject a member of each plan."""
 _ALL_ON_NODES: Final = "all members are on nodes"
 
 
@@ -110,7 +110,7 @@ class GroupDecision:
 
     @property
     def may_preempt(self) -> bool:
-        """Whether the group might fit without other pods."""
+        """Whether the group might fit if other pods left their nodes."""
         return bool(self.tries or self.over_quota)
 
 
@@ -255,7 +255,7 @@ def _policy(spec_preempts: object) -> str:
 
 
 def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
-    """Give the candidates that the message names a cause, where they have none."""
+    """Set the cause of each candidate that the message names, if the candidate has none."""
     for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
         :_MOST_NAMED
     ]:
@@ -278,7 +278,7 @@ def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) ->
 
 
 def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:
-    """Return which of its minResources are not free; None if they are, or the group is placed.
+    """Return which minResources of the group are not free; None if all are, or if it is placed.
 
     The requests of members on nodes count as free, as in the coscheduling plugin
     (CheckClusterResource).
@@ -311,7 +311,7 @@ def preempt_for_group(
     answers: ExtenderResults | None = None,
     unschedulable_seconds: float = 0.0,
 ) -> GroupPreemption:
-    """Run the PostFilter plugins that know groups: nodes for the minimum, and who must leave.
+    """Run the PostFilter plugins that know groups; return nodes for the minimum, and the victims.
 
     `now` is in seconds since the epoch, `unschedulable_seconds` how long ago the first attempt of a
     member without a node ended. If several plugins reject the group, the last one's reason
@@ -477,7 +477,7 @@ def _complete(
 def _partial(
     tried: Sequence[_Candidate], group: PodGroupState, members: Sequence[Pod]
 ) -> list[_Candidate]:
-    """Return, of the lowest tier with any, the placements that take as many members as needed."""
+    """Return the placements that take enough members, all of the lowest tier that has any."""
     needed = max(group.lacking, 1)
     enough = [c for c in tried if len(c.assignment.rows) >= needed]
     if group.roles:
@@ -492,9 +492,9 @@ def _partial(
 def _needed_only(
     group: PodGroupState, searched: SearchedMembers, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Return the placements of the members alone that the minimums of roles need.
+    """Return placements of only those members that the minimums of roles need.
 
-    Beside the others, these may not get a node: another role takes their room.
+    Beside other members, these may find no node, because another role takes their room.
     """
     needed, others = group.needed_of(searched.members)
     if not (group.roles and others):

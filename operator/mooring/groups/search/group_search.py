@@ -102,7 +102,7 @@ class MembersTrial:
 
 
 def without_node(members: Sequence[Pod], cluster: ClusterView) -> list[Pod]:
-    """Return the members that are on no node; another scheduler may have bound some."""
+    """Return the members that are on no node; another scheduler may have bound the others."""
     pause()  # there may be 50,000 members
     columns = cluster.pod_columns
     return [pod for pod in members if columns.slot(pod.uid, nominated=False) is None]

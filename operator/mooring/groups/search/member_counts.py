@@ -34,7 +34,7 @@ from mooring.volumes.model.pod_volumes import PodVolume
 _COST: Final = 5
 """The cost of counting one class, in steps of a budget; it takes some milliseconds."""
 _MEMBERS_AT_ONCE: Final = 500
-"""For so many members classes are found without a pause; that takes about a millisecond."""
+"""How many members are divided into classes between two pauses: about a millisecond's work."""
 _PODS: Final = "pods"
 _UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
 
@@ -101,7 +101,7 @@ class CountingSearch:
     def classes(self) -> list[MemberClass]:
         """The members divided by the values that filters may read, or by spec if that is enough.
 
-        If a member has inter-pod terms, labels may matter that do not matter otherwise.
+        If a member has inter-pod terms, filters may read more labels.
         """
         if self._known_classes is None:
             self._known_classes = self._found_classes()
@@ -229,7 +229,7 @@ class CountingSearch:
     def _place_one(self, counted: CountedClass, allowed: BoolArray) -> Assignment:
         """Place the members of the only class; the caller knows that no pod is nominated.
 
-        Only the rows that the scores prefer are counted, because each of them takes a member.
+        Count only the rows that the scores prefer, because each of these takes a member.
         """
         self.searched.budget.spend(_COST)
         rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
@@ -413,7 +413,7 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
 ) -> list[int]:
-    """Return the fewest resources found so that more of them (`ample`) lets all items fit."""
+    """Return the fewest resources that let all items fit if nodes have more (`ample`) of them."""
     short = [*range(len(free))]
     for index in (None, *short):
         others = [each for each in short if each != index]

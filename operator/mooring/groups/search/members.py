@@ -1,4 +1,4 @@
-"""The members of a group that are in the queue: they leave it together, and wait together."""
+"""Takes the members of a group from the queue together, and lets them wait together."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -42,10 +42,10 @@ from mooring.state.view import BoolArray
 _MOST_REMOVED: Final = 5_000
 """How many pods one search for nodes removes in its trials; each costs about 40 microseconds."""
 _NOMINATED_SECONDS: Final = 300.0
-"""How long members stay nominated that wait for no victims, if the profile reserves no nodes."""
+"""How long members stay nominated without waiting for victims, if no nodes are reserved."""
 _PODS: Final = "pods"
 _SEARCHES: Final = 10
-"""How many searches at most are made during the time of one reservation, if nodes keep changing."""
+"""The most searches during the time of one reservation, if nodes keep changing."""
 
 
 class GroupReservation:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 TURN_SECONDS: Final = 1.0
-"""How long a plan or an answer may keep the turn. Meanwhile nothing is decided about pods."""
+"""How long a plan or an answer may keep the turn; until it ends, no pod is scheduled."""
 _MOST_STEPS: Final = 3_000
-"""Limit for a decision about a group, over all domains. A decision about one pod is one step."""
+"""The most steps of a decision about a group, over all domains; a decision about a pod is one."""
 
 
 class SearchBudget:

@@ -44,7 +44,7 @@ GROUP_KINDS: Final[Mapping[Kind, GroupSource]] = MappingProxyType(
         Kind.POD_GANG: GroupSource.GROVE,
     }
 )
-"""The kinds of objects that define groups."""
+"""The kinds of objects that define groups, with the source of each."""
 
 _Value = TypeVar("_Value", bound=Any)
 
@@ -192,7 +192,7 @@ class PodGroupState:
         return f"{len(pods)} of {needed} members" if len(pods) < needed else None
 
     def needed_of(self, pods: Sequence[Pod]) -> tuple[Sequence[Pod], Sequence[Pod]]:
-        """Return the first of these members with which the minimum is reached, and the rest.
+        """Split these members into the first ones that reach the minimum, and the rest.
 
         At least one member is needed, also if the minimum is reached already.
         """
@@ -472,7 +472,7 @@ class PodGroups:
         return declared.minimum if declared is not None else 0
 
     def opened(self, before: Pod, after: Pod) -> PodGroupState | None:
-        """Return the group that has enough members since this one lost its scheduling gates."""
+        """Return the pod's group if it is complete because the pod lost its scheduling gates."""
         return self.completed_by(after) if before.spec.gates and not after.spec.gates else None
 
     def counts_otherwise(self, before: Pod, after: Pod) -> bool:

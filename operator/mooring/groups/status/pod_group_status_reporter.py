@@ -79,7 +79,7 @@ class _Record:
     decision: GroupDecision | None = None
     """The last decision, without its rows and with as many domains as a report shows."""
     members: int = 0
-    """To how many members the last decision gave a node."""
+    """The number of members that the last decision gave a node."""
     domains: int = 0
     """How many domains the last decision tried."""
     error: str = ""
@@ -225,7 +225,7 @@ class PodGroupStatusReporter:
             tasks.create_task(self._scheduler.turn.between(self._look_at_changed))
 
     async def _look_at_changed(self) -> NoReturn:
-        """Once a second, let the groups be examined that have changed."""
+        """Once a second, queue the groups that have changed for examination."""
         profiles = self._scheduler.profiles
         self._running, known = True, profiles.version
         while True:
@@ -258,8 +258,8 @@ class PodGroupStatusReporter:
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
         """Return whether to write later, because the status will soon change again.
 
-        That is so before the first attempt, and for some seconds while members are bound. After the
-        attempt the group is examined again; while members are bound, in each round.
+        Write later before the first attempt, and for some seconds while members are bound. The
+        group is examined again after the attempt, and in each round while members are bound.
         """
         record, definition = self._record(group), group.definition
         written = self._statuses.has_patched(group.key)
