@@ -12,7 +12,7 @@ __all__ = ["ClaimReport", "ClaimsReport", "ExcludedDevices", "ExplainsClaims", "
 
 @dataclass(frozen=True, slots=True)
 class ExcludedDevices:
-    """How many devices, on how many nodes, are excluded for this reason before any other.
+    """The number of devices, and of their nodes, that this reason excludes before any other reason.
 
     A device that several nodes can use counts once for each of them.
     """
@@ -27,8 +27,8 @@ class RequestReport:
     """The devices for one request, apart from the pod's other requests.
 
     `request` is its name, or `request/sub-request`, and `count` the wanted number. `enough_on` is
-    the number of nodes with enough usable devices. `excluded` has all other devices, the most
-    frequent reason first.
+    the number of nodes with enough usable devices. `excluded` counts all other devices by reason,
+    the most frequent reason first.
     """
 
     request: str
@@ -55,7 +55,7 @@ class ClaimReport:
 class ClaimsReport:
     """All claims of a pod, and how many nodes have been searched for devices.
 
-    `error` says what is wrong with the claims or their selectors; None if nothing is.
+    `error` is the mistake in the claims or their selectors; None if there is none.
     """
 
     claims: Sequence[ClaimReport]

@@ -1,8 +1,8 @@
 """Counts the devices of a class on each node, and how many of them are in use.
 
 See resource_allocation.go of kube-scheduler's plugin noderesources: if a class stands for an
-extended resource, scores count its devices. As there, slices of all generations count, and a node
-counts no devices if a selector fails for one of them. Counts follow the changes of slices and
+extended resource, scores count its devices. As there, slices of all generations count, and if a
+selector fails for a device, its node counts no devices. Counts follow the changes of slices and
 devices, so a decision only pays for changes since the last one.
 """
 
@@ -28,7 +28,7 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = ["DeviceCounts"]
 
 _Place = int | BoolArray
-"""The row of one node, or the rows of several (bool[rows])."""
+"""The row of one node, or the rows of several nodes as bool[rows]."""
 
 
 class DeviceCounts:
@@ -59,7 +59,7 @@ class DeviceCounts:
     def columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
         """Return each node's amount and requested amount of a resource (int64[nodes] each).
 
-        Devices count where a class stands for the resource and the node itself offers none of it.
+        Devices count if a class stands for the resource and the node itself offers none of it.
         """
         offered, requested = nodes.allocatable(resource), nodes.requested(resource)
         known = self._classes.of(resource)
@@ -79,7 +79,7 @@ class DeviceCounts:
 
 @dataclass(slots=True, eq=False)
 class _SliceDevices:
-    """Devices of a slice that a class selects, or for which a selector fails, and their nodes."""
+    """A slice's devices that a class selects, those for which a selector fails, and their nodes."""
 
     slice: ResourceSlice
     selected: list[Device] = field(default_factory=list)

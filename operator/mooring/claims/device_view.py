@@ -39,9 +39,9 @@ class NodeDevice:
     """A device of a pool, as a node sees it.
 
     `state` is `free`, `in use`, `shared` (more claims may share it), `tainted`, `no counters left`
-    (other devices use up its counters), `incomplete pool` or `invalid pool`. `taints` are those
-    with NoSchedule or NoExecute, `classes` the DeviceClasses that select it. `capacity` has the
-    amount of each capacity, and for a shared device the consumed amount.
+    (other devices use up its counters), `incomplete pool` or `invalid pool`. `taints` are the
+    taints with NoSchedule or NoExecute, `classes` the DeviceClasses that select the device.
+    `capacity` has the amount of each capacity, and for a shared device the consumed amount.
     """
 
     id: DeviceId
@@ -189,7 +189,7 @@ class Devices:
 def _devices(
     pool: Pool, node: Node, wanted: Callable[[ResourceSlice, Device, Node], bool]
 ) -> Iterator[tuple[ResourceSlice, Device]]:
-    """Yield the pool's devices, with their slices, that the node can use and `wanted` accepts."""
+    """Yield the pool's devices that the node can use and `wanted` accepts, each with its slice."""
     for each in pool.slices:
         for device in each.devices:
             elsewhere = each.per_device_node_selection and not node_matches(

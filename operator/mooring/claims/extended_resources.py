@@ -28,7 +28,7 @@ class ClassesOfResources:
         return self.of(resource) is not None
 
     def of_pod(self, pod: Pod) -> Hashable:
-        """Return the pod's resources that have a class; None if none of them is extended."""
+        """Return the pod's resources that have a class; None if it has no extended resources."""
         if not pod.spec.containers:
             return None
         return tuple(name for name in pod.spec.demand.resources if self.has(name))

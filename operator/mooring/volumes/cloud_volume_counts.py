@@ -33,7 +33,7 @@ class VolumeCountArgs(PolicyModel):
     """How many volumes of a cloud provider a node can have attached."""
 
     max_volumes: int | None = Field(None, ge=1, le=2**31 - 1)
-    """Replaces the cloud provider's limit, as the variable KUBE_MAX_PD_VOLS did. A limit that the
+    """Replaces the cloud provider's limit, as the variable KUBE_MAX_PD_VOLS did; a limit that the
     node publishes takes precedence."""
 
 
@@ -105,7 +105,7 @@ class _VolumeCount:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node came or its limit or migration changed, or a volume was freed.
 
-        It is returned, too, when a claim of the pod changed, and with the claim the pod's disks.
+        Also return QUEUE when a claim of the pod changed, and therefore the pod's disks.
         """
         match event.before, event.after:
             case Pod() as gone, None:

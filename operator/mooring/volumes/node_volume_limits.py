@@ -31,7 +31,7 @@ _NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 
 @dataclass(frozen=True, slots=True)
 class _CSIVolumes:
-    """The pod's volumes by CSI driver, or a message about a claim that does not exist.
+    """The pod's volumes by CSI driver, or a message about a missing claim.
 
     `required` are the drivers, sorted by name, that must be on the node.
     """
@@ -112,7 +112,7 @@ class NodeVolumeLimits:
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> Explanation:
-        """Return one reason per node; preemption may resolve all but a claim that does not exist.
+        """Return one reason per node; preemption may resolve every reason except a missing claim.
 
         If several drivers are missing, the reason names the first by name; kube-scheduler names
         any. As in kube-scheduler, a missing driver counts as resolvable by preemption.
@@ -135,10 +135,10 @@ class NodeVolumeLimits:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node came or can attach more, or a volume or claim changed.
 
-        Unlike kube-scheduler, it also queues the pod in four cases: a driver without a limit came
-        to a node, or is no longer required; another pod on a node now uses one of the pod's
-        volumes; a volume was detached and the pod has ephemeral volumes; or a StorageClass came
-        back under its name with another provisioner.
+        Unlike kube-scheduler, return QUEUE in four more cases: a driver without a limit came to a
+        node, or is no longer required; another pod on a node now uses one of the pod's volumes; a
+        volume was detached and the pod has ephemeral volumes; or a StorageClass came back under its
+        name with another provisioner.
         """
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:
@@ -199,7 +199,7 @@ def _rose(before: int, after: int | None) -> bool:
 
 
 def _counts(volume: PodVolume) -> bool:
-    """Return whether the volume may be one that a CSI driver attaches."""
+    """Return whether a CSI driver may attach the volume."""
     return isinstance(volume, ClaimVolume) or (
         isinstance(volume, Disk) and volume.kind in CSI_DRIVERS
     )

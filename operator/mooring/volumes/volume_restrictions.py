@@ -86,7 +86,7 @@ class VolumeRestrictions:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a pod with such a disk or claim was deleted, or a node or claim came.
 
-        Unlike kube-scheduler, it returns QUEUE, too, when a node was deleted: its pods free their
+        Unlike kube-scheduler, also return QUEUE when a node was deleted: its pods free their
         claims.
         """
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}

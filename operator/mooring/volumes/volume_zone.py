@@ -105,8 +105,8 @@ class VolumeZone:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node or volume came or changed zones, or the pod's claim changed.
 
-        It is returned, too, when a StorageClass waits for the first consumer now, and did not
-        before: the class may have been created again while no watch was open.
+        Also return QUEUE when a StorageClass waits for the first consumer only since this event:
+        the class may have been created again while no watch was open.
         """
         before, after = event.before, event.after
         match after:

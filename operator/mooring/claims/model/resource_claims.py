@@ -84,8 +84,8 @@ class DeviceRequest:
 class Constraint:
     """An attribute that must be equal, or different, on all devices of some requests.
 
-    It is `match_attribute` or `distinct_attribute`; if both are None, the constraint has an unknown
-    type. An empty `requests` stands for all requests.
+    The attribute is `match_attribute` or `distinct_attribute`; if both are None, the constraint has
+    an unknown type. An empty `requests` stands for all requests.
     """
 
     requests: tuple[str, ...]
@@ -119,7 +119,7 @@ class ClaimSpec:
     memory: int | None = field(default=None, compare=False, repr=False)
     """Estimated bytes of this object, so that they are not measured again; None if unknown."""
     asked: str = field(init=False, compare=False, repr=False)
-    """The requests and constraints as a text, which is equal for claims that ask for the same."""
+    """The requests and constraints as a text; claims with equal texts request the same devices."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "asked", f"{self.requests!r}{self.constraints!r}")
@@ -144,7 +144,7 @@ class DeviceResult:
 
 @dataclass(frozen=True, slots=True)
 class AllocationConfig:
-    """The configuration that a driver gets with an allocation; `source` is where it came from."""
+    """A driver's configuration in an allocation; `source`: from a class or from a claim."""
 
     source: Literal["FromClass", "FromClaim"]
     requests: tuple[str, ...]
@@ -199,7 +199,7 @@ class ResourceClaim:
 
     `controller_uid` is the uid of the pod for which a template's claim was created.
     `for_extended_resources` says that a scheduler created the claim for a pod's extended resources.
-    `malformed` says what is wrong with a claim that no pod can use, see `unreadable_claim`.
+    `malformed` is the mistake in a claim that no pod can use, see `unreadable_claim`.
     """
 
     namespace: str
@@ -329,7 +329,7 @@ def _readable(read: Callable[[], _Value], otherwise: _Value) -> _Value:
 
 
 def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocation | None:
-    """Return the devices of an allocation that is malformed or belongs to a malformed claim.
+    """Return the devices of an allocation, if it or its claim is malformed.
 
     The devices of `known` are added, unless all results of the allocation can be read.
     """
@@ -365,7 +365,8 @@ def resource_claim_template_key(raw: Mapping[str, Any]) -> str:
 def parse_claim_spec(raw: Mapping[str, Any], where: str) -> ClaimSpec:
     """Parse the spec of a claim or of a template; equal specs share one object.
 
-    All claims of a template have one spec, and each is read again whenever its status changes.
+    All claims of a template have one spec, and Mooring parses each claim again whenever its status
+    changes.
     """
     try:
         key = orjson.dumps(raw)

@@ -108,7 +108,7 @@ class ResourceSlice:
     """Devices of a driver's pool, or counters that devices of the pool share.
 
     `node_name` is "" if not set. `slice_count` is how many slices of this generation the pool has.
-    `alike` is equal for slices that differ only in names of devices and in values of attributes.
+    Slices with equal `alike` differ only in names of devices and in values of attributes.
     """
 
     name: str
@@ -129,7 +129,7 @@ class ResourceSlice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTaintRule:
-    """A taint for all devices that have this driver, pool and name; None selects any.
+    """A taint for all devices with this driver, pool and name; None stands for any.
 
     `selects` is False for a rule without a selector, which taints no device.
     """
@@ -295,7 +295,7 @@ def _device(raw: Mapping[str, Any], where: str) -> Device:
 
 
 def _attribute(raw: Mapping[str, Any], at: str) -> AttributeValue:
-    """Return the value; kube-scheduler takes the first type in this order that is set."""
+    """Return the value of the first type, in this order, that is set, as kube-scheduler does."""
     if raw.get("int") is not None:
         return integer(raw, "int", at)
     if raw.get("bool") is not None:

@@ -7,7 +7,7 @@ class AllocationError(ObjectError):
     """Devices cannot be allocated because the claims, their classes or their selectors are wrong.
 
     Attributes:
-        text: What is wrong, as kube-scheduler says it.
+        text: The mistake, in kube-scheduler's words.
         on_node: True if other nodes may be suitable; False if the pod cannot be scheduled at all.
     """
 

@@ -27,8 +27,8 @@ def allocation_of(
 
     Args:
         claim: The claim.
-        chosen: For each of its requests, the request or the sub-request that was taken.
-        devices: What was taken for the claim, in the order of the search.
+        chosen: For each request of the claim, the request itself or the chosen sub-request.
+        devices: The devices taken for the claim, in the order of the search.
         node_name: The node.
         rules: The rules of the Kubernetes version.
         share_id: Makes a new id for a share of a device.
@@ -86,7 +86,7 @@ def _of_claim(
 
 
 def _for_all(entry: AllocationConfig, chosen: Sequence[Slot]) -> AllocationConfig:
-    """Return the entry, but without names of requests if all requests of the claim are named."""
+    """Return the entry without names of requests, if it names all requests of the claim."""
     if all(_named(slot, entry.requests) for slot in chosen):
         return AllocationConfig(entry.source, (), entry.opaque)
     return entry

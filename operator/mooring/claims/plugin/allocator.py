@@ -25,12 +25,12 @@ _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
 """The least cost of a search, per node and per device, in the units of `Evaluations`."""
 _MOST_SLOTS: Final = 256
-"""The most requests of a pod, with their alternatives; a single claim can have so many."""
+"""The most requests of a pod, alternatives included; a single claim can have that many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Begun:
-    """The devices and the requests on a node, before any device is taken."""
+    """The devices and the requests on a node, before the search takes any device."""
 
     node: NodeDevices
     requests: Requests

@@ -1,4 +1,4 @@
-"""How much work searches for devices may take, in one decision and altogether."""
+"""Limits the work of searches for devices, on each node and in the whole decision."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -21,7 +21,8 @@ class Budget:
         steps: The steps on all nodes together.
         steps_on_node: The steps on one node.
         least_on_node: The steps on a node even when `steps` are used up.
-        evaluations: What the whole attempt may spend, which steps spend too; None for no limit.
+        evaluations: The budget of the whole attempt, from which steps are taken too; None: no
+            limit.
     """
 
     steps: int = 300_000
@@ -39,7 +40,7 @@ class Budget:
         self._left_on_node = min(self._steps_on_node, max(self._left, self.least_on_node))
 
     def undo_node(self) -> None:
-        """Do not count the steps of this node, because its search will start again."""
+        """Do not count the steps of this node, because its search starts again."""
         self._left = self._left_before
 
     def work(self, units: int) -> None:

@@ -101,7 +101,7 @@ def reads_of(
 def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
     """Return the full name of each attribute that is read, and the texts it is compared with.
 
-    The texts are None if the attribute is read as a whole.
+    If the attribute is read as a whole, the texts are None.
     """
     if reads is None:
         return [(name, None) for name in names]
@@ -139,7 +139,8 @@ def attributes_seen(
     """Return the attributes that expressions with these reads can tell apart.
 
     An attribute without a readable value, or with a version, is kept, because any selector may fail
-    for it. A text that equals none of the compared constants is replaced by one of its length.
+    for it. If a text equals none of the compared constants, another text of equal length replaces
+    it.
     """
     seen = dict(attributes_among(attributes, reads))
     return tuple(

@@ -28,14 +28,14 @@ _NOT_REPRESENTABLE: Final = (
 
 
 class CapacityError(Exception):
-    """A capacity that cannot be computed; from Kubernetes 1.37 on it ends the allocation."""
+    """A capacity cannot be computed; from Kubernetes 1.37 on, this ends the allocation."""
 
     def __init__(self, why: str, name: str = "") -> None:
         super().__init__(why)
         self.name = name
 
     def said_of(self, driver: str, rules: KubernetesRules) -> str:
-        """Return kube-scheduler's message about the capacity of a device of the driver."""
+        """Return kube-scheduler's message about this error, for a device of the driver."""
         domain = f"{driver}/" if rules.capacities_have_domain and "/" not in self.name else ""
         return f'capacity "{domain}{self.name}": {self}'
 
@@ -50,10 +50,10 @@ def capacity_left(
     """Return whether enough of each capacity of the device is left.
 
     Args:
-        requested: What the request wants; a capacity that the device lacks is never left.
+        requested: The wanted amounts; the result is False if the device lacks such a capacity.
         device: The device.
-        in_use: What allocated claims consume of it.
-        allocating: What this allocation has consumed of it so far.
+        in_use: The amounts of the device that allocated claims consume.
+        allocating: The amounts that this allocation has consumed so far.
         rules: The rules of the Kubernetes version.
 
     Raises:
@@ -159,7 +159,7 @@ def _next_step(amount: int, least: int, step: int) -> int:
 
 
 def _violates(consumed: Quantity, policy: CapacityPolicy | None, rules: KubernetesRules) -> bool:
-    """Return whether the policy does not allow the amount; its default is always allowed."""
+    """Return whether the policy forbids the amount; the policy's default is always allowed."""
     if policy is None or (policy.default is not None and consumed == policy.default):
         return False
     span = policy.valid_range

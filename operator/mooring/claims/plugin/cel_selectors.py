@@ -128,7 +128,8 @@ class Selectors:
 def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selectors:
     """Return CEL selectors by the rules of a Kubernetes version; answers are charged to `budget`.
 
-    Answers are kept for all decisions, by the expression and the values of a device that it reads.
+    Later decisions reuse the answers, which are stored by expression and by the values of a device
+    that the expression reads.
     """
     lists = rules.device_attributes_may_be_lists
 
@@ -142,7 +143,7 @@ def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selec
 
 
 class _Asked(NamedTuple):
-    """An expression, and the values of a device that it reads."""
+    """An expression with the values of a device that the expression reads."""
 
     expression: str
     attributes_may_be_lists: bool
@@ -174,7 +175,7 @@ _answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
 
 
 class _Remembering:
-    """A CEL expression that is evaluated once per distinct set of values that it reads."""
+    """A CEL expression that runs once for each distinct set of the values that it reads."""
 
     def __init__(self, expression: str, budget: Budget | None, *, lists: bool) -> None:
         self._expression = expression

@@ -130,7 +130,7 @@ def devices_excluded(
 ) -> ClaimsReport:
     """Return why the claims have no devices, on as many nodes as an attempt has time for.
 
-    `allocator` must be made for the pod's claims without devices.
+    `allocator` is for those claims of the pod that have no devices.
     """
     totals, states, rows = _Totals(), claim_states(pod, cluster), cluster.nodes_in_order
     _, first, counts = np.unique(classes.numbers[rows], return_index=True, return_counts=True)
@@ -162,9 +162,9 @@ def devices_to_free(
     classes: NodeClasses,
     allocator: Allocator,
 ) -> Iterator[tuple[int, int]]:
-    """Yield how many devices must at least be freed, and the row, where that may help.
+    """Yield pairs: the least number of devices to free, and the row where this may help.
 
-    It ends early if the attempt has no time for all rows.
+    The iterator ends early if the attempt has no time for all rows.
     """
     numbers, first = np.unique(classes.numbers[rows], return_index=True)
     for number, index in [*zip(numbers.tolist(), first.tolist(), strict=True)][:_MOST_CLASSES]:

@@ -160,8 +160,8 @@ class ClaimWriter:
     async def _unreserve(self, pod: Pod, claim: ResourceClaim) -> None:
         """Remove the pod from the claim's reservations.
 
-        A claim without devices gets a new version instead, so that a write of an allocation that is
-        still under way fails: its devices may be another claim's by then.
+        A claim without devices gets a new version instead. So a write of an allocation that is
+        still under way fails: another claim may have the devices by then.
         """
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):
@@ -184,7 +184,7 @@ class ClaimWriter:
         raise PluginError(f"claim {claim.key} stays reserved for pod {pod.key}: it changes often")
 
     async def _delete(self, claim: ResourceClaim) -> None:
-        """Delete the claim, without the finalizer that would keep it."""
+        """Delete the claim, and before that the finalizer that would prevent it."""
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):
             if latest is None:

@@ -1,15 +1,15 @@
 """The constraints of a claim on attributes of the devices that it gets (constraint.go).
 
 A value is a pair of its type and itself, so that the string "1" and the integer 1 differ. None
-stands for a device without the attribute, which no constraint admits. Values are removed in the
-opposite order in which they were added.
+stands for a device without the attribute; no constraint admits such a device. The value that was
+added last is removed first.
 """
 
 from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 Value = Hashable
-"""The type and the value of an attribute; None: the device does not have it."""
+"""The type and the value of an attribute; None if the device lacks the attribute."""
 
 
 class ConstraintState(Protocol):
@@ -28,13 +28,13 @@ class ConstraintState(Protocol):
         """Return False if no device with this value can ever be added in this search."""
 
     def add(self, name: str, value: Value) -> None:
-        """Add the value of a device, which is admitted, for the request of this name."""
+        """Add a device's value for the request of this name; the constraint must admit it."""
 
     def remove(self, name: str) -> None:
-        """Remove the value that was added last, which was for this request."""
+        """Remove the value that was added last; it belongs to the request of this name."""
 
     def state(self) -> Hashable:
-        """Return the state on which later answers depend."""
+        """Return a key for the state; with equal keys, all later answers are equal."""
 
 
 class _OnAttribute:
@@ -65,7 +65,7 @@ class MatchAttribute(_OnAttribute):
         self._devices = 0
 
     def admits(self, value: Value) -> bool:
-        """Return whether the value equals that of the devices so far, or is the first."""
+        """Return whether no device has been added, or all devices have this value."""
         return value is not None and (not self._devices or value == self._value)
 
     def add(self, _name: str, value: Value) -> None:
@@ -128,7 +128,7 @@ class LastDistinctAttribute(_OnAttribute):
         return value is not None and (not self._devices or value not in self._values.values())
 
     def may_ever_admit(self, value: Value) -> bool:
-        """Return whether there is a value: a rejected one may be admitted after a removal."""
+        """Return True unless the value is None: a removal may make a rejected value admissible."""
         return value is not None
 
     def add(self, name: str, value: Value) -> None:

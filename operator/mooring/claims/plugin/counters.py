@@ -1,4 +1,4 @@
-"""The counters that devices of a pool share (partitionable devices), and their use.
+"""Counts what devices consume of the counters that they share in a pool (partitionable devices).
 
 Amounts are integers, in billionths.
 """
@@ -15,7 +15,7 @@ _Sets = dict[str, dict[str, int]]
 
 
 class Counters:
-    """What is left of the counters of a node's pools, while a search tries devices.
+    """The remaining counters of a node's pools, while a search tries devices.
 
     Args:
         in_use: Whether a device is allocated, shared ones included.

@@ -1,11 +1,11 @@
 """Scores nodes so that typical claims lose as few places as possible.
 
-The places of a claim on a node are how many times it can be allocated there, one time after the
-other. The devices of a pod take places from other claims: a part of a whole card takes the place of
-a claim for a whole card, the same part of a card that is divided already takes none. If all devices
-and claims are alike, this is the measure of Weng et al., "Beware of Fragmentation" (USENIX ATC
-2023), without the terms that are equal on all nodes. Counting places also works for partitionable
-devices, shared counters, consumed capacity and constraints.
+The places of a claim on a node are the number of equal claims that the node could take. The devices
+of a pod take places from other claims: a part of a whole card takes the place of a claim for a
+whole card, the same part of a card that is divided already takes none. If all devices and claims
+are alike, this is the measure of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023), without
+the terms that are equal on all nodes. Counting places also works for partitionable devices, shared
+counters, consumed capacity and constraints.
 """
 
 from collections.abc import Hashable, Sequence
@@ -34,24 +34,24 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 MOST_PLACES: Final = 64
-"""How often a kind of claims is allocated on a node, at most, to count its places."""
+"""The most allocations of a kind of claims on a node, to count its places."""
 _MOST_KINDS: Final = 8
-"""How many of the most common kinds of claims count as typical."""
+"""The number of kinds of claims that count as typical, the most common ones."""
 _MOST_STEPS: Final = 1_000
 """The most steps of the search for one place; a longer search counts as no place."""
 _MOST_COUNTS: Final = 300_000
 _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
-"""How many results of `_number` are kept per node, at 200 bytes each: enough for one pod."""
+"""How many results of `_number` to keep per node, at 200 bytes each: enough for one pod."""
 _MOST_CLASSES: Final = 10_000
 """The most node classes in an entry of `_known`, unless the cluster has more nodes."""
 _MAX: Final = 100
 _SCALE: Final = 1_000
 _UNITS_PER_DEVICE: Final = 5
-"""The cost of finding who holds a device, in the units of `Evaluations`."""
+"""The cost of finding a device's holder, in the units of `Evaluations`."""
 
 
 _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
-"""Kinds of claims, and a claim of each."""
+"""Kinds of claims, each with a sample claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class DeviceFragmentation:
         unused: bool,  # noqa: FBT001 - as in `_number`
         beside: Sequence[ResourceClaim],
     ) -> int:
-        """Allocate the claims up to MOST_PLACES times; return how often that succeeds."""
+        """Allocate the claims up to MOST_PLACES times; return the number of successes."""
         node, pools = self._cluster.node(at.row), self._nodes.pools(at.row)
         if node is None:
             raise ValueError(f"row {at.row} is no node")

@@ -30,7 +30,7 @@ from mooring.claims.plugin.requests import NodeDevices, Slot
 from mooring.model.kubernetes_rules import KubernetesRules
 
 Moves = tuple[tuple[int, int, int, int], ...]
-"""The devices of a solution: the claim, the request, which alternative of it, and the position."""
+"""The chosen devices: numbers of the claim, the request and its alternative, and the position."""
 
 
 class _Frame:
@@ -52,12 +52,12 @@ class _Devices(_Frame):
 
 @dataclass(slots=True)
 class _AllDevices(_Frame):
-    """One device of a request for all devices: there is no other choice."""
+    """A device of a request for all devices; the search has no other choice for the device."""
 
 
 @dataclass(slots=True)
 class _Alternatives(_Frame):
-    """A request with sub-requests; `chosen` is the one that is tried."""
+    """A request with sub-requests; the search tries the sub-request `chosen`."""
 
     slots: Sequence[Slot]
     chosen: int = 0
@@ -72,7 +72,7 @@ class _EndOfClaim(_Frame):
 
 @dataclass(slots=True)
 class _State(_Frame):
-    """The state in which a request was reached."""
+    """A request that was reached; with equal keys, the rest of the search is the same."""
 
     key: Hashable
 
@@ -96,10 +96,10 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Fail:
-    """The next step: go back to the last choice."""
+    """The next step: go back to the last choice, because this branch has no solution."""
 
     too_many: bool
-    """The claim would have more devices than its status can hold, whichever devices are chosen."""
+    """Whether the claim would have more devices than its status can hold, for every choice."""
 
 
 _NO_SOLUTION: Final = _Fail(too_many=False)
@@ -111,7 +111,7 @@ _Next = _Request | _Slot | _Fail | None
 
 @dataclass(eq=False, repr=False)
 class Search:
-    """The search on one node; `claims` has for each claim its requests with their alternatives."""
+    """The search on one node; `claims` has for each claim the requests and their alternatives."""
 
     claims: Sequence[Sequence[Sequence[Slot]]]
     node: NodeDevices

@@ -36,7 +36,7 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """A device that was taken for a request, and the changes that this made."""
+    """A device that the search took for a request, with the changes to undo."""
 
     slot: Slot
     position: int
@@ -144,10 +144,7 @@ class DeviceTrial:
             self._counters.release(candidate.pool, candidate.device)
 
     def could_take(self, slot: Slot, position: int) -> bool:
-        """Return whether the device could be taken now; False means that it never will be.
-
-        Raises AllocationError if a selector fails, or the capacity cannot be computed.
-        """
+        """Return whether the device could be taken now; False means: nor at any later time."""
         return self.may_take(slot, position) and not self._obstacle(slot, position)
 
     def why_not(self, slot: Slot, position: int) -> str:
@@ -212,8 +209,8 @@ class DeviceTrial:
     def suits(self, slot: Slot, position: int) -> bool:
         """Return whether the device could be taken if this pod had no other devices.
 
-        Constraints and counters are left out. Raises AllocationError if a selector fails, or the
-        capacity cannot be computed.
+        The check ignores constraints and counters. Raises AllocationError if a selector fails, or
+        the capacity cannot be computed.
         """
         candidate = self._candidates[position]
         return (
@@ -260,7 +257,7 @@ class DeviceTrial:
         return tuple(each.state() for each in self._constraints[claim])
 
     def constrained_values(self, position: int) -> Hashable:
-        """Return the device's value for each constraint of each claim."""
+        """Return the device's attribute value for each constraint of each claim."""
         return tuple(each.values[position] for claim in self._constraints for each in claim)
 
     def untouched(self, position: int) -> bool:
@@ -300,7 +297,7 @@ class DeviceTrial:
         return not holders and self._was_free(self._candidates[position])
 
     def _was_free(self, candidate: CandidateDevice) -> bool:
-        """Return whether other claims left the device, or a share of it, free."""
+        """Return whether other claims left the whole device, or a share, free."""
         if self._rules.shares_exclude_whole and not candidate.device.allow_multiple_allocations:
             return not self._allocated(candidate.id)
         return candidate.id not in self._dedicated

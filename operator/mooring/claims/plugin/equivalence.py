@@ -47,7 +47,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 128 * 2**20
-"""The most bytes to remember, or twice what the existing nodes need, if that is more."""
+"""The most bytes of the cache, or twice the need of the existing nodes if that is more."""
 _BYTES_PER_COLUMN: Final = 16 * 2**10
 _BYTES_PER_ENTRY: Final = 200
 _BYTES_PER_PART: Final = 60
@@ -58,10 +58,9 @@ _UNITS_PER_POOLS: Final = 200
 _UNITS_PER_SIGNATURE: Final = 100
 _UNITS_PER_CLASS: Final = 40
 _UNITS_PER_VALUE: Final = 2
-"""The costs of finding the pools, the signature, the class and a value of a row, in the units of
-`Evaluations`."""
+"""The cost of each value of a row; the constants above: its pools, signature and class."""
 _ROWS_AT_ONCE: Final = 32
-"""How many rows are computed again before their cost is charged."""
+"""How many rows to compute again before charging their cost."""
 _LEAST_STEPS: Final = 1_000
 """The steps of a search on one node after searches on other nodes have used up the budget."""
 _MOST_SUBREQUESTS: Final = 8
@@ -73,7 +72,7 @@ Result = list[Allocation] | AllocationError | None
 _UNKNOWN: Final = -1
 _TOO_FEW: Final = 0
 _FITS: Final = 1
-"""What is known of a class: nothing, that no devices can be allocated, or that they can."""
+"""The states of a class: not searched yet, too few devices, or enough devices."""
 _NOT_KNOWN: Final = -1
 _serials: Final = count()
 _NO_NODE: Final = 0
@@ -102,10 +101,9 @@ class _Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """The pools of a node.
+    """The pools of a node; `keys` also has outdated ones.
 
-    `keys` also has pools whose slices are out of date. `shared` are pools that other nodes may use,
-    too; `own` are the slices of all other pools.
+    `shared` are pools that other nodes may use, too; `own` are the slices of all other pools.
     """
 
     node: Node
@@ -276,7 +274,7 @@ class _Results:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultsOnNodes:
-    """The results for the nodes of a view, by the class that each has."""
+    """The results for the nodes of a view; the nodes of a class share one result."""
 
     numbers: IntArray
     _known: _Results
@@ -370,7 +368,7 @@ class EquivalentNodes:
         return self._rows[row]
 
     def pools(self, row: int) -> Sequence[Pool]:
-        """Return the pools of a row, as they were when classes were last asked for."""
+        """Return the pools of a row, as they were at the last call of `classes`."""
         known = self._rows[row]
         return known.pools if known is not None else ()
 
@@ -468,7 +466,7 @@ class EquivalentNodes:
             self._cached -= entry.counted
 
     def _bound(self, *used: NodeClasses | _Results) -> None:
-        """Count the bytes of the entries in use, and drop others if the cache is too large."""
+        """Count the bytes of the entries in use; drop others if the cache is too large."""
         for each in used:
             self._cached += each.bytes - each.counted
             each.counted = each.bytes
@@ -668,7 +666,7 @@ class EquivalentNodes:
         claims: Sequence[ResourceClaim],
         cluster: ClusterView,
     ) -> None:
-        """Search once for each class of the nodes that has no result yet."""
+        """Search for devices once for each class of these nodes that has no result yet."""
         places = np.flatnonzero(known.verdicts[numbers] == _UNKNOWN)
         if not len(places):
             return

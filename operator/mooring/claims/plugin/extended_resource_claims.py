@@ -1,9 +1,9 @@
 """The claim for a pod's extended resources that classes of devices stand for.
 
-See extendeddynamicresources.go of kube-scheduler's plugin. A pod may request a resource that a node
-does not offer itself, but that a class stands for. On such a node it gets devices of the class, by
-one claim for all these resources, which PreBind creates. So the claim differs between nodes that
-offer different resources themselves.
+See extendeddynamicresources.go of kube-scheduler's plugin. A class of devices may stand for a
+resource that a pod requests. On nodes that do not offer the resource themselves, the pod gets
+devices of the class. PreBind creates one claim for all such resources, so the claim depends on the
+resources that the node offers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +82,7 @@ class NewClaim:
         }
 
     def status_fields(self, claim: ResourceClaim) -> dict[str, Any]:
-        """Return the part of the pod's status that names `claim`, after it was created."""
+        """Return the part of the pod's status that names the created `claim`."""
         mappings = [
             {"containerName": container, "resourceName": resource, "requestName": request}
             for container, resource, request in self.mappings
@@ -119,7 +119,7 @@ class ExtendedResources:
 
     @property
     def fits_anywhere(self) -> bool:
-        """Whether the resources reject no node that has enough devices."""
+        """Whether every node with enough devices passes, whatever resources it offers itself."""
         return self.stale is None and not self.others
 
     def kinds(self, nodes: NodeView) -> Iterator[tuple[IntArray, NewClaim | None]]:

@@ -88,7 +88,7 @@ class DynamicResourcesArgs(PolicyModel):
 _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"
 _MEMBERS_AT_ONCE: Final = 20
-"""How many members of a group have their claims looked at without a pause."""
+"""The most group members whose claims are examined between two pauses."""
 
 
 class DynamicResources(AssignsInTrials, ExplainsClaims):
@@ -173,7 +173,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> Explanation:
-        """Return the allocator's reasons, else that devices are elsewhere; no eviction helps."""
+        """Return the allocator's reasons, or that the devices are elsewhere; no eviction helps."""
         if not claims.to_allocate and claims.extended is None:
             return Explanation.single(_ELSEWHERE, len(nodes), resolvable=False)
         numbers = {_ELSEWHERE: 0}
@@ -319,7 +319,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def unreserve(self, pod: Pod, _node: str) -> None:
-        """Take back the written reservation.
+        """Remove the reservation that was written to the claims.
 
         Devices in flight are freed when the pod is forgotten. A claim that PreBind has begun to
         write stays in flight until it is read again: the write may have been carried out.
@@ -431,7 +431,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _unavailable(self, claims: PodClaims, nodes: NodeView | None) -> Iterator[ResourceClaim]:
-        """Yield the allocated claims whose devices some of the nodes cannot use."""
+        """Yield the allocated claims with devices that some of the nodes cannot use."""
         if nodes is None:
             return
         for claim in claims.claims:

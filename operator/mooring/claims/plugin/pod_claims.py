@@ -1,7 +1,7 @@
 """Finds the claims of a pod, and whether the pod can be scheduled with them.
 
-Members of a group share a claim that one of them holds. The first member at PreBind writes the
-allocation, and the other members add their reservations.
+If a member of a group holds a claim, other members may share it. The first member at PreBind writes
+the allocation, and the other members add their reservations.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -85,16 +85,16 @@ class Inventory:
         return each.driver, each.pool, each.node_name, self.is_on_node(each)
 
     def is_on_node(self, each: ResourceSlice) -> bool:
-        """Return whether only the node that the slice names looks at the slice."""
+        """Return whether the slice concerns only the node that it names."""
         return _is_on_node(each, self._rules)
 
     def is_of_one_node(self, key: PoolKey) -> bool:
-        """Return whether the same single node looks at all slices of the pool."""
+        """Return whether all slices of the pool concern one and the same node."""
         slices = self._by_pool.get(key, _NO_SLICES).values()
         return len({each.node_name for each in slices}) == 1 and all(map(self.is_on_node, slices))
 
     def is_relevant(self, each: ResourceSlice, node_name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the node must look at the slice."""
+        """Return whether the slice may offer devices or counters to the node."""
         return _relevant(each, node_name, labels, self._rules)
 
     def candidates(self, node_name: str) -> list[ResourceSlice]:
@@ -250,7 +250,7 @@ def _built(
 
 
 def _unknown_counter(slices: Iterable[ResourceSlice], sets: Mapping[str, CounterSet]) -> str:
-    """Return the mistake in the counters that devices consume; "" if there is none."""
+    """Return the mistake in the devices' consumption of counters; "" if there is none."""
     for device in (device for each in slices for device in each.devices):
         for consumed in device.consumes:
             counters = sets.get(consumed.counter_set)

@@ -1,7 +1,7 @@
 """Finds branches of a search that cannot succeed and may be skipped without any effect.
 
-It is about one node and the devices that the trial has taken so far. Devices are of one kind if the
-search cannot tell them apart: a branch that fails with one fails with the other.
+The branches concern one node and the devices that the trial has taken so far. Devices are of one
+kind if the search cannot tell them apart: a branch that fails with one fails with the other.
 """
 
 from collections import Counter, deque
@@ -16,7 +16,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 
 _PLENTY = 2**31
-"""Stands for how many requests can take a shared device; there is no limit."""
+"""Stands for the number of requests that can take a shared device, because that has no limit."""
 
 
 def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
@@ -138,7 +138,7 @@ class Pruning:
         )
 
     def _answer(self, slot: Slot, position: int) -> Hashable:
-        """Return all that the search asks about the device alone, for this request."""
+        """Return the answers about the device, for this request, that depend on no other device."""
         device = self.node.candidates[position].device
         in_all = slot.every is not None and position in slot.every
         try:

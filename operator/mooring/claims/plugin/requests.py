@@ -15,12 +15,12 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.taints import Taint
 
 ELSEWHERE: Final = "on other nodes"
-"""The reason against a device that selects its nodes itself, and not this node."""
+"""The reason if a device selects its nodes itself, and not this node."""
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 
 class CandidateDevice(NamedTuple):
-    """A device of a slice for the node; a device that selects nodes itself may exclude the node."""
+    """A device of a slice for the node; a device with a node selection may exclude the node."""
 
     id: DeviceId
     device: Device
@@ -62,7 +62,7 @@ class Slot:
     Attributes:
         claim: The claim's index.
         request: The request's index in the claim.
-        wanted: What is requested.
+        wanted: The request or sub-request as parsed.
         parent: The name of the request that has this sub-request; "" for a request itself.
         device_class: The class of the devices.
         count: The number of devices.
@@ -117,7 +117,7 @@ class Requests:
     ) -> None:
         """Check all requests; `consumed` has the consumed capacities of shared devices.
 
-        Raises AllocationError as kube-scheduler, if a request cannot be understood or asks for more
+        Raises AllocationError, as kube-scheduler, if a request is malformed or asks for more
         devices than a claim can have.
         """
         self._claims = claims

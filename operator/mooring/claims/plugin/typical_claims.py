@@ -34,7 +34,7 @@ class TypicalClaims:
         return [(self._samples[kind], number) for kind, number in ordered[:most]]
 
     def _follow(self, cluster: ClusterView) -> None:
-        """Count the claims again whose devices have changed since the last call."""
+        """Update the counts for the claims whose devices have changed since the last call."""
         allocated = cluster.dynamic_resources.claims.allocated
         if self._version == allocated.version:
             return
@@ -52,7 +52,7 @@ class TypicalClaims:
             self._count(uid, cluster)
 
     def _count(self, uid: str, cluster: ClusterView) -> None:
-        """Count the claim, if it has devices in use, by its present kind instead of its former."""
+        """Count the claim by its present kind, if it has devices in use; drop its former count."""
         before, devices = self._kinds.pop(uid, None), cluster.dynamic_resources
         if before is not None:
             self._counts[before] -= 1
@@ -68,6 +68,6 @@ class TypicalClaims:
 
 
 def kind_of(claims: Sequence[ResourceClaim]) -> bytes:
-    """Return a value that is equal for claims that ask for the same."""
+    """Return a key of the claims' requests; claims with equal requests have equal keys."""
     asked = "".join([each.spec.asked for each in claims])
     return blake2b(asked.encode(), digest_size=_DIGEST_BYTES).digest()

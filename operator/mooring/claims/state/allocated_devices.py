@@ -20,7 +20,7 @@ _NOTHING: Final[Mapping[str, Hashable]] = {}
 
 
 class AllocatedDevices:
-    """The devices that claims hold; a device that is only held with admin access is not in use."""
+    """The devices that claims hold; devices with only admin access do not count as in use."""
 
     def __init__(self) -> None:
         self._of_claim: dict[str, tuple[DeviceResult, ...]] = {}
@@ -61,7 +61,7 @@ class AllocatedDevices:
         return found
 
     def of_pool(self, driver: str, pool: str) -> Mapping[str, Hashable]:
-        """Return the pool's devices in use by name; shared ones with their consumed capacity."""
+        """Return the pool's devices in use by name, and the consumed capacity of shared ones."""
         return self._of_pool.get((driver, pool), _NOTHING)
 
     def holders(self, device: DeviceId) -> Collection[str]:

@@ -26,7 +26,7 @@ from mooring.state.objects import Objects
 
 @dataclass(slots=True)
 class _InFlight:
-    """An allocation not written yet, and its pods; `gone` is the claim if deleted meanwhile."""
+    """An allocation that is not written yet, and its pods; `gone` is the claim if deleted."""
 
     allocation: Allocation
     holders: dict[Uid, None] = field(default_factory=dict)
@@ -204,7 +204,7 @@ class ResourceClaims:
         return self._assumed.get(key) or self._mirrored.get(key)
 
     def _tried(self, claim: ResourceClaim) -> ResourceClaim:
-        """Return the claim as it is in a trial, without consumers that the trial has taken away."""
+        """Return the claim as a trial sees it: with another spec, or free if all users are gone."""
         asked = self._asked.get(claim.uid)
         if asked is not None and claim.allocation is None:
             return replace(claim, spec=asked)

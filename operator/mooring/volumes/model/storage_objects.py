@@ -86,9 +86,9 @@ class PersistentVolume:
 class PersistentVolumeClaim:
     """A claim for a volume.
 
-    `requested`, `selected_node` and `selector` are None if not set; without a selector every volume
-    is eligible. `controller_uid` is the uid of the pod for which an ephemeral claim was created.
-    `annotated` says whether the claim has any annotation.
+    `requested`, `selected_node` and `selector` are None if not set; if `selector` is None, every
+    volume is eligible. `controller_uid` is the uid of the pod for which an ephemeral claim was
+    created. `annotated` says whether the claim has any annotation.
     """
 
     namespace: str
@@ -122,7 +122,7 @@ class PersistentVolumeClaim:
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """How volumes are provisioned; `allowed_topologies` None allows every node."""
+    """How volumes of the class are provisioned; `allowed_topologies` None allows every node."""
 
     name: str
     provisioner: str

@@ -1,4 +1,4 @@
-"""Objects as the scheduler is about to change them (volumebinding/passive_assume_cache.go)."""
+"""Keeps objects as the scheduler will change them soon (volumebinding/passive_assume_cache.go)."""
 
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -24,7 +24,7 @@ class _Assumption(Generic[_Value]):
 
 
 class AssumeCache(Generic[_Value]):
-    """Assumed values by key; each lasts until all holders restore it or the watch shows another.
+    """Assumed values by key, until all holders restore them or the watch shows another version.
 
     An assumed value has the resource version of the mirrored one from which it was made.
     """

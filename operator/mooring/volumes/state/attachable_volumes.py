@@ -38,7 +38,7 @@ class AttachableVolumes:
         self._claims_of: dict[str, set[str]] = {}
 
     def source(self, key: str) -> CSISource | None:
-        """Return the CSI volume of a claim; None if it is not counted or not known.
+        """Return the CSI volume of a claim; None if the claim is unknown or does not count.
 
         The volume of an unbound claim has no name yet; the claim's name stands for it.
         """
@@ -76,17 +76,17 @@ class AttachableVolumes:
                 self._use(csi_source(volume, {}), row, -1)
 
     def claim_changed(self, key: str) -> None:
-        """Resolve again a claim that was added, updated or deleted."""
+        """Resolve a claim again after it was added, updated or deleted."""
         if key in self._rows:
             self._resolve(key)
 
     def volume_changed(self, name: str) -> None:
-        """Resolve again the claims of a volume that was added, deleted, or changed its source."""
+        """Resolve a volume's claims again after it was added, deleted, or changed its source."""
         for key in tuple(self._claims_of.get(name, ())):
             self._resolve(key)
 
     def class_changed(self, name: str) -> None:
-        """Resolve again claims without volume whose StorageClass was added, changed or deleted."""
+        """Resolve claims without a volume again after a change of their StorageClass."""
         claims = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM)
         volumes = self._objects.of(Kind.PERSISTENT_VOLUME)
         for key in self._rows:

@@ -1,7 +1,6 @@
 """Counts the volumes that each CSI driver has on each node (nodevolumelimits/csi.go).
 
-A volume counts once per node, even if several pods use it, and also if only a VolumeAttachment
-shows it there.
+A volume counts once per node, whether pods use it there or only a VolumeAttachment names it.
 """
 
 from collections import Counter
@@ -51,7 +50,7 @@ class Attachments:
         self._add(self._observed, self._used, source, row, times)
 
     def _add(self, counters: _Uses, others: _Uses, source: CSISource, row: int, times: int) -> None:
-        """Add to `counters`; on a row, a volume counts once if `counters` or `others` have it."""
+        """Add to `counters`; a row counts the volume once if `counters` or `others` have it."""
         rows = counters.setdefault(source, Counter())
         before = rows[row]
         add_count(rows, row, times)
@@ -84,7 +83,7 @@ class ObservedAttachments:
         self._by_volume: dict[str, set[str]] = {}
 
     def changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
-        """Count again a VolumeAttachment that was added, updated or deleted."""
+        """Count a VolumeAttachment again after it was added, updated or deleted."""
         if before == after:
             return
         if before is not None:
@@ -97,12 +96,12 @@ class ObservedAttachments:
             self._refresh(after.name)
 
     def node_changed(self, node: str) -> None:
-        """Count again the VolumeAttachments of a node that was added or deleted."""
+        """Count the VolumeAttachments of a node again after the node was added or deleted."""
         for name in self._by_node.get(node, ()):
             self._refresh(name)
 
     def volume_changed(self, volume: str) -> None:
-        """Count again the VolumeAttachments of a volume that came, went or changed its source."""
+        """Count a volume's VolumeAttachments again after it came, went or changed its source."""
         for name in self._by_volume.get(volume, ()):
             self._refresh(name)
 

@@ -22,8 +22,8 @@ _Item = TypeVar("_Item")
 class BestFitIndex(Generic[_Item]):
     """Items in the order of their size, then name; finds the smallest suitable ones per node.
 
-    Items with equal `traits` differ only in size, node affinity and name, so if one of them is
-    suitable, all are. Positions in `items` are valid until an item is added or removed.
+    Items with equal `traits` differ only in size, node affinity and name: either all are suitable
+    or none. Positions in `items` are valid until an item is added or removed.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -110,7 +110,7 @@ class BestFitIndex(Generic[_Item]):
         return chosen
 
     def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
-        """Yield arrays (int64[len(rows)]) that have for each row a position, or NO_POSITION.
+        """Yield arrays (int64[len(rows)]) with a position for each row, or NO_POSITION.
 
         For each row, the `count` smallest of `positions` that match its node are in different
         arrays. The arrays may have further positions.
@@ -142,7 +142,7 @@ class BestFitIndex(Generic[_Item]):
         return smallest
 
     def largest_on(self, rows: IntArray) -> IntArray:
-        """Return the size of the largest item that each row's node has (int64), -1 without any."""
+        """Return the size of the largest item for each row's node (int64); -1 if none matches."""
         sizes, affinities, _, _ = self._read_columns()
         largest = np.full(len(self._affinities) + 1, -1)
         largest[affinities] = sizes  # of several with one affinity the last one stays
@@ -161,7 +161,7 @@ class BestFitIndex(Generic[_Item]):
         return found
 
     def _columns_to_update(self) -> IntArray | None:
-        """Return the columns; None if it costs less to make them again at the next read."""
+        """Return the columns; None if rebuilding them at the next read is cheaper."""
         self._changes += 1
         return self._columns if self._changes <= _MANY else None
 

@@ -22,7 +22,7 @@ class Capacities:
         self._by_class: dict[str, BestFitIndex[CSIStorageCapacity]] = {}
 
     def changed(self, before: CSIStorageCapacity | None, after: CSIStorageCapacity | None) -> None:
-        """Count again a capacity that was added, updated or deleted."""
+        """Count a capacity again after it was added, updated or deleted."""
         if before == after:
             return
         if before is not None and before.largest is not None:
@@ -45,8 +45,8 @@ class Capacities:
     def capacity(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
         """Return the bytes that each row offers for a volume of this class and size.
 
-        UNKNOWN (-1) if there is no capacity object, or it only gives a smaller maximum size. If
-        there are several, the smallest maximum size wins, then the first name.
+        The result is UNKNOWN (-1) if there is no capacity object, or if its maximum size is
+        smaller. If there are several, the smallest maximum size wins, then the first name.
         """
         smallest = self._smallest(storage_class, size, rows)
         found = np.full(len(rows), UNKNOWN)
@@ -67,7 +67,7 @@ class Capacities:
 
 
 def _affinity(capacity: CSIStorageCapacity) -> NodeSelector | None:
-    """Return the nodes that the capacity is for: none without a topology, all with an empty one."""
+    """Return the nodes of the capacity: no node without a topology, all nodes with an empty one."""
     topology = capacity.node_topology
     if topology is None:
         return NodeSelector()

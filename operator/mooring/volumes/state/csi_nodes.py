@@ -1,4 +1,4 @@
-"""Drivers, attach limits and migrated plugins of the nodes, as their CSINodes say."""
+"""Keeps the drivers, attach limits and migrated plugins of nodes, from their CSINodes."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -31,7 +31,7 @@ class CSINodes:
         self._migrated: dict[str, set[int]] = {}
 
     def lacks_driver(self, volumes: Iterable[CSISource], driver: str, rows: IntArray) -> BoolArray:
-        """Return True on rows that lack the driver, but would need it for one of the volumes.
+        """Return True on rows that need the driver for one of the volumes but lack it.
 
         On a node without a CSINode, no driver attaches the volumes of in-tree plugins.
         """

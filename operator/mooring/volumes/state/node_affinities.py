@@ -10,7 +10,7 @@ from mooring.state.nodes import NodeTable
 from mooring.state.view import BoolArray, NodeView
 
 NO_AFFINITY = -1
-"""Stands where a row's node matches no affinity of a column."""
+"""The number for a row whose node matches no affinity of a column."""
 
 
 def check_node_affinity(nodes: NodeView, affinity: NodeSelector | None) -> BoolArray:

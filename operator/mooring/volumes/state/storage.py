@@ -16,7 +16,7 @@ from mooring.volumes.state.volume_users import VolumeUsers
 
 
 class Storage:
-    """Volumes and claims as decisions see them, and every count and index of storage."""
+    """Volumes and claims as decisions see them, and all counts and indexes of storage."""
 
     def __init__(self, nodes: NodeTable, objects: Objects) -> None:
         self._nodes = nodes

@@ -1,4 +1,4 @@
-"""PersistentVolumes and claims: the assumed version if there is one, otherwise the mirrored one.
+"""Returns PersistentVolumes and claims in their assumed version, or else the mirrored one.
 
 A volume chosen for a claim must not be chosen again before the API server knows of it, and a claim
 with a selected node must not get another one (volumebinding/passive_assume_cache.go).
@@ -71,7 +71,7 @@ class Volumes:
         volumes: Iterable[PersistentVolume],
         claims: Iterable[PersistentVolumeClaim],
     ) -> None:
-        """Show these objects to decisions until the watch has newer ones; `holder` is a pod uid."""
+        """Let decisions see these objects until the watch has newer ones; `holder` is a pod uid."""
         for volume in volumes:
             self._volumes.assume(holder, volume.name, volume)
             self._index(volume.name)

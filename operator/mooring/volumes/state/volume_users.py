@@ -33,7 +33,7 @@ class VolumeUsers:
         return key in self._claims
 
     def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
-        """Yield the rows with a pod whose use of the same volume excludes this use."""
+        """Yield the rows with a pod that uses the same volume in a way that excludes this use."""
         for row, users in self._disks.get(_name(volume), {}).items():
             if any(in_conflict(volume, other) for other in users):
                 yield row

@@ -1,6 +1,6 @@
 """Checks whether a pod's claims have been bound (checkBindings in volumebinding/binder.go).
 
-It reads only mirrored objects, because an object may be assumed for another pod by now.
+This module reads only mirrored objects, because another pod may have assumed the objects by now.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Scores nodes by how much of their storage a pod's claims request (volumebinding/scorer.go).
 
-Where available volumes are bound to claims, the capacity of these volumes counts. Elsewhere the
-capacity counts that the driver has for new volumes. The score is the mean over the storage classes.
+If available volumes are bound to claims, their capacity counts; else the driver's capacity for new
+volumes. The score is the mean over the storage classes.
 """
 
 from collections import defaultdict

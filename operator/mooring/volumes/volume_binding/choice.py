@@ -49,7 +49,7 @@ class Choice:
 
 
 class _Taken:
-    """The available volumes of a class, and which of them earlier, smaller claims have taken."""
+    """The available volumes of a class, and those that earlier, smaller claims have taken."""
 
     def __init__(self, available: BestFitIndex[PersistentVolume], nodes: NodeView) -> None:
         self.available = available
@@ -81,7 +81,7 @@ class _Taken:
     def matching(self, claim: PersistentVolumeClaim) -> IntArray:
         """Return the positions of volumes that suit the claim and are left on some node.
 
-        Smaller volumes are dropped for later claims, too, because no later claim is smaller.
+        Also drop smaller volumes for later claims, because no later claim is smaller.
         """
         smallest = self.available.at_least(claim.requested or 0)
         self._positions = self._positions[np.searchsorted(self._positions, smallest) :]
@@ -173,7 +173,7 @@ def _available_matches(claim: PersistentVolumeClaim, volume: PersistentVolume) -
 
 
 def _smallest(claim: PersistentVolumeClaim, nodes: NodeView, taken: _Taken) -> Choice:
-    """Return the smallest suitable volume on each node that no earlier claim has taken there."""
+    """Return for each node the smallest suitable volume that no earlier claim has taken there."""
     available, positions = taken.available, taken.matching(claim)
     if not len(positions):
         return Choice(claim, available.items, available.amounts, taken.nowhere)

@@ -37,7 +37,7 @@ PV_NOT_EXIST: Final = np.uint64(8)
 
 @dataclass(frozen=True, slots=True)
 class PodVolumeClaims:
-    """A pod's claims, each once: bound ones, and unbound ones with delayed binding."""
+    """A pod's claims without duplicates: bound claims, and unbound claims with delayed binding."""
 
     bound: tuple[PersistentVolumeClaim, ...]
     unbound: tuple[PersistentVolumeClaim, ...]

@@ -63,7 +63,8 @@ class VolumeBindingArgs(PolicyModel):
         AfterValidator(lambda given: given or LESS_USED_FIRST),
     ] = LESS_USED_FIRST
     """The function from the requested share of the storage to the score; an empty list means the
-    default. It is used with the rules of Kubernetes 1.37 and newer."""
+    default. The rules of Kubernetes 1.37 and newer use it.
+    """
 
 
 _REASONS: Final = (
@@ -98,7 +99,7 @@ class _Binding:
 
 @dataclass(frozen=True, slots=True)
 class _Reserved:
-    """What is assumed for a pod: volumes to bind, and claims to provision volumes for."""
+    """The assumptions for a pod: volumes to bind, and claims to provision volumes for."""
 
     bindings: tuple[_Binding, ...]
     to_provision: tuple[PersistentVolumeClaim, ...]
@@ -208,8 +209,8 @@ class VolumeBinding(AssignsInTrials):
     async def pre_bind(self, pod: Pod, node: str) -> None:
         """Write volumes and claims, and wait until all of the pod's claims are bound.
 
-        If this fails, earlier writes stay, as in kube-scheduler. Raises PluginError if a claim is
-        not bound in time, or can no longer be bound.
+        If a write fails, earlier writes stay, as in kube-scheduler. Raises PluginError if a claim
+        is not bound in time, or can no longer be bound.
         """
         reserved = self._reserved.pop(pod.uid, None)
         if reserved is None:
@@ -303,7 +304,7 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedula
 def _claims_of(
     pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView
 ) -> PodVolumeClaims | Unschedulable:
-    """Return the pod's claims, each once; kube-scheduler looks for a volume per use of a claim."""
+    """Return the pod's claims without duplicates; kube-scheduler finds a volume for each use."""
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
     bound, unbound = [], []
     for claim in filter(None, map(cluster.storage.volumes.claim, keys)):
