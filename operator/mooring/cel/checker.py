@@ -1,6 +1,6 @@
 """Checks the types of an expression, and finds the overloads that its calls may run.
 
-The rules and the messages are those of cel-go's `checker`. The remaining overloads decide which
+The rules and the messages are those of cel-go's `checker`. The overloads that fit decide which
 implementation a call runs.
 """
 
@@ -262,7 +262,7 @@ class Checker:
         return list_of(joined or self._known.new_parameter())
 
     def _element(self, node: Expression, optional: bool) -> Type:
-        """Return the type of an element; with a question mark it must be an optional value."""
+        """Return the type of an element; with a question mark, it must be an optional value."""
         found = self._check(node)
         if optional:
             found, is_optional = unwrapped(found)
@@ -319,7 +319,7 @@ class Checker:
 
 
 def _qualified(node: Expression) -> str:
-    """Return the dotted name (`google.protobuf`) that the node stands for; "" if it is no name."""
+    """Return the dotted name (`google.protobuf`) of the node; "" if the node is no name."""
     match node:
         case Ident():
             return node.name

@@ -293,7 +293,7 @@ def _by_function(lines: Iterable[str]) -> dict[str, list[Overload]]:
 
 
 def _standard_lines(*, mixed: bool) -> Iterator[str]:
-    """Yield the id and the signature of each overload; if `mixed`, unequal number types compare."""
+    """Yield the id and signature of each overload; if `mixed`, unequal types of numbers compare."""
     for block in (_OPERATORS, _CONVERSIONS):
         yield from block.strip().split("\n")
     for operator, word in (

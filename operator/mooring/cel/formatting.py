@@ -48,7 +48,7 @@ _WRONG: Final = {
 
 
 class FormatError(Exception):
-    """A text cannot be formatted; `index` is the position of the wrong argument, if one is."""
+    """A text cannot be formatted; `index` is the position of the wrong argument, if any."""
 
     def __init__(self, text: str, index: int | None = None) -> None:
         super().__init__(text)

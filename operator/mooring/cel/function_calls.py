@@ -38,8 +38,8 @@ Implementation = Callable[..., Value]
 class Binding:
     """The implementation of a call.
 
-    `stops_early`: arguments after the first error are not evaluated. `is_strict`: an error among
-    the arguments is the result.
+    `stops_early`: the call evaluates no arguments after the first error. `is_strict`: an error
+    among the arguments is the result.
     """
 
     call: Implementation
@@ -99,7 +99,7 @@ def binding_of(
 
 
 def _of_pattern(function: str, count: int) -> Implementation:
-    """Return the implementation for a constant pattern; it also checks the types of the values."""
+    """Return the implementation for a constant pattern; it checks the types of the values."""
     wanted = (str, str, int)[:count]
     implementation = functions_of_text.OF_PATTERNS[function]
 
@@ -137,7 +137,7 @@ def _of_operator(function: str, operator: operators.Operator) -> Implementation:
 
 
 def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Implementation:
-    """Return a function that runs the first overload that the arguments fit."""
+    """Return a function that runs the first of these overloads that fits the arguments."""
     unguarded = function in _UNGUARDED
     known = _OVERLOADS if newer else _OVERLOADS | _OVERLOADS_1_36
     choices = [(known[each.name], each.parameters) for each in overloads]

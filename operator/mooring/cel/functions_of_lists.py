@@ -86,7 +86,7 @@ def _range_1_36(count: int) -> Value:
 
 
 def _numbers(count: int) -> Value:
-    """Return the numbers below `count`, made in parts, because a million take some time."""
+    """Return the numbers below `count`, made in parts, because a million numbers take some time."""
     numbers = list[int]()
     for first in range(0, count, _MADE_AT_ONCE):
         end = min(first + _MADE_AT_ONCE, count)
@@ -170,7 +170,7 @@ def _sum(zero: Value) -> Callable[[Value], Value]:
 
 
 def _extreme(name: str, worse: int) -> Callable[[Value], Value]:
-    """Return max or min; an item is better if comparing the best so far with it gives `worse`."""
+    """Return max or min; an item wins if comparing the best so far with the item gives `worse`."""
 
     def compute(items: Value) -> Value:
         best: Value = None

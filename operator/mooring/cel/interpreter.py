@@ -71,7 +71,7 @@ class Program:
 
     _evaluate: Evaluate
     _loops: int
-    """How many slots the variables of loops take."""
+    """The number of slots that the variables of loops take."""
     _size: int
 
     @property
@@ -106,9 +106,9 @@ def plan(
 ) -> Program:
     """Return the program of a checked tree that reads these variables.
 
-    `newer` selects the functions as in Kubernetes 1.37, where some changed. `lenient` does what
-    CEL's own implementation does: a constant that cannot be converted fails only when it is
-    evaluated, and comparisons such as `<` are false for NaN; Kubernetes makes errors of both.
+    `newer` selects the functions as in Kubernetes 1.37, where some changed. With `lenient`, the
+    program follows CEL's own implementation: a constant that cannot be converted fails only when it
+    is evaluated, and comparisons such as `<` are false for NaN; Kubernetes makes errors of both.
     Raises CompileError if an operation on constants fails.
     """
     planner = _Planner(variables, newer, lenient)
@@ -331,7 +331,7 @@ def _conditional(condition: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
 
 
 def _logical(stops_at: bool, first: Evaluate, second: Evaluate) -> Evaluate:
-    """Return `||` if `stops_at` is True, else `&&`; an error counts only if no term decides."""
+    """Return `||` if `stops_at` is True, else `&&`; an error counts only if no operand decides."""
 
     def evaluate(frame: Frame) -> Value:
         failed: Failure | None = None
@@ -362,7 +362,7 @@ def _equality(function: str, first: Evaluate, second: Evaluate) -> Evaluate:
 
 
 def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> Evaluate:
-    """Return `or` or `orValue`; they evaluate the second operand only if needed.
+    """Return `or` or `orValue`, which evaluate the second operand only if needed.
 
     Before Kubernetes 1.37 (`newer` is False) they return a first operand that is not optional.
     """
@@ -379,7 +379,7 @@ def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> 
 
 
 def _invocation(binding: Binding, args: Sequence[Evaluate], listed: int | None) -> Evaluate:
-    """Return the call; it crashes, as cel-go does, if the argument `listed` is no list."""
+    """Return the call; as in cel-go, it ends the evaluation if argument `listed` is no list."""
 
     def evaluate(frame: Frame) -> Value:
         values = list[Value]()

@@ -23,9 +23,10 @@ _NANO: Final = 9
 class QuantityValue(Opaque):
     """An amount: `number` times ten to `power`.
 
-    Kubernetes keeps small amounts as an int64 and others as a decimal of any size; only the former
-    have an integer value. Comparing with a decimal turns an amount into one, so this is mutable. A
-    sum is a pointer in Go; therefore `amount == sum` fails, but `sum == amount` does not.
+    Kubernetes keeps small amounts as an int64 and others as a decimal of any size; only small
+    amounts have an integer value. A comparison with a decimal turns an amount into a decimal, so
+    this class is mutable. A sum is a pointer in Go; therefore `amount == sum` fails, but `sum ==
+    amount` does not.
     """
 
     cel_type: ClassVar[Type] = NAMED["Quantity"]
@@ -72,7 +73,7 @@ class QuantityValue(Opaque):
         return QuantityValue(total, lowest, not fits, True)
 
     def as_int(self) -> int | None:
-        """Return the amount as an int64, None if it is not kept as one."""
+        """Return the amount as an int64; None if Kubernetes keeps it as a decimal."""
         if self.is_decimal or self.power < 0:
             return None
         value = self.number * 10 ** min(self.power, 40)

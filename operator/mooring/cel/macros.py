@@ -30,10 +30,9 @@ from mooring.cel.tree import (
 )
 
 Macro = Callable[[int, Expression, Sequence[Expression]], Expression | None]
-"""Gets offset, target (without meaning if the call is no method) and arguments of a call; returns
-None for an ordinary call."""
+"""Gets offset, target (for methods) and arguments of a call; None means: it is no macro."""
 Macros = Mapping[tuple[str, int, bool], Macro]
-"""Macros by function name, number of arguments, and whether the call is one of a method."""
+"""Macros by function name, number of arguments, and whether the call is a method call."""
 
 _UNUSED: Final = "#unused"
 _SORTED: Final = "@__sortBy_input__"
@@ -162,7 +161,7 @@ def _transform_list(at: int, target: Expression, args: Sequence[Expression]) -> 
 def _transform_map(
     entry: bool, at: int, target: Expression, args: Sequence[Expression]
 ) -> Expression:
-    """Return the loop of transformMap, or with `entry` the one of transformMapEntry."""
+    """Return the loop of transformMap, or of transformMapEntry if `entry` is set."""
     names = _variables(args, 2, "argument must be a simple name")
     inserted = [args[-1]] if entry else [Ident(at, names[0]), args[-1]]
     step = FunctionCall(at, MAP_INSERT, [Ident(at, RESULT), *inserted])
@@ -170,7 +169,7 @@ def _transform_map(
 
 
 def _bound(at: int, name: str, value: Expression, result: Expression) -> Comprehension:
-    """Return `result` with the variable `name`, as a loop without items; so the value is lazy."""
+    """Return `result` with the variable `name`; a loop without items computes the value lazily."""
     return Comprehension(
         at,
         items=ListOf(at, []),

@@ -168,7 +168,7 @@ def _contains(value: Value, items: Value) -> Value:
 
 
 def insert(target: Value, *entry: Value) -> Value:
-    """Return the map with further entries; `entry` is a key and its value, or a map."""
+    """Return the map with a further key and value (`entry`), or with all those of a map."""
     added = [entry] if len(entry) == 2 else [*entry[0].items()]
     for key, value in added:
         if target.find(key)[0]:
@@ -280,7 +280,7 @@ def _bytes_to_text(value: bytes) -> Value:
 
 
 def _of_optional(value: Value) -> Value:
-    """Return an optional value that is absent for 0, "", an empty list and the like."""
+    """Return an optional value: absent for 0, "", an empty list and other empty values."""
     empty = value is None or (
         type(value) in {Joined, tuple, list, MapValue, str, bytes, bool, int, UInt, float}
         and not (size_of(value) if hasattr(value, "__len__") else value)

@@ -85,7 +85,7 @@ _FUNCTIONS: Final = {
     **{op: f"_{op}_" for op in ("<", "<=", ">=", ">", "==", "!=", "+", "-", "*", "/", "%")},
 }
 _MOST_DIGITS: Final = 24
-"""More digits than any number has; a longer number stays out of range when it is cut to these."""
+"""More digits than any number has; a longer number is cut to this and stays out of range."""
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
@@ -103,7 +103,7 @@ def parse(source: str, macros: Macros = MACROS) -> Expression:
 
 
 class _SyntaxError(Exception):
-    """Parsing cannot go on."""
+    """The parser cannot go on after this mistake."""
 
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text)
@@ -111,7 +111,7 @@ class _SyntaxError(Exception):
 
 
 class _Parser:
-    """Reads tokens from left to right; `mistakes` has mistakes after which parsing can go on."""
+    """Reads tokens from left to right; `mistakes` has the mistakes that did not stop the parser."""
 
     def __init__(self, source: str, macros: Macros) -> None:
         self.mistakes: list[ExpressionMistake] = []
@@ -239,7 +239,7 @@ class _Parser:
         return left, rest
 
     def _balanced(self, operands: list[Expression], operators: list[tuple[str, int]]) -> Expression:
-        """Return the tree of && and ||, which is balanced as in cel-go."""
+        """Return the tree of && and ||; as in cel-go, the tree is balanced."""
         groups, disjunctions = [list[tuple[Expression, int]]()], list[int]()
         for operand, (operator, at) in zip(operands, [*operators, ("||", -1)], strict=True):
             groups[-1].append((operand, at))
@@ -250,7 +250,7 @@ class _Parser:
         return self._tree(OR, [terms, disjunctions])
 
     def _tree(self, function: str, parts: Sequence[Sequence[Any]]) -> Expression:
-        """Return a balanced tree; `parts` are the terms, and the offsets of operators between."""
+        """Return a balanced tree; `parts` are the terms, and the offsets of the operators."""
         terms, offsets = parts
 
         def balanced(low: int, high: int) -> Expression:

@@ -1,8 +1,8 @@
 """Regular expressions with the syntax and the meaning of Go's, which are RE2's.
 
 Python's `re` backtracks, so that some patterns take for ever. `google-re2` takes at most the length
-of the text times the size of the pattern, and releases Python's lock. This product is taken from
-the work that an evaluation may do.
+of the text times the size of the pattern, and releases Python's lock. An evaluation pays for this
+product from its `WorkBudget`.
 """
 
 import re
@@ -15,18 +15,18 @@ from mooring.model.bounded_cache import cached
 from mooring.model.linear_patterns import LinearPatternError, compile_linear
 
 _PER_ITEM: Final = 8
-"""Characters times instructions that take as long as a node of a tree."""
+"""Characters times instructions that cost as much as a node of a tree."""
 _PER_MATCH: Final = 8
-"""How many nodes of a tree take as long as one match."""
+"""The cost of one match, in nodes of a tree."""
 _MOST_MEMORY: Final = 2**20
-"""Bytes that a pattern may take, with the states that its searches keep.
+"""The most bytes of a pattern, with the states that its searches keep.
 
 To compile the largest pattern takes 50 ms, in one step of the event loop.
 """
 _LONGEST: Final = 4_096
 """The most characters of a pattern: RE2 takes up to 35 ms to find such a pattern too large."""
 _PER_CHARACTER: Final = 40
-"""How many nodes of a tree take as long as a character of a pattern that RE2 refuses."""
+"""The cost of a character of a pattern that RE2 refuses, in nodes of a tree."""
 _MOST_KEPT: Final = 32
 _OF_GO: Final = {
     "bad repetition operator": "invalid nested repetition operator",
@@ -37,7 +37,7 @@ _OF_GO: Final = {
     "missing ]": "missing closing ]",
     "no argument for repetition operator": "missing argument to repetition operator",
 }
-"""The messages of Go, by those of RE2, for mistakes that the two name differently."""
+"""Go's messages for mistakes that RE2 names differently, by RE2's messages."""
 _ESCAPE: Final = re.compile(r"\\Q(?:[^\\]|\\(?!E))*+|(\\C)|\\.", re.DOTALL)
 
 

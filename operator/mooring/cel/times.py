@@ -35,7 +35,7 @@ _TIMESTAMP: Final = re.compile(
 _INTEGER: Final = re.compile(r"(?P<sign>[+-]?)0*+(?P<digits>[0-9]*)(?<=[0-9])")
 _MOST_DIGITS: Final = 21
 _LONGEST_OFFSET: Final = 10**9
-"""So many hours or minutes that every date with this offset is out of range."""
+"""With an offset of so many hours or minutes, every date is out of range."""
 _MOST: Final = 2**63 - 1
 
 

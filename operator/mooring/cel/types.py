@@ -108,7 +108,7 @@ def is_dynamic(given: Type) -> bool:
 
 
 def has_any_type(given: Type) -> bool:
-    """Return whether the type is dynamic, or unknown because of a mistake."""
+    """Return whether the type is dynamic, or unknown because the expression has a mistake."""
     return given.kind in {"dyn", "any", "error"}
 
 
@@ -141,7 +141,7 @@ def _is_less_specific(first: Type, second: Type) -> bool:
 
 
 class Substitutions:
-    """The types that the type parameters of an expression stand for, as far as they are known.
+    """The known types for the type parameters of an expression.
 
     A log undoes failed attempts, because copies would make checking quadratic.
     """
@@ -152,16 +152,16 @@ class Substitutions:
         self._free = 0
 
     def new_parameter(self) -> Type:
-        """Return a type parameter that nothing is known about."""
+        """Return a new type parameter that can stand for any type."""
         self._free += 1
         return parameter(f"_var{self._free - 1}")
 
     def assign(self, first: Type, second: Type) -> bool:
-        """Return whether the types agree, and remember the types of parameters."""
+        """Return whether the types agree; note the types that parameters must stand for."""
         return self.assign_all((first,), (second,))
 
     def assign_all(self, first: Sequence[Type], second: Sequence[Type]) -> bool:
-        """Return whether the types agree one by one; remember nothing if they do not."""
+        """Return whether the types agree one by one; note nothing if they do not."""
         self._log.clear()
         if self._all_agree(first, second):
             return True
@@ -208,7 +208,7 @@ class Substitutions:
         return second.kind in {"dyn", "any", "param"} or second == first
 
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
-        """Return whether a parameter may stand for a type, and whether it stood for one before."""
+        """Return whether the parameter may stand for the type, and whether it had a type before."""
         if given == free:
             return True, True
         known = self._known.get(free.name)
@@ -231,7 +231,7 @@ class Substitutions:
         self._known[free.name] = given
 
     def _is_absent(self, free: Type, within: Type) -> bool:
-        """Return whether a parameter is absent from a type; else the type would contain itself."""
+        """Return whether a parameter does not occur in a type: a type must not contain itself."""
         if free == within:
             return False
         if within.kind == "param":

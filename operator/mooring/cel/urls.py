@@ -1,4 +1,4 @@
-"""URLs as Go's package `net/url` reads them, as far as expressions can see."""
+"""Parses URLs as Go's package `net/url` does, as far as expressions can tell."""
 
 import ipaddress
 import re

@@ -90,7 +90,7 @@ def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
 
 
 def _not_accepted(node: Expression, kinds: frozenset[str], nested: bool) -> Expression | None:
-    """Return the node, or with `nested` a part of it, whose type is not in `kinds`; else None."""
+    """Return the first node with a type not in `kinds`: `node` or, if `nested`, a part of it."""
     if (node.type or DYN).kind not in kinds:
         return node
     if not nested or not isinstance(node, ListOf | MapOf):

@@ -100,7 +100,7 @@ LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 
 
 class WorkBudget(threading.local):
-    """The work that an evaluation may still do: evaluate nodes, look at elements, read characters.
+    """The work that an evaluation may still do; nodes, list elements and characters cost work.
 
     cel-go counts costs instead. kube-apiserver stores no selector with an estimated cost of more
     than a million, and kube-scheduler ends an evaluation at that cost; that is less work than
@@ -109,9 +109,9 @@ class WorkBudget(threading.local):
 
     left = MOST_WORK
     _until = 0
-    """The value of `left` below which the evaluation may pause."""
+    """When `left` falls below this number, the evaluation may pause."""
     _beside = 0
-    """The work of parsing texts, which `done` includes, but which is not limited."""
+    """The work of parsing texts: part of `done`, but without a limit."""
     _looked_at = 0
     """Elements that were looked at since the evaluation could pause."""
     _most = MOST_WORK
@@ -136,13 +136,13 @@ class WorkBudget(threading.local):
             self.step()
 
     def look_at(self, items: int) -> None:
-        """Count elements whose work was taken from the budget before; pause at times."""
+        """Count elements whose work is already paid; pause at times."""
         self._looked_at += items
         if self._looked_at > _WORK_PER_STEP:
             self.step()
 
     def step(self) -> None:
-        """Let other tasks run, if that is due, and restore this budget, which they may use."""
+        """Let other tasks run if that is due; then restore this budget: they may use it, too."""
         self._looked_at = 0
         own = dict(self.__dict__)
         pause()
@@ -154,7 +154,7 @@ class WorkBudget(threading.local):
         self._beside += _PER_READING
 
     def spend_on_text(self, characters: int) -> None:
-        """Take the work for a text of this length from the budget, before the text is made."""
+        """Pay for a text of this length before the text is made."""
         if characters >= _PER_ITEM:
             self.spend(characters // _PER_ITEM)
 
@@ -215,7 +215,7 @@ class MapValue:
         return False, None
 
     def has(self, key: Value) -> bool:
-        """Return whether the key is there; defaults do not count."""
+        """Return whether the map has the key itself; defaults do not count."""
         return (self._entries.get(key) if type(key) is str else self._of_number(key)) is not None
 
     def _of_number(self, key: Value) -> "tuple[Value, Value] | None":
@@ -294,7 +294,7 @@ def iterate(value: Value) -> Iterator[Value]:
 
 
 def at_once(value: Value) -> Iterator[Value]:
-    """Yield the elements of a list; the work for all of them is taken from the budget first."""
+    """Yield the elements of a list, after paying for the work of all elements."""
     work.spend(_PER_ELEMENT * size_of(value))
     return paced(iterate(value))
 
@@ -313,7 +313,7 @@ def size_of(value: Value) -> int:
 
 
 def index_of(value: Value) -> "int | Failure":
-    """Return the index that a number stands for; a Failure if the value is no whole number."""
+    """Return the index for a number; a Failure if the value is no whole number."""
     kind = type(value)
     if kind is int:
         return cast("int", value)
@@ -423,7 +423,7 @@ def _equal_maps(first: MapValue, second: Value) -> "bool | Failure":
 
 
 def _compared(first: float, second: float) -> int | None:
-    """Return -1, 0 or 1; None if one of them is not a number."""
+    """Return -1, 0 or 1; None if one of the numbers is NaN."""
     if math.isnan(first) or math.isnan(second):
         return None
     if type(first) is float or type(second) is float:

@@ -51,7 +51,7 @@ _SCALE: Final = 10
 _MOST_SCORE: Final = 2**53
 """A weighted score beyond this is an error: sums must fit into 64 bits."""
 _MOST_AT_ONCE: Final = 16
-"""The most group members asked about at a time: half of MOST_CALLS leaves half to other pods."""
+"""The most group members to ask about at a time; this leaves half of MOST_CALLS to other pods."""
 _MOST_CLIENTS: Final = 64
 """The most clients that are kept: one for each extender and version of its certificate files."""
 _GONE: Final = NodeFailure("the pod does not exist any more", resolvable=False)
@@ -123,7 +123,7 @@ class Extenders:
         """Let the first extender with a bind verb bind the pod; return whether one has bound it.
 
         An ignorable extender that fails is skipped, as in kube-scheduler. An extender may bind the
-        pod and fail after that. Therefore each failure is followed by a look at the pod's node.
+        pod and fail after that. Therefore the pod's node is read after each failure.
 
         Raises:
             ExtenderError: if the extender fails, and the pod is not bound to the node.
@@ -295,9 +295,9 @@ class Extenders:
 
 
 def tls_problem(extender: Extender, *, files: bool = True) -> str | None:
-    """Return why the certificates of the extender cannot be used; None if they can.
+    """Return the mistake in the certificates of the extender; None if there is none.
 
-    Without `files`, only the certificates that the profile itself contains are looked at.
+    Without `files`, only the certificates that the profile itself contains are checked.
     """
     if not files and extender.tls_config is not None:
         tls = extender.tls_config.without_files()
@@ -333,9 +333,10 @@ def _left(
 ) -> tuple[PreemptionCandidate, ...]:
     """Return the candidates that an extender keeps (ProcessPreemption).
 
-    Each must have victims, unless the extender got its node without victims (`without_victims`). An
-    ignorable extender's candidates that break this rule are dropped. Raises AnswerError if another
-    extender breaks the rule, for a wrong answer, and for a pod that may not be a victim.
+    Each candidate must have victims, unless the extender got its node without victims
+    (`without_victims`). An ignorable extender's candidates that break this rule are dropped. Raises
+    AnswerError if another extender breaks the rule, for a wrong answer, and for a pod that may not
+    be a victim.
     """
     victims = decode_preemption(answer).items()
     left = [_chosen(node, uids, number, preemptor, cluster) for node, (uids, number) in victims]
@@ -352,9 +353,9 @@ def _chosen(
 ) -> PreemptionCandidate:
     """Return the candidate that an extender answered with (convertToVictims).
 
-    Raises AnswerError if the node does not exist, or a victim's priority is not lower than the
-    preemptor's, or a victim is not on the node. If a group is disrupted as a whole, all its members
-    count as being on the node of one.
+    Raises AnswerError if the node does not exist, if a victim is not on it, or if a victim's
+    priority is not lower than the preemptor's. If a group is disrupted as a whole, its members may
+    be on any nodes.
     """
     row = cluster.row(node)
     if row is None or cluster.node(row) is None:

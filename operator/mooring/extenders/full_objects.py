@@ -1,9 +1,9 @@
 """Reads from the API server the objects that extenders get.
 
-The mirror keeps only the fields that decisions read, but extenders get whole objects. So pods
-without a node are kept as JSON if their profile has extenders, up to `most_bytes`. All other pods
-are read when an extender is called. Nodes are sent only to extenders without a cache of their own.
-The first such call begins a watch of all nodes.
+The mirror keeps only the fields that decisions read, but extenders get whole objects. So this
+module keeps pods without a node as JSON if their profile has extenders, up to `most_bytes`. It
+reads all other pods when an extender is called. Only extenders without a cache of nodes get nodes
+as objects; the first such call begins a watch of all nodes.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from mooring.model.pod import Pod
 
 _LISTED_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""Enough for some 10,000 ordinary pods."""
+"""The most bytes of kept pods: enough for some 10,000 ordinary pods."""
 _ENTRY: Final = 256
 """Estimated memory of a kept pod in addition to its JSON, in bytes."""
 
@@ -33,7 +33,7 @@ class ApiObjects:
     """Implements `ExtenderObjects` over an API server.
 
     `wanted` tells whether the profile of a pod has extenders. When the kept pods take `most_bytes`,
-    further pods are not kept, because the first ones are tried first.
+    no further pods are kept: the queue tries the first pods first.
     """
 
     client: ApiClient

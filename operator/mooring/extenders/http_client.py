@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 MOST_CALLS: Final = 32
 """The most calls in flight to one extender; there are fewer after time-outs (`_leave`)."""
 MOST_ANSWER: Final = 4 * 1024**2
-"""An answer may have this many bytes and twice the request's, because it repeats node names."""
+"""The bytes that an answer may have in addition to twice the request's: it repeats node names."""
 _HEADERS: Final = {
     "Content-Type": "application/json",
     "Accept-Encoding": "identity",
@@ -113,8 +113,9 @@ class ExtenderClient:
         """Release the slot of a finished call, and adapt the number of slots (calls in flight).
 
         After a time-out the slot is not released, so that one call fewer runs; one slot always
-        stays. An extender may serve one call at a time, and then each call waits for all before it.
-        After as many successful answers as there are slots, one slot is added, up to MOST_CALLS.
+        stays. An extender may serve only one call at a time; then each call waits for all earlier
+        calls. After as many successful answers as there are slots, one slot is added, up to
+        MOST_CALLS.
         """
         self._answers += result == "success"
         if result == "timeout" and self._bound > 1:

@@ -25,7 +25,7 @@ _KINDS: Final[Mapping[type, str]] = MappingProxyType(
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)
 
 Json = bytes
-"""An object that is serialised as JSON already, and sent as it is."""
+"""An object as JSON, which is sent unchanged."""
 
 
 class AnswerError(Exception):
@@ -47,7 +47,7 @@ def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None)
 def preemption_request(
     pod: Json, candidates: Iterable[PreemptionCandidate], pods: Mapping[str, Json] | None
 ) -> bytes:
-    """Return the ExtenderPreemptionArgs; `pods` has the victims by uid, None sends only uids."""
+    """Return the ExtenderPreemptionArgs; `pods` has the victims by uid; None: send only uids."""
     victims = {
         candidate.node: {
             "Pods": [

@@ -24,10 +24,9 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_ROUNDS: Final = 5
-"""How often one attempt asks extenders to filter; other pods may take the passed nodes meanwhile.
-"""
+"""How often one attempt asks extenders to filter, if other pods take the passed nodes meanwhile."""
 _MOST_DIFFERENT: Final = 500
-"""How many different answers about one group are kept with scores; as many more without scores."""
+"""The most different answers about one group with scores; without scores, as many again."""
 _MOST_REASONS: Final = 1_000
 """The most different reasons that are kept in one attempt."""
 ALWAYS_TAKEN: Final = (
