@@ -43,9 +43,9 @@ def main(
 ) -> None:
     """Have Mooring and kube-scheduler, each alone on the same API server, drain a workload.
 
-    Of devices, a client that decides nothing makes the same writes: the API server's limit.
-    Runs every workload unless some are named, and writes the figures to build/bench/ as JSON.
-    Exits with 0 if every goal is reached, else with 1.
+    For workloads with devices, a client that decides nothing also makes the same writes; its rate
+    is the API server's limit. Without names, every workload runs. The figures are written to
+    build/bench/ as JSON. Exits with 0 if every goal is reached, else with 1.
     """
     output.mkdir(parents=True, exist_ok=True)
     workloads = [WORKLOADS[name].scaled(scale) for name in names or WORKLOADS]

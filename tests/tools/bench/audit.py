@@ -1,9 +1,9 @@
-"""Whether a placement is right: a slow checker that shares no code with either scheduler.
+"""Checks whether a placement is right, slowly and without code of either scheduler.
 
-It knows what the workloads use: requests, shares of GPU cards by gpushare's annotations, required
-pod anti-affinity and hard topology spread with matchLabels, gangs that need all their members, and
-claims of devices. How devices were dealt out in steady mode is seen at the end only.
-Anything found makes the figures of the run void.
+The checker knows the features that the workloads use: requests, shares of GPU cards by gpushare's
+annotations, required pod anti-affinity and hard topology spread with matchLabels, gangs that need
+all their members, and claims of devices. In steady mode it sees only the last allocation of the
+devices. Any fault makes the figures of the run void.
 """
 
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ SUFFIXES = {
     "Mi": Fraction(1024**2),
     "Gi": Fraction(1024**3),
 }
-"""Of the quantities that the workloads use; others are an error."""
+"""The suffixes of quantities in the workloads; any other suffix is an error."""
 
 
 def faults(nodes: Iterable[Raw], pods: Sequence[Raw], expected: Collection[str]) -> list[str]:
@@ -48,7 +48,7 @@ def faults(nodes: Iterable[Raw], pods: Sequence[Raw], expected: Collection[str])
 
 
 def device_faults(pods: Iterable[Raw], claims: Sequence[Raw], wanted: Devices) -> list[str]:
-    """Return all ways in which the claims of bound pods, or of others, are allocated wrongly."""
+    """Return all faults in the allocations of claims, of bound and of other pods."""
     results = {claim["metadata"]["uid"]: _results(claim) for claim in claims}
     uses = Counter((r["pool"], r["device"]) for each in results.values() for r in each)
     found = [
@@ -71,7 +71,7 @@ def device_faults(pods: Iterable[Raw], claims: Sequence[Raw], wanted: Devices) -
 
 
 def _wrong_devices(pod: str, node: str, results: Sequence[Raw], wanted: Devices) -> Iterator[str]:
-    """Yield what is wrong with the devices of a bound pod's claim."""
+    """Yield the faults in the devices of a bound pod's claim."""
     if len(results) != wanted.per_claim:
         yield f"pod {pod} has {len(results)} devices instead of {wanted.per_claim}"
     if any(result["pool"] != node for result in results):
@@ -112,7 +112,7 @@ def _overfull(nodes: Mapping[str, Raw], placed: Iterable[Raw]) -> Iterator[str]:
 
 
 def _overfull_cards(placed: Iterable[Raw]) -> Iterator[str]:
-    """Yield cards of which more is given away than they have; only pods that name a card count."""
+    """Yield the cards whose pods hold more than the card has; only pods that name a card count."""
     used: Counter[tuple[str, str]] = Counter()
     totals: dict[tuple[str, str], int] = {}
     for pod in placed:
@@ -141,7 +141,7 @@ def _too_close(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]
 
 
 def _uneven(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]:
-    """Yield hard spread constraints with too much skew; no placement can have worsened it since."""
+    """Yield the hard spread constraints with too much skew; no placement can have increased it."""
     checked = set()
     for pod in placed:
         for constraint in _field(pod, "topologySpreadConstraints"):
@@ -158,7 +158,7 @@ def _uneven(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]:
 
 
 def _partly_bound(pods: Iterable[Raw]) -> Iterator[str]:
-    """Yield a line for each group of which some members are bound and some are not."""
+    """Yield a line for each group with both bound and unbound members."""
     bound: dict[str, list[bool]] = defaultdict(list)
     for pod in pods:
         if group := pod["spec"].get("schedulingGroup"):

@@ -1,8 +1,8 @@
-"""The command `python -m bench.baseline KUBECONFIG NODES DEVICES`: it writes, but decides nothing.
+"""The command `python -m bench.baseline KUBECONFIG NODES DEVICES`: a client that decides nothing.
 
-For each pod it makes the writes that a scheduler makes for it, 64 at a time, and gives it the next
-node and the next devices, whoever has them. Without DEVICES (`null`) pods get a node alone. What it
-reaches is the API server's limit.
+For each pod the client makes the same writes as a scheduler, for 64 pods at a time. Every pod gets
+the next node and the next devices, even if they are in use. Without DEVICES (`null`) pods get only
+a node. The client's rate is the API server's limit.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from mooring.claims.model.resource_claims import FINALIZER
 Raw = Mapping[str, Any]
 
 NAME = "baseline"
-"""What pods have as spec.schedulerName that this program binds."""
+"""The spec.schedulerName of the pods that this program binds."""
 MOST_BYTES = 1 << 20
-"""Of an event of the watch."""
+"""The most bytes of an event of the watch."""
 
 
 async def serve(config: Raw, nodes: int, devices: Devices | None) -> None:
-    """Place every pod that is for this program, until the watch ends."""
+    """Bind every pod of this program, until the watch ends."""
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     ca_file = Path(cluster["certificate-authority"])
     numbers, placed = count(), set[str]()
@@ -53,7 +53,7 @@ async def serve(config: Raw, nodes: int, devices: Devices | None) -> None:
 
 
 def _has_claim(pod: Raw) -> bool:
-    """Return whether the pod's claim exists, or is still to be made by a scheduler."""
+    """Return whether the pod needs no claim of the claim controller, or the claim exists."""
     return not pod["spec"].get("resourceClaims") or bool(_claims_of(pod))
 
 
@@ -65,7 +65,7 @@ def _claims_of(pod: Raw) -> list[str]:
 async def _place(
     session: aiohttp.ClientSession, pod: Raw, devices: Devices | None, nodes: int, number: int
 ) -> None:
-    """Make a scheduler's writes: those for the devices, the binding, the event."""
+    """Make the writes of a scheduler: for the devices, the binding and the event."""
     metadata = pod["metadata"]
     node = f"node-{number % nodes:05}"
     if devices is not None:
@@ -80,7 +80,7 @@ async def _place(
 async def _allocate_devices(
     session: aiohttp.ClientSession, pod: Raw, devices: Devices, allocation: Raw
 ) -> None:
-    """Write finalizer and status of each claim of the pod, or make one for its resources."""
+    """Write finalizer and status of each claim of the pod, or create a claim for its resources."""
     for claim in _claims_of(pod):
         path = _claims_path(pod, claim)
         await send(session, "PATCH", path, {"metadata": {"finalizers": [FINALIZER]}})
@@ -99,7 +99,7 @@ async def _allocate(session: aiohttp.ClientSession, pod: Raw, claim: str, alloca
 async def _back_resources(
     session: aiohttp.ClientSession, pod: Raw, devices: Devices, allocation: Raw
 ) -> None:
-    """Create the claim for the pod's extended resource, and tell the pod."""
+    """Create the claim for the pod's extended resource, and write its name to the pod's status."""
     claim = {
         "metadata": {
             "generateName": f"{pod['metadata']['name']}-extended-resources-",

@@ -1,4 +1,4 @@
-"""What the commands that compare schedulers have in common: options, order, progress, files."""
+"""The common part of commands that compare schedulers: options, order, progress and files."""
 
 import json
 import os
@@ -22,14 +22,14 @@ from controlplane.releases import chosen_release
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 WIDTH = 132
-"""Columns where the output is no terminal."""
+"""The number of columns if the output is no terminal."""
 
 progress = Progress()
 console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
 
 
 def options(command: _Command) -> _Command:
-    """Give a command the options `--rounds` and `--output`."""
+    """Add the options `--rounds` and `--output` to a command."""
     output = click.option(
         "--output",
         type=click.Path(file_okay=False, path_type=Path),
@@ -43,7 +43,7 @@ def options(command: _Command) -> _Command:
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """End the command with one line if the control plane fails, and properly on SIGTERM."""
+    """Exit with a message of one line if the control plane fails, and clean up on SIGTERM."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -54,17 +54,17 @@ def errors_in_one_line() -> Iterator[None]:
 def a_b_b_a(
     ours: Scheduler, theirs: Scheduler, rounds: int, *between: Scheduler
 ) -> list[Scheduler]:
-    """Return the order of the runs, in which slow changes of the machine cancel out."""
+    """Return the order of the runs, in which slow changes of the machine's speed cancel out."""
     return [ours, theirs, *between, theirs, ours] * rounds
 
 
 def interpreter() -> str:
-    """Return the version of Python and where it is: one built without PGO is a quarter slower."""
+    """Return Python's version and path; a build without PGO is slower by a quarter."""
     return f"Python {platform.python_version()} of {sys.base_prefix}"
 
 
 def write(path: Path, document: dict[str, Any], **machine: object) -> Path:
-    """Write the figures to a file, with what they were measured on; return its path."""
+    """Write the figures and a description of the machine to a file; return its path."""
     measured_on = {
         "kubernetes": chosen_release().version,
         "python": interpreter(),

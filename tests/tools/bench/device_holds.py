@@ -1,6 +1,7 @@
-"""For how long the event loop is held by claims, slices and classes of devices.
+"""Measures how long claims, slices and classes of devices hold the event loop.
 
-The cases are like those of `bench.holds`. ResourceClaimTemplates are no case: they are not read.
+The cases are like those of `bench.holds`. There is no case for ResourceClaimTemplates, because
+Mooring does not read them.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ _MOST_SUBREQUESTS: Final = 8
 _MOST_DEVICES: Final = 128
 _MOST_ATTRIBUTES: Final = 32
 _MOST_CONSUMERS: Final = 256
-"""The API server's limits of a claim and of a slice."""
+"""The API server's limits for a claim and for a slice."""
 
 
 def first_claim(r: FullReplica) -> Iterator[Work]:
@@ -35,7 +36,7 @@ def first_claim(r: FullReplica) -> Iterator[Work]:
 
 
 def impossible_claim(r: FullReplica) -> Iterator[Work]:
-    """Decide about a claim for which devices are searched in vain on every node."""
+    """Decide about a claim with constraints that no node can satisfy."""
     names = [f"r{number}" for number in range(4)]
     halves = [_selecting(f"{_DEVICE}.numa >= {number % 2}") for number in range(4)]
     requests = [request(name, 2, selectors=half) for name, half in zip(names, halves, strict=True)]
@@ -47,13 +48,13 @@ def impossible_claim(r: FullReplica) -> Iterator[Work]:
 
 
 def uuid_selector(r: FullReplica) -> Iterator[Work]:
-    """Decide about a claim with a selector that reads what differs for each device."""
+    """Decide about a claim with a selector that reads a different value of each device."""
     wanted = request("r", selectors=_selecting(f'{_DEVICE}.uuid == "none"'))
     yield from _deciding_about(r, device_claim("uuid", wanted))
 
 
 def long_selector(r: FullReplica) -> Iterator[Work]:
-    """Decide about a claim with a selector that costs as much as it may."""
+    """Decide about a claim with a selector of the greatest allowed cost."""
     wanted = request("r", selectors=_selecting(f"{_DEVICE}.numa > 9 || !{_EXPENSIVE}"))
     yield from _deciding_about(r, device_claim("long", wanted))
 
@@ -80,7 +81,7 @@ def claim_with_all_alternatives(r: FullReplica) -> Iterator[Work]:
 
 
 def expensive_class(r: FullReplica) -> Iterator[Work]:
-    """Decide about a claim of a class with 32 selectors that cost as much as they may."""
+    """Decide about a claim of a class with 32 selectors of the greatest allowed cost."""
     selectors = [f"{_DEVICE}.numa < {99 + i} || !{_EXPENSIVE}" for i in range(32)]
     selectors[-1] = f"{_DEVICE}.numa > 9 || !{_EXPENSIVE}"
     yield from _deciding_about(r, device_claim("class"), device_class("gpu", *selectors))
@@ -120,12 +121,12 @@ def claims_of_one_node(r: FullReplica) -> Iterator[Work]:
 
 
 def explained_claim(r: FullReplica) -> Iterator[Work]:
-    """Explain a pod that waits for devices of all nodes, with what would make it fit."""
+    """Explain a pod that waits for devices of all nodes, with suggestions."""
     yield from _deciding_about(r, device_claim("why", request("r", 9)), explained=True)
 
 
 def tainted_driver(r: FullReplica) -> Iterator[Work]:
-    """Taint all devices of a driver by a rule, eight on each node, and delete the rule."""
+    """Taint all devices of a driver by a rule, eight devices on each node, and delete the rule."""
     slices = [
         resource_slice(f"s{n}", [device(f"d{i}") for i in range(8)], node=f"n{n}")
         for n in range(r.nodes)
@@ -138,7 +139,7 @@ def tainted_driver(r: FullReplica) -> Iterator[Work]:
 
 
 def _full_of(version: int) -> list[dict[str, Any]]:
-    """Return as many devices with as many attributes as a slice may have."""
+    """Return as many devices as a slice may have, each with as many attributes as allowed."""
     attributes = {f"a{i}": version + i for i in range(_MOST_ATTRIBUTES)}
     return [device(f"d{i}", attributes=attributes) for i in range(_MOST_DEVICES)]
 
@@ -159,7 +160,7 @@ def _deciding_about(
     *,
     explained: bool = False,
 ) -> Iterator[Work]:
-    """Yield the work of a cluster with devices, and of a pod whose claim fits nowhere."""
+    """Yield the work in a cluster with devices, about a pod with a claim that fits nowhere."""
     numbers, of_class = range(8 * r.nodes), of_class or device_class()
     devices = [
         device(f"d{i % 8}", attributes={"uuid": f"gpu-{i}", "numa": i % 8 // 4}) for i in numbers
@@ -196,4 +197,4 @@ DEVICE_CASES: Final[tuple[Case, ...]] = (
     explained_claim,
     tainted_driver,
 )
-"""Each case's docstring says what is done."""
+"""The cases; the docstring of each one describes its work."""

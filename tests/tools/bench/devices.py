@@ -1,6 +1,6 @@
 """Devices of the nodes, and claims for them; the shapes follow scheduler_perf's.
 
-There is no driver: nobody prepares a device, and no pod runs.
+There is no driver, so no device is prepared and no pod runs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,18 +20,18 @@ from mooring.claims.model.resource_claims import FINALIZER
 
 Raw = dict[str, Any]
 Write = tuple[str, Raw]
-"""A path and an object."""
+"""The path and the object of a write."""
 
 RESOURCES = "/apis/resource.k8s.io/v1"
 DRIVER = "devices.example.com"
 CLASS = "bench-0"
-"""The class of all claims; there are more only for extended resources."""
+"""The class of all claims; further classes exist only for extended resources."""
 TEMPLATE = "bench"
 IN_USE = "bench-in-use"
-"""The namespace of the claims that are allocated before."""
+"""The namespace of the claims that are allocated before the run."""
 ROOT = "resource.kubernetes.io/pciRoot"
 ROOTS = 2
-"""Device `n` of a node is on the root `n % ROOTS`."""
+"""How many PCI roots a node has: device `n` is on the root `n % ROOTS`."""
 CARD = "card"
 
 
@@ -68,7 +68,7 @@ def template(devices: Devices, namespace: str) -> Write:
 
 
 def claims_in_use(number: int, devices: Devices) -> Iterator[Write]:
-    """Yield the claims that are allocated before, so many."""
+    """Yield this number of claims, which are allocated before the run."""
     spec = claim_spec(devices)
     for each in range(number):
         metadata = {"name": f"in-use-{each:05}", "finalizers": [FINALIZER]}
@@ -79,14 +79,14 @@ def claims_in_use(number: int, devices: Devices) -> Iterator[Write]:
 
 
 def allocations(number: int, nodes: int, devices: Devices) -> Iterator[Write]:
-    """Yield the status of each of these claims; all nodes have about as many of them."""
+    """Yield the statuses of these claims, which are spread evenly over the nodes."""
     for each in range(number):
         path = f"{RESOURCES}/namespaces/{IN_USE}/resourceclaims/in-use-{each:05}/status"
         yield path, {"status": {"allocation": allocation(devices, nodes, each)}}
 
 
 def allocation(devices: Devices, nodes: int, number: int) -> Raw:
-    """Return the devices of a claim; other numbers have others, as long as there are any."""
+    """Return the devices of claim `number`; claims share devices only when all are taken."""
     node = f"node-{number % nodes:05}"
     first = (number // nodes) * devices.per_claim
     results = [

@@ -1,111 +1,111 @@
-"""The figures of a run, and what two schedulers' runs say together."""
+"""The figures of a run, and the comparison of two schedulers' runs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 AT_THE_LIMIT = 0.9
-"""From this share of the API server's limit on, a scheduler is as fast as any can be."""
+"""At this share of the API server's limit, a scheduler counts as fast as any can be."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One scheduler on one workload, once."""
+    """The figures of one scheduler in one run of one workload."""
 
     scheduler: str
     pods: int
     bound: int
     seconds: float
-    """From the first sign of a decision to the last binding."""
+    """Seconds from the first sign of a decision to the last binding."""
     first_bind_seconds: float
-    """From the start of the scheduler's process to the first binding."""
+    """Seconds from the start of the scheduler's process to the first binding."""
     whole_seconds: float
-    """From the start of the scheduler's process to the last binding."""
+    """Seconds from the start of the scheduler's process to the last binding."""
     cpu_seconds: float
-    """The scheduler's, from its start until it had nothing left to do."""
+    """The CPU of the scheduler, from its start until it had no work left."""
     drain_cpu_seconds: float
-    """Of these, those after the first sign of a decision."""
+    """The part of `cpu_seconds` after the first sign of a decision."""
     peak_mib: float
     apiserver_cpu_seconds: float
     etcd_cpu_seconds: float
-    """The servers', from the scheduler's start until it had nothing left to do."""
+    """The CPU of kube-apiserver and of etcd (these two fields), measured as `cpu_seconds`."""
     evicted: int
     writes: dict[str, int] = field(default_factory=dict)
-    """Writes to pods and events, by verb and resource."""
+    """The number of writes to pods and events, by verb and resource."""
     refusals: dict[str, int] = field(default_factory=dict)
-    """Requests answered with 409 or 429."""
+    """The number of answers with status 409 or 429, by request."""
     others: int = 0
-    """Bound pods of the workload's second kind, if it has one."""
+    """The number of bound pods of the workload's second kind, if there is one."""
     others_seconds: float = 0.0
-    """From the first sign of a decision to their last binding."""
+    """Seconds from the first sign of a decision to the last binding of the second kind."""
     beside_cpu_seconds: float = 0.0
-    """The claim controller's, where it runs, and this program's, which makes and observes pods."""
+    """The CPU of the claim controller, if it runs, and of this program, which creates pods."""
     faults: tuple[str, ...] = ()
-    """What is wrong with the placement; any fault makes the figures void."""
+    """The faults in the placement; any fault makes the figures void."""
 
     @property
     def pods_per_second(self) -> float:
-        """Bound pods over the seconds that it took."""
+        """Bound pods per second, over `seconds`."""
         return rate(self.bound, self.seconds)
 
     @property
     def others_per_second(self) -> float:
-        """Bound pods of the second kind over the seconds that they took."""
+        """Bound pods of the second kind per second, over `others_seconds`."""
         return rate(self.others, self.others_seconds)
 
     @property
     def cpu_us_per_pod(self) -> float:
-        """The scheduler's CPU after its start-up, for each pod."""
+        """Microseconds of the scheduler's CPU per pod, without the start."""
         return 1e6 * self.drain_cpu_seconds / max(self.bound, 1)
 
     @property
     def whole_cpu_ms_per_pod(self) -> float:
-        """The CPU of all programs for each pod: so many pods/s a machine allows, however busy."""
+        """Milliseconds of all programs' CPU per pod; this bounds a machine's pods/s."""
         servers = self.apiserver_cpu_seconds + self.etcd_cpu_seconds
         whole = self.drain_cpu_seconds + servers + self.beside_cpu_seconds
         return 1e3 * whole / max(self.bound, 1)
 
     @property
     def writes_per_pod(self) -> float:
-        """Bindings, events, status patches and deletions."""
+        """Bindings, events, status patches and deletions per pod."""
         return sum(self.writes.values()) / max(self.bound, 1)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The first of two schedulers over the second; None where a run is void."""
+    """The first of two schedulers compared with the second; None if a run is void."""
 
     ratio: float | None
-    """Of the medians of their pods/s."""
+    """The median of the first scheduler's pods/s divided by the second's."""
     cpu_ratio: float | None
-    """Of the medians of their CPU per pod; other load on the machine disturbs it less."""
+    """The median CPU per pod divided by the second scheduler's; other load disturbs it less."""
     goal: float
     cpu_us_per_pod: float | None = None
-    """The first one's, in microseconds."""
+    """The first scheduler's median CPU per pod, in microseconds."""
     whole_seconds: tuple[float, float] | None = None
-    """The medians of both schedulers' seconds from their start to the last binding."""
+    """The median seconds of both schedulers from their start to the last binding."""
     others_ratio: float | None = None
-    """Of the medians of the second kind's pods/s; None without a second kind."""
+    """The ratio of the medians of the second kind's pods/s; None without a second kind."""
     of_limit: float | None = None
-    """The first one's pods/s over those of a client that makes the same writes, if that ran."""
+    """The first scheduler's pods/s divided by the API server's limit, if that was measured."""
 
     @property
     def reached(self) -> bool:
-        """Whether the ratio is the goal or more, or nobody could be faster."""
+        """Whether the ratio reaches the goal, or the scheduler is at the API server's limit."""
         if self.ratio is None:
             return False
         return self.ratio >= self.goal or (self.of_limit or 0.0) >= AT_THE_LIMIT
 
 
 def rate(pods: int, seconds: float) -> float:
-    """Return pods per second; 0 where fewer than two bindings span no time."""
+    """Return pods per second; 0 if fewer than two bindings span no time."""
     return pods / seconds if seconds > 0 else 0.0
 
 
 def compare(
     runs: Iterable[Run], first: str, second: str, goal: float, limit: str = ""
 ) -> Comparison:
-    """Return the comparison of two schedulers by their labels; `limit` decides nothing."""
+    """Return the comparison of two schedulers by label; `limit` is the label of the baseline."""
     by_label: dict[str, list[Run]] = {first: [], second: [], limit: []}
     for run in runs:
         by_label[run.scheduler].append(run)
@@ -138,13 +138,13 @@ def compare(
 
 
 def times_the_cpu(result: Comparison, other: Comparison) -> float | None:
-    """Return the first scheduler's CPU per pod over another workload's; None if either is void."""
+    """Return the first scheduler's CPU per pod divided by another workload's; None if void."""
     if result.cpu_us_per_pod is None or not other.cpu_us_per_pod:
         return None
     return result.cpu_us_per_pod / other.cpu_us_per_pod
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Return our figure as a share of theirs; None where theirs is 0: nothing was measured."""
+    """Return our figure divided by the second scheduler's; None if that is 0."""
     below = median(theirs)
     return median(ours) / below if below else None

@@ -1,4 +1,4 @@
-"""A replica over a large cluster without an API server: what a cluster may cause is done to it.
+"""A replica over a large cluster without an API server; a case makes the cluster's events.
 
 `asyncio.sleep(0)` ends a step of the task, as waiting for the next event does in the program.
 """
@@ -41,11 +41,11 @@ from mooring.testing.builders import api_object, namespace, node, pod
 PODS_PER_NODE: Final = 30
 _NAMESPACES: Final = 100
 _NOBODY: Final = Connection("http://127.0.0.1:9")
-"""An API server that is not there: what is written is lost at once."""
+"""A connection to no API server: all writes fail at once."""
 
 
 class FullReplica:
-    """A replica with nodes of 30 pods each: of Deployments, of StatefulSets and of DaemonSets.
+    """A replica with 30 pods per node: of Deployments, of StatefulSets and of DaemonSets.
 
     A pod of a StatefulSet has labels of its own. `skipped` is added to the time.
     """
@@ -95,7 +95,7 @@ class FullReplica:
         return cache_dump(self.scheduler)
 
     def node(self, number: int, **given: Any) -> dict[str, Any]:
-        """Return the node as the API server has it."""
+        """Return the node as JSON of the API server."""
         labels = {"size": str(number % 50), "rack": f"r{number % 200}"} | given.pop("labels", {})
         return node(
             f"n{number}",
@@ -108,7 +108,7 @@ class FullReplica:
         )
 
     def placed(self, number: int, **given: Any) -> dict[str, Any]:
-        """Return one of the pods on nodes as the API server has it."""
+        """Return one of the pods on nodes as JSON of the API server."""
         on, place = number % self.nodes, number // self.nodes
         if place < 6:  # of a DaemonSet
             labels, kind = {"app": f"agent-{place}"}, f"agent-{place}"
@@ -127,18 +127,18 @@ class FullReplica:
         return pod(**(fields | given))
 
     def all_placed(self, **given: Any) -> Iterator[dict[str, Any]]:
-        """Yield all pods on nodes as the API server has them."""
+        """Yield all pods on nodes as JSON of the API server."""
         return (self.placed(number, **given) for number in range(PODS_PER_NODE * self.nodes))
 
     def wait(self, raws: Iterable[Mapping[str, Any]]) -> list[Pod]:
-        """Have these pods wait for a node; return them."""
+        """Show these pods without a node to the replica; return the parsed pods."""
         pods = [parse_pod(raw) for raw in raws]
         for each in pods:
             self.engine.pod_enqueuer.pending(each)
         return pods
 
     def wait_many(self, number: int) -> list[Pod]:
-        """Have so many pods of ten namespaces wait that fit nowhere; return them."""
+        """Show this number of pods that fit nowhere, in ten namespaces; return the parsed pods."""
         return self.wait(
             pod(
                 f"w-{i}",
@@ -151,19 +151,19 @@ class FullReplica:
         )
 
     def forget_all(self) -> None:
-        """Have no pod wait any more."""
+        """Remove all pods without a node."""
         waiting = [*self.scheduler.queue.uids(), *self.scheduler.without_profile]
         for uid in waiting:
             self.engine.pod_enqueuer.gone(uid)
 
     def reject_all(self) -> None:
-        """Have every active pod rejected because of its requests."""
+        """Reject every active pod because of its requests."""
         queue = self.scheduler.queue
         while (queued := queue.pop(self.clock())) is not None:
             queue.add_unschedulable(queued, frozenset(("NodeResourcesFit",)), self.clock())
 
     async def schedule(self, done: Callable[[], object] | None = None) -> None:
-        """Run the scheduling loop until it is done: by default until no pod is active."""
+        """Run the scheduling loop until `done` returns True; by default until no pod is active."""
         queue = self.scheduler.queue
 
         def is_idle() -> bool:
@@ -178,7 +178,7 @@ class FullReplica:
         await asyncio.wait([loop])
 
     async def apply(self, resource: Resource, event: EventType, raw: dict[str, Any]) -> None:
-        """Show the mirror an event of a watch as a reflector does, from its line of JSON on."""
+        """Pass an event of a watch to the mirror as a reflector does, from its line of JSON on."""
         raw["metadata"].setdefault("resourceVersion", "1")
         line = orjson.dumps({"type": event, "object": raw})
         await asyncio.sleep(0)  # to write it is the API server's work
@@ -188,7 +188,7 @@ class FullReplica:
         await slices.run(partial(self.mirror.apply, resource, event, obj))
 
     async def show_profile(self, raw: dict[str, Any]) -> None:
-        """Show the profile as kopf does, and find the profiles of pods anew."""
+        """Pass the profile to its handler as kopf does, and find the profiles of pods again."""
         self._generation += 1
         raw["metadata"]["generation"] = self._generation
         await self.handlers.on_profile({"type": "MODIFIED", "object": raw})
@@ -196,15 +196,15 @@ class FullReplica:
         await TimeSlices().run(self.engine.pod_enqueuer.find_profiles)
 
     async def delete_profile(self, name: str) -> None:
-        """Show that the profile was deleted, and find the profiles of pods anew."""
+        """Report that the profile was deleted, and find the profiles of pods again."""
         await self.handlers.on_profile({"type": "DELETED", "object": profile(name)})
         await asyncio.sleep(0)
         await TimeSlices().run(self.engine.pod_enqueuer.find_profiles)
 
     def compare(self, pods: Iterable[Pod], *, others: int) -> Coroutine[Any, Any, None]:
-        """Compare the pods that wait with a list of these pods and so many others.
+        """Compare the waiting pods with a list of these pods and `others` unknown ones.
 
-        The list is made at once, because that is the API server's work.
+        The list is made before the measurement, because an API server would make it.
         """
         listed = [{"metadata": _metadata(each.name, each.namespace, each.uid)} for each in pods]
         listed += [{"metadata": _metadata(f"o-{i}", "team-1", f"o-{i}")} for i in range(others)]
@@ -223,7 +223,7 @@ class FullReplica:
         ended = asyncio.Event()
 
         async def sleep(_seconds: float) -> None:
-            """Let the comparer wait before the next comparison only."""
+            """Let the comparer wait only before the next comparison."""
             if enqueuer.knows(Uid("o-0")):
                 ended.set()
                 await asyncio.Event().wait()
@@ -256,7 +256,7 @@ class FullReplica:
 
 
 class _Listing(ApiClient):
-    """A client to which the API server shows these objects, and each of them as a pod."""
+    """A client of an API server that lists these objects and returns each of them as a pod."""
 
     def __init__(self, listed: list[dict[str, Any]]) -> None:
         super().__init__(_NOBODY)
@@ -277,7 +277,7 @@ def _metadata(name: str, namespace: str, uid: str) -> dict[str, str]:
 
 
 def profile(name: str, **spec: Any) -> dict[str, Any]:
-    """Return a SchedulingProfile as the API server has it, of generation 0."""
+    """Return a SchedulingProfile as JSON of the API server, with generation 0."""
     raw = api_object(PROFILE, name, spec=spec)
     raw["apiVersion"] = API_VERSION
     raw["metadata"] |= {"generation": 0, "resourceVersion": "1"}

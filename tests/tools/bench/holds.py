@@ -1,8 +1,8 @@
-"""For how long the event loop is held by what tenants and authors of policies can cause.
+"""Measures how long tenants and authors of policies can hold the event loop.
 
-A case prepares a replica, yields the work that is measured, and removes afterwards what it made.
-The work is that of the program: the handlers, the mirror, the loop, each in its slices.
-`asyncio.sleep(0)` ends a step of the task, as waiting for the next event does in the program.
+A case prepares a replica, yields the work to measure, and then removes its objects. The work is
+that of the program: the handlers, the mirror, the loop, each in its slices. `asyncio.sleep(0)` ends
+a step of the task, as waiting for the next event does in the program.
 """
 
 import asyncio
@@ -41,17 +41,17 @@ from node_selectors import expression, required_nodes, term
 from storage_builders import pv, pvc
 
 BOUND: Final = 0.1
-"""CPU seconds that no step of a task may take."""
+"""The most CPU seconds for a step of a task."""
 
 WAIT_BOUND: Final = 1.5
-"""CPU seconds that an ordinary pod of another namespace may wait behind a pod made to be slow."""
+"""The most CPU seconds that an ordinary pod may wait behind a slow pod of another namespace."""
 
 WALK_BOUND: Final = 0.5
-"""CPU seconds that a walk of the collector over its oldest generation may take."""
+"""The most CPU seconds for a full garbage collection."""
 _OLDEST: Final = 2
 
 _ordinary = count()
-"""Numbers of the pods that come beside a case."""
+"""The numbers of the pods that arrive beside a case."""
 
 Work = Coroutine[Any, Any, object]
 Case = Callable[[FullReplica], Iterator[Work]]
@@ -59,10 +59,10 @@ Case = Callable[[FullReplica], Iterator[Work]]
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The longest step of a task, in CPU seconds of all threads, and whose it was.
+    """The longest step of a task, in CPU seconds of all threads, and the name of the task.
 
-    `walk` is the longest walk of the collector over its oldest generation meanwhile, which is not
-    part of `seconds`: it comes when that has grown by a quarter, whatever is done then.
+    `walk` is the longest full garbage collection in that time. `seconds` does not include it,
+    because any work may cause it: it comes when the oldest generation has grown by a quarter.
     """
 
     seconds: float = 0.0
@@ -71,7 +71,7 @@ class Hold:
 
 
 class _Walks:
-    """When the collector's walks of its oldest generation ended, and how long each took."""
+    """The ends and the durations of full garbage collections, which walk over all objects."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -79,7 +79,7 @@ class _Walks:
         self._seen: list[tuple[float, float]] = []
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
-        """Note the beginning or the end of a walk; the collector calls this."""
+        """Note the beginning or the end of a full collection; the collector calls this."""
         if info["generation"] == _OLDEST and phase == "start":
             self._began = self._clock()
         elif info["generation"] == _OLDEST:
@@ -87,10 +87,10 @@ class _Walks:
             self._seen.append((ended, ended - self._began))
 
     def since(self, began: float) -> float:
-        """Return how long those took together that ended after this time.
+        """Return the total duration of the full collections that ended after this time.
 
-        A walk is a part of one step. Who asks when a step began knows it a little too late, so a
-        walk with which the step began would seem to have begun before it.
+        A collection is a part of one step. The caller notes the beginning of a step a little late,
+        so a collection at that moment would seem to begin before the step.
         """
         return sum(seconds for ended, seconds in self._seen if ended > began)
 
@@ -101,7 +101,7 @@ class _Walks:
 async def longest_hold(work: Work, clock: Callable[[], float] = time.process_time) -> Hold:
     """Run the work; return the longest step of any task meanwhile, in seconds of the clock.
 
-    Young garbage is collected before, so that a case does not pay for the one before it.
+    Collect young garbage first, so that a case does not pay for the previous case.
     """
     longest, walks = Hold(), _Walks(clock)
 
@@ -124,7 +124,7 @@ async def longest_hold(work: Work, clock: Callable[[], float] = time.process_tim
 
 
 class Wait:
-    """How long ordinary pods of a namespace of their own wait beside other work.
+    """Measures how long ordinary pods of another namespace wait beside some work.
 
     Attributes:
         seconds: The longest wait, in CPU seconds of all threads.
@@ -138,7 +138,7 @@ class Wait:
         self._clock = clock
 
     async def beside(self, work: Work) -> None:
-        """Do the work; one pod comes just after its beginning, and is decided about."""
+        """Do the work; an ordinary pod arrives just after its beginning and is scheduled."""
         r, key = self._replica, f"calm/pod-{next(_ordinary)}"
         doing = asyncio.create_task(work)
         await asyncio.sleep(0)
@@ -155,18 +155,18 @@ class Wait:
 
 
 def relist_pods(r: FullReplica) -> Iterator[Work]:
-    """List pods on nodes again, of which none has changed."""
+    """List unchanged pods on nodes again."""
     yield r.relist(resources.POD, r.all_placed())
 
 
 def relist_resized_pods(r: FullReplica) -> Iterator[Work]:
-    """List pods on nodes again, each with other requests."""
+    """List pods on nodes again, each with new requests."""
     yield r.relist(resources.POD, r.all_placed(cpu="150m"))
     yield r.relist(resources.POD, r.all_placed())
 
 
 def relist_nodes(r: FullReplica) -> Iterator[Work]:
-    """List nodes again, each with other labels and taints."""
+    """List nodes again, each with new labels and taints."""
     taints = ["a=b:NoSchedule"]
     other = (r.node(n, labels={"rack": f"q{n % 99}"}, taints=taints) for n in range(r.nodes))
     yield r.relist(resources.NODE, other)
@@ -174,7 +174,7 @@ def relist_nodes(r: FullReplica) -> Iterator[Work]:
 
 
 def relist_namespaces(r: FullReplica) -> Iterator[Work]:
-    """List namespaces again, each with other labels."""
+    """List namespaces again, each with new labels."""
     for label in ("x", "y"):
         raws = (namespace(f"team-{n}", {"team": f"{label}{n}"}) for n in range(100))
         yield r.relist(resources.NAMESPACE, raws)
@@ -210,7 +210,7 @@ def relist_budgets(r: FullReplica) -> Iterator[Work]:
 
 
 def list_priority_classes(r: FullReplica) -> Iterator[Work]:
-    """Have kopf show 1,000 priority classes."""
+    """Show kopf's handlers 1,000 priority classes."""
 
     async def come() -> None:
         for i in range(1000):
@@ -238,7 +238,7 @@ def change_profile(r: FullReplica) -> Iterator[Work]:
 
 
 def delete_profile(r: FullReplica) -> Iterator[Work]:
-    """Delete a profile for which 20 pods per node wait, tell them so, and create it again."""
+    """Delete a profile for which 20 pods per node wait, report it to them, and create it again."""
     r.wait_many(20 * r.nodes)
     yield r.delete_profile("mooring")
     r.skipped += 6.0
@@ -339,7 +339,7 @@ def namespace_labels(r: FullReplica) -> Iterator[Work]:
 
 
 def node_events(r: FullReplica) -> Iterator[Work]:
-    """Change a node, and flush the queue, while two different pods per node are unschedulable."""
+    """Change a node, and flush the queue, with two different unschedulable pods per node."""
     r.wait(pod(f"w-{i}", cpu=str(70 + i), spec=_MINE) for i in range(2 * r.nodes))
     r.reject_all()
 
@@ -356,7 +356,7 @@ def node_events(r: FullReplica) -> Iterator[Work]:
 
 
 def backoffs_end(r: FullReplica) -> Iterator[Work]:
-    """Have the backoff of 20 pods per node end at once."""
+    """End the backoff of 20 pods per node at the same time."""
     r.wait_many(20 * r.nodes)
     queue = r.scheduler.queue
     while (queued := queue.pop(r.clock())) is not None:
@@ -367,7 +367,7 @@ def backoffs_end(r: FullReplica) -> Iterator[Work]:
 
 
 def comparison(r: FullReplica) -> Iterator[Work]:
-    """Compare 20 waiting pods per node with a list that has half of them, and as many others."""
+    """Compare 20 waiting pods per node with a list with half of them, and as many other pods."""
     pods = r.wait_many(20 * r.nodes)
     yield r.compare([*pods[::2]], others=10 * r.nodes)
     r.forget_all()
@@ -407,7 +407,7 @@ def unknown_node(r: FullReplica) -> Iterator[Work]:
 
 
 def large_gang(r: FullReplica) -> Iterator[Work]:
-    """Create a gang of two members per node, then its PodGroup, change that and delete it."""
+    """Create a gang of two members per node, then its PodGroup; change and delete the PodGroup."""
     members = 2 * r.nodes
     r.wait(pod(f"g-{i}", cpu="1m", group="gang", spec=_MINE) for i in range(members))
     r.skipped += 10.0
@@ -444,7 +444,7 @@ def huge_gang(r: FullReplica) -> Iterator[Work]:
 
 
 def gated_gang(r: FullReplica) -> Iterator[Work]:
-    """Delete the members of a gang of ten per node, all gated but one, which is assumed."""
+    """Delete a gang of ten members per node, all gated except one, which is assumed."""
     raw = pod_group("gang", minimum=1)
     r.mirror.apply(resources.POD_GROUP, "ADDED", raw)
     assumed = parse_pod(pod("assumed", cpu="1m", group="gang", spec=_MINE))
@@ -511,7 +511,7 @@ def pages(r: FullReplica) -> Iterator[Work]:
 
 
 def preemption(r: FullReplica) -> Iterator[Work]:
-    """Preempt where every node has pods of lower priority, with 2,000 budgets, and by dry runs."""
+    """Preempt pods of lower priority on every node: with 2,000 budgets, and by dry runs."""
     raws = [
         r.placed(i, name=f"v-{i}", namespace="v", cpu="55", priority=-1) for i in range(r.nodes)
     ]
@@ -534,7 +534,7 @@ def preemption(r: FullReplica) -> Iterator[Work]:
 
 
 def preemption_on_few_nodes(r: FullReplica) -> Iterator[Work]:
-    """Preempt by dry runs on the 100 nodes that a pod takes, 30 potential victims on each."""
+    """Preempt by dry runs on 100 feasible nodes with 30 potential victims each."""
     affinity = _only_on(r, 100)
     fields: dict[str, Any] = {"cpu": "62", "priority": 9, "spec": _MINE, "affinity": affinity}
     r.wait(pod(f"p-{i}", ports=[80], **fields) for i in range(3))
@@ -568,7 +568,7 @@ def preemption_against_budgets(r: FullReplica) -> Iterator[Work]:
 
 
 def many_nominated(r: FullReplica) -> Iterator[Work]:
-    """Nominate two pods per node to one node, decide about another, delete that node, add it."""
+    """Nominate two pods per node to one node, decide about another, delete and add that node."""
     numbers = range(2 * r.nodes)
     r.wait(pod(f"x-{i}", cpu="100", nominated="n3", priority=5, spec=_MINE) for i in numbers)
     r.reject_all()
@@ -580,7 +580,7 @@ def many_nominated(r: FullReplica) -> Iterator[Work]:
 
 
 def shadow(r: FullReplica) -> Iterator[Work]:
-    """Have another scheduler bind 1,000 pods that a profile in mode Shadow decides about."""
+    """Let another scheduler bind 1,000 pods that a profile in mode Shadow decides about."""
     yield r.show_profile(profile("shadow", mode="Shadow"))
     spec = {"schedulerName": "shadow"}
     raws = [r.placed(i, name=f"s-{i}", spec=spec) for i in range(1000)]
@@ -600,7 +600,7 @@ def shadow(r: FullReplica) -> Iterator[Work]:
 
 
 def explanation(r: FullReplica) -> Iterator[Work]:
-    """Explain a pod that fits nowhere, with what would make it fit."""
+    """Explain a pod that fits nowhere, with suggestions."""
     affinity = {"podAntiAffinity": {_REQUIRED: [_away_from("web-1")]}}
     r.wait([pod("why", cpu="100", affinity=affinity, priority=9, spec=_MINE)])
     yield r.schedule()
@@ -622,7 +622,7 @@ def events(r: FullReplica) -> Iterator[Work]:
 
 
 def full_decision_log(r: FullReplica) -> Iterator[Work]:
-    """Decide about pods whose records push all older ones out of the log."""
+    """Decide about pods with records that push all older records out of the log."""
     r.wait_many(20 * r.nodes)
     labels = {f"k{i}": "x" * 60 for i in range(300)}
     r.wait(
@@ -663,7 +663,7 @@ def labels_at_the_limit(r: FullReplica) -> Iterator[Work]:
 
 
 def burst(r: FullReplica) -> Iterator[Work]:
-    """Read 5,000 pods that come, change and go in one piece of kopf's watch."""
+    """Read 5,000 pods that come, change and go in one chunk of kopf's watch."""
     raws = [pod(f"b-{i}", cpu="100", spec=_MINE) for i in range(5000)]
     for raw in raws:
         raw["metadata"]["resourceVersion"] = "1"
@@ -692,7 +692,7 @@ def profiles_of_namespaces(r: FullReplica) -> Iterator[Work]:
 
 
 def hostile_pod(what: str, found: Pod) -> Case:
-    """Return the case of deciding about this pod."""
+    """Return the case in which this pod is scheduled; `what` describes the pod."""
 
     def case(r: FullReplica) -> Iterator[Work]:
         spec = replace(found.spec, scheduler_name="mooring")
@@ -705,7 +705,7 @@ def hostile_pod(what: str, found: Pod) -> Case:
 
 
 async def _forget_slowly(r: FullReplica) -> None:
-    """Have no pod wait any more, one after the other."""
+    """Remove all pods without a node, one after the other."""
     for uid in r.scheduler.queue.uids():
         r.engine.pod_enqueuer.gone(uid)
         await asyncio.sleep(0)
@@ -724,7 +724,7 @@ def _web(number: int) -> dict[str, str]:
 
 
 def _only_on(r: FullReplica, nodes: int) -> dict[str, Any]:
-    """Return the affinity of pods that only the first nodes take."""
+    """Return an affinity to the first nodes."""
     names = [r.node(n)["metadata"]["name"] for n in range(nodes)]
     return required_nodes(term(expression("kubernetes.io/hostname", "In", *names)))
 
@@ -792,4 +792,4 @@ CASES: Final[tuple[Case, ...]] = (
     burst,
     profiles_of_namespaces,
 )
-"""Each case's docstring says what is done."""
+"""The cases; the docstring of each one describes its work."""

@@ -1,11 +1,11 @@
-"""The command `python -m bench.hostile [NODES [WORD...]]`: for how long the event loop is held.
+"""The command `python -m bench.hostile [NODES [WORD...]]`: how long cases hold the event loop.
 
-By default 5,000 nodes with 150,000 pods. For each case of `bench.holds`, `bench.device_holds` and
-`bench.pod_holds`, and each pod made to be slow, prints the longest step of a task, by CPU time;
-fails if one is beyond its bound. Walks of the garbage collector over its oldest generation, which
-may come in any case, are left out of the steps and have a line of their own. Every pod that is made
-to be slow is at a limit of `mooring.model.limits`, so no pod that is scheduled is larger. Beside
-each of these an ordinary pod of another namespace comes; how long it waits is printed and bounded.
+By default 5,000 nodes with 150,000 pods. The command prints the longest step of a task, in CPU
+time, for each case of `bench.holds`, `bench.device_holds` and `bench.pod_holds`, and for each slow
+pod; it fails if a step exceeds its bound. Full garbage collections may come in any case; they do
+not count in the steps and have their own line. Every slow pod is at a limit of
+`mooring.model.limits`, so no scheduled pod is larger. Beside each slow pod an ordinary pod of
+another namespace arrives; the command prints its waiting time, which has a bound, too.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ _WALK = "Whatever is done: the longest walk over the collector's oldest generati
 
 
 def hostile_pods() -> Mapping[str, Pod]:
-    """Return the pods by what makes them slow; none exceeds a limit.
+    """Return slow pods by a description; none exceeds a limit.
 
-    Each has a namespace of its own: after a long attempt, others go before its namespace.
+    Each pod has its own namespace: after a long attempt, pods of other namespaces go first.
     """
     many = LIMITS[Counted.NODE_TERMS]
     terms = range(LIMITS[Counted.POD_TERMS])
@@ -82,9 +82,9 @@ def hostile_pods() -> Mapping[str, Pod]:
 
 
 async def measure(nodes: int, *words: str) -> list[tuple[str, Hold, float]]:
-    """Return for each case what was done, the longest hold, and for how long a pod waited beside.
+    """Return for each case its description, the longest hold, and an ordinary pod's waiting time.
 
-    With words, only cases are tried whose description has one of them.
+    With `words`, run only the cases with one of the words in their description.
     """
     replica, found = FullReplica(nodes), list[tuple[str, Hold, float]]()
     slow_pods = [*POD_CASES, *(hostile_pod(what, each) for what, each in hostile_pods().items())]

@@ -1,8 +1,9 @@
-"""A large cluster as an API server tells of it: the lines of watches, made one by one.
+"""Makes the lines of watches by which an API server shows a large cluster, one by one.
 
-A node has 30 pods: 6 of DaemonSets, 4 of StatefulSets and 20 of Deployments. As in a real cluster a
-pod has the fields that no decision reads too, about 4 KB of JSON, and pods of one workload come one
-after the other. A pod of a StatefulSet has labels of its own; all others are equal to many.
+A node has 30 pods: 6 of DaemonSets, 4 of StatefulSets and 20 of Deployments. As in a real cluster,
+pods also have fields that no decision reads, about 4 KB of JSON, and the pods of a workload come
+one after the other. Each pod of a StatefulSet has its own labels; all other pods have many equal
+ones.
 """
 
 import asyncio
@@ -21,25 +22,25 @@ from mooring.testing.builders import namespace, node, pod
 PODS_PER_NODE: Final = 30
 _AGENTS, _DATABASES = 6, 4
 _REPLICAS: Final = 40
-"""How many pods a Deployment or a StatefulSet has."""
+"""The number of pods of a Deployment or a StatefulSet."""
 _ZONES: Final = 3
 _NAMESPACES: Final = 200
 _LINES_AT_ONCE: Final = 16
-"""So many come with one read of a connection."""
+"""How many lines come with one read of a connection."""
 _NOBODY: Final = Connection("http://127.0.0.1:9")
 
 Raw = dict[str, Any]
 
 
 class LargeCluster:
-    """Nodes, their pods and the namespaces, as the API server has them."""
+    """The nodes, their pods and the namespaces, as the API server would send them."""
 
     def __init__(self, nodes: int, *, pods_per_node: int = PODS_PER_NODE) -> None:
         self.nodes = nodes
         self.pods_per_node = pods_per_node
 
     def objects(self, resource: Resource) -> Iterator[Raw]:
-        """Yield all objects of the resource; of others than these three there are none."""
+        """Yield all objects of the resource: nodes, pods or namespaces; none of other resources."""
         if resource is NODE:
             return (self.node(number) for number in range(self.nodes))
         if resource is NAMESPACE:
@@ -47,7 +48,7 @@ class LargeCluster:
         return self._pods() if resource is POD else iter(())
 
     def node(self, number: int) -> Raw:
-        """Return a node of 64 CPUs, with what a kubelet and a cloud write on it."""
+        """Return a node of 64 CPUs with the usual fields of a kubelet and a cloud."""
         labels = {
             "kubernetes.io/arch": "amd64",
             "kubernetes.io/os": "linux",
@@ -66,7 +67,7 @@ class LargeCluster:
         )
 
     def waiting(self, number: int, templates: int) -> Raw:
-        """Return a pod without a node, of one of so many templates."""
+        """Return a pod without a node, made from one of `templates` templates."""
         app = f"new-{number % templates}"
         return _pod(
             f"{app}-5d4f8c7b9d-{number:06d}",
@@ -139,7 +140,7 @@ class LargeCluster:
 
 
 def lines(objects: Iterable[Raw]) -> Iterator[bytes]:
-    """Yield the lines of a watch that sends these objects first, and then says that was all."""
+    """Yield the lines of a watch that sends these objects and then a bookmark for their end."""
     for raw in objects:
         raw["metadata"]["resourceVersion"] = "1"
         yield orjson.dumps({"type": "ADDED", "object": raw})
@@ -148,7 +149,7 @@ def lines(objects: Iterable[Raw]) -> Iterator[bytes]:
 
 
 class Watches(ApiClient):
-    """A client to which an API server shows a cluster, in which nothing changes."""
+    """A client of an API server that shows a cluster without changes."""
 
     def __init__(self, cluster: LargeCluster, resources: Iterable[Resource]) -> None:
         super().__init__(_NOBODY)
@@ -184,7 +185,7 @@ def _pod(
     annotations: Mapping[str, str] | None = None,
     claims: Iterable[str] = (),
 ) -> Raw:
-    """Return a pod with its topology's labels, managed fields, mounts, conditions and statuses."""
+    """Return a pod with topology labels, managed fields, mounts, conditions and statuses."""
     topology = _topology(on) if on is not None else {}
     raw = pod(
         name,
@@ -215,7 +216,7 @@ def _owner(kind: str, name: str) -> dict[str, Any]:
 
 
 def hash_of(name: str) -> int:
-    """Return a number that belongs to the name in every process."""
+    """Return a hash of the name that is the same in every process."""
     return int.from_bytes(name.encode()[-16:].rjust(16, b"0"), "big")
 
 
@@ -228,7 +229,7 @@ def _zone(number: int) -> str:
 
 
 def _topology(on: int) -> dict[str, str]:
-    """Return the labels that the API server gives a pod with its Binding."""
+    """Return the labels that the API server adds to a pod with its Binding."""
     return {
         "topology.kubernetes.io/region": "north-1",
         "topology.kubernetes.io/zone": _zone(on),

@@ -1,8 +1,8 @@
-"""The command `python -m bench.live`: the flow that clusters live in, instead of a drain.
+"""The command `python -m bench.live`: measures a steady flow of pods instead of a drain.
 
-Another process creates pods one by one beside the running scheduler, or has names come and go.
-Measures the scheduler's CPU a pod until it has nothing left to do, and the time from a pod's
-creation to its binding, as a watch of the observer's shows it.
+Another process creates pods one by one beside the running scheduler, or creates and deletes pods
+with returning names. The command measures the scheduler's CPU per pod until it has no work left,
+and the time from a pod's creation to its binding, which a watch of the observer shows.
 """
 
 import subprocess
@@ -43,43 +43,43 @@ from controlplane.access import ADMIN
 from controlplane.namespaces import create_namespace, delete_namespace
 
 RATES: Final = (50.0, 150.0, 300.0, 0.0)
-"""The loads without any on the command line; 0 stands for names that come and go."""
+"""The rates without any on the command line; 0 stands for pods with returning names."""
 STALL_SECONDS = 10.0
-"""Without a binding for so long after the load has ended, the rest of the pods is given up."""
+"""If no pod is bound for so long after the load has ended, the other pods are given up."""
 FULL_NODES: Final = 30
-"""Nodes of 4 CPUs, which 60 pods of 1 to 3 CPUs fill."""
+"""The number of nodes with 4 CPUs that 60 pods of 1 to 3 CPUs fill."""
 MOST_CPUS: Final = 3
 FULL_GOAL: Final = 0.6
-"""The share of kube-scheduler's CPU that Mooring may take where they fill the nodes."""
+"""The share of kube-scheduler's CPU that Mooring may take if pods fill the nodes."""
 BINDINGS: Final = "POST pods/binding 201"
 EVENTS: Final = "POST events 201"
 
 
 @dataclass(frozen=True)
 class LiveRun:
-    """One scheduler beside one load, once."""
+    """The figures of one scheduler beside one load in one run."""
 
     scheduler: str
     rate: float
-    """Pods per second; 0 if names came and went."""
+    """Pods per second; 0 for pods with returning names."""
     created: int
     bound: int
     cpu_seconds: float
-    """The scheduler's, from the beginning of the load until it had nothing left to do."""
+    """The CPU of the scheduler, from the beginning of the load until it had no work left."""
     latencies: tuple[float, ...]
-    """Seconds from creation to binding, ascending."""
+    """The seconds from creation to binding, ascending."""
     events: int = 0
-    """Events that were written meanwhile: a scheduler may put that off until it is stopped."""
+    """The number of events written in that time; a scheduler may write others when it stops."""
     attempts: int = 0
-    """How often the scheduler tried a pod."""
+    """How many attempts the scheduler made."""
 
     @property
     def cpu_ms_per_pod(self) -> float:
-        """The scheduler's CPU for each pod that was bound."""
+        """Milliseconds of the scheduler's CPU per bound pod."""
         return 1e3 * self.cpu_seconds / max(self.bound, 1)
 
     def latency_ms(self, hundredths: int) -> float:
-        """Return the latency that so many hundredths of the pods do not exceed."""
+        """Return the percentile of the latencies, in milliseconds; `hundredths` is 99 for p99."""
         if len(self.latencies) < 2:
             return 1e3 * sum(self.latencies)
         return 1e3 * quantiles(self.latencies, n=100, method="inclusive")[hundredths - 1]
@@ -94,9 +94,8 @@ def live_runs(
 ) -> Iterator[LiveRun]:
     """Run the loads one after the other beside the scheduler, each in a namespace of its own.
 
-    Pods that come and go request up to so many whole CPUs; 0: all request the same.
-    The scheduler goes on from one to the next, as in a cluster, and nothing is deleted before it
-    has stopped.
+    Pods with returning names request 1 to `most_cpus` whole CPUs; 0: all request the same. One
+    scheduler runs for all loads, as in a cluster, and nothing is deleted before it has stopped.
     """
     access, namespaces = control_plane.access, list[str]()
     try:
@@ -138,7 +137,7 @@ def live_table(runs: Sequence[LiveRun]) -> Table:
 
 
 def write_json(folder: Path, runs: Sequence[LiveRun]) -> Path:
-    """Write all figures of all runs to a file; return its path."""
+    """Write all figures of all runs to a file; return the file's path."""
     return write(folder / "live.json", {"runs": [asdict(run) for run in runs]})
 
 
@@ -155,7 +154,7 @@ def _cells(runs: Sequence[LiveRun]) -> Iterator[str]:
 
 
 def words_of(rate: float) -> str:
-    """Return the load as tables name it."""
+    """Return the name of the load in tables."""
     return f"{rate:g} pods/s" if rate else "names come and go"
 
 
@@ -221,7 +220,7 @@ def _attempts(control_plane: ControlPlane, scheduler: Scheduler) -> int:
 def _watched(
     control_plane: ControlPlane, namespace: str, names: Sequence[str]
 ) -> Iterator[tuple[Callable[[], Mapping[str, float]], Binds | None]]:
-    """Yield what tells when pods were bound, by name; by uid without names, and no one to await."""
+    """Yield a function that returns binding times by name (by uid without names), and the Binds."""
     if names:
         with watched_binds(control_plane.access, namespace, names) as binds:
             yield lambda: binds.times, binds

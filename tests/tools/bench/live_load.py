@@ -1,7 +1,8 @@
-"""The process that makes the load of `bench.live`, so that its CPU is not a scheduler's.
+"""Makes the load of `bench.live` in a process of its own, to keep its CPU apart.
 
-Reads a `Load` as JSON from its input, and prints when each pod's creation was sent, in seconds of
-the monotonic clock, which all processes of a machine share: by name, or by uid where names return.
+The process reads a `Load` as JSON from its input. It prints when it sent each pod's creation, by
+name, or by uid if names return. Times are seconds of the monotonic clock, which all processes of a
+machine share.
 """
 
 import asyncio
@@ -17,39 +18,39 @@ import aiohttp
 import orjson
 
 NAMES: Final = 60
-"""So many names are made, changed and deleted again and again where pods die."""
+"""How many names are used again and again for pods that are created, changed and deleted."""
 LIVES: Final = (0.1, 2.0)
-"""The shortest and longest life of such a pod, in seconds."""
+"""The shortest and the longest life of a pod with a returning name, in seconds."""
 CHANGED: Final = 0.5
-"""This share of them gets another label in the middle of its life."""
+"""The share of these pods that get another label in the middle of their life."""
 _AWAY: Final = {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
-"""What a deletion may find that the scheduler's own writes come before."""
+"""Errors of a deletion if the scheduler has written to the pod first."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What to create where."""
+    """The pods to create, and how fast."""
 
     url: str
     token: str
     ca_file: str
     path: str
-    """Of the pods of one namespace."""
+    """The path of the pods of one namespace."""
     pod: dict[str, Any]
-    """The pod; each one gets a name."""
+    """The pod to create; every copy gets its own name."""
     seconds: float
     rate: float
-    """Pods per second, each by itself; 0: names that come and go instead."""
+    """Pods per second, each created alone; 0: pods with returning names instead."""
     most_cpus: int = 0
-    """Each pod that comes and goes requests 1 to so many whole CPUs; 0: all request the same."""
+    """Pods with returning names request 1 to this number of whole CPUs; 0: all request the same."""
 
     def as_json(self) -> bytes:
-        """Return what `main` reads."""
+        """Return the load as JSON for `main`."""
         return orjson.dumps(asdict(self))
 
 
 def names_of(load: Load) -> list[str]:
-    """Return the names of all pods that are created, without those that come and go."""
+    """Return the names of all pods that are created, without returning names."""
     return [f"live-{index:06}" for index in range(round(load.rate * load.seconds))]
 
 
@@ -89,7 +90,7 @@ class _Client:
 
 
 async def _steady(client: _Client, load: Load) -> None:
-    """Create pods at even distances, however long each creation takes."""
+    """Create pods at equal intervals, however long each creation takes."""
     began = time.monotonic()
     async with asyncio.TaskGroup() as creations:
         for index, name in enumerate(names_of(load)):
@@ -98,7 +99,7 @@ async def _steady(client: _Client, load: Load) -> None:
 
 
 async def _come_and_go(client: _Client, load: Load, number: int) -> dict[str, float]:
-    """Create, change and delete one name until the end; return when by uid it was created."""
+    """Create, change and delete pods of one name until the end; return creation times by uid."""
     random = Random(number)  # noqa: S311 - the same lives in each run
     name, sent = f"churn-{number:02}", dict[str, float]()
     end = time.monotonic() + load.seconds
@@ -130,7 +131,7 @@ async def _run(load: Load) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the load, carry it out, and print what was sent."""
+    """Read the load, create its pods, and print the creation times."""
     sys.stdout.buffer.write(orjson.dumps(asyncio.run(_run(Load(**orjson.loads(sys.stdin.read()))))))
 
 

@@ -1,4 +1,4 @@
-"""Writes objects many at a time: the stage has to stand quickly, and is not what is measured."""
+"""Writes many objects at a time, because the preparation of a run is not measured."""
 
 import asyncio
 import ssl
@@ -16,18 +16,18 @@ from controlplane.errors import ControlPlaneError
 
 IN_FLIGHT = 64
 PATIENCE_SECONDS = 0.1
-"""Before a creation that the busy server sent away is tried again."""
+"""The seconds before the loader repeats a write for which the server was too busy."""
 
 
 Write = tuple[str, str, object]
 """The method, the path and the body of a request."""
 
 CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
-"""By method; the others send JSON."""
+"""The content type by method; all other methods send JSON."""
 
 
 def create(access: Access, creations: Iterable[Creation]) -> None:
-    """Create every object, in about the order given.
+    """Create every object, roughly in the given order.
 
     Raises:
         ControlPlaneError: for the first object that the server refuses.
@@ -36,7 +36,7 @@ def create(access: Access, creations: Iterable[Creation]) -> None:
 
 
 def patch(access: Access, changes: Iterable[Creation]) -> None:
-    """Merge every change into the object of the path before it.
+    """Merge every change into the object of its path.
 
     Raises:
         ControlPlaneError: for the first change that the server refuses.
@@ -45,7 +45,7 @@ def patch(access: Access, changes: Iterable[Creation]) -> None:
 
 
 def session_to(url: str, token: str, ca_file: Path) -> aiohttp.ClientSession:
-    """Return a client of the API server at the URL with so many connections as the loader has."""
+    """Return a client of the API server at the URL, with a connection for each parallel write."""
     tls = ssl.create_default_context(cafile=str(ca_file))
     return aiohttp.ClientSession(
         url,
@@ -56,7 +56,7 @@ def session_to(url: str, token: str, ca_file: Path) -> aiohttp.ClientSession:
 
 
 async def send(session: aiohttp.ClientSession, method: str, path: str, body: object) -> bytes:
-    """Return the answer to the request, which is sent again if the server is too busy.
+    """Return the answer to the request; repeat it while the server is too busy.
 
     Raises:
         ControlPlaneError: if the server refuses it.

@@ -13,13 +13,13 @@ Creation = tuple[str, dict[str, Any]]
 
 GPU_MEMORY = "aliyun.com/gpu-mem"
 EXTENDED = "example.com/extended"
-"""The resource of pods that the extender cares for."""
+"""The resource of the pods that the extender filters."""
 HOPELESS_CPU = "1k"
-"""More than any node has."""
+"""More cpu than any node has."""
 
 
 def nodes(workload: Workload) -> Iterator[Creation]:
-    """Yield bare nodes, dealt out to the zones in turn."""
+    """Yield plain nodes, assigned to the zones in turn."""
     for index in range(workload.nodes):
         zone = f"zone-{index % workload.zones}"
         labels = _labels_for_rules(index) if workload.kind.team else {}
@@ -27,13 +27,13 @@ def nodes(workload: Workload) -> Iterator[Creation]:
 
 
 def _labels_for_rules(index: int) -> dict[str, str]:
-    """Return a price, and for every tenth node another team."""
+    """Return a price, and for every tenth node a second team."""
     price = {"acme.example/price": f"{1 + index % 7}.5"}
     return price if index % 10 else {**price, "team": "search"}
 
 
 def priority_classes(workloads: Iterable[Workload]) -> Iterator[Creation]:
-    """Yield a PriorityClass for each priority that their pods have, but for zero."""
+    """Yield a PriorityClass for each priority of the workloads' pods, except zero."""
     kinds = (kind for work in workloads for kind in (work.kind, work.existing_kind) if kind)
     for priority in sorted({kind.priority for kind in kinds} - {0}):
         yield (
@@ -63,13 +63,13 @@ FIVE_RULES: tuple[Mapping[str, Any], ...] = (
     },
     {"name": "emptiest", "score": "100 - 100 * node.requested.cpu / node.allocatable.cpu"},
 )
-"""Filters and scores of labels, amounts and the pod: what each costs, docs/rules.md says."""
+"""Filters and scores by labels, amounts and the pod; docs/rules.md states the cost of each."""
 
 
 def profiles(scheduler: str) -> Iterator[Creation]:
-    """Yield the profiles of pods that need more than kube-scheduler's defaults, chosen by a label.
+    """Yield the profiles for pods that need more than the defaults; a label chooses the profile.
 
-    They are those with shares of GPU cards, and those to which rules apply.
+    They are for pods with shares of GPU cards, and for pods with rules.
     """
     card_plugins = {"multiPoint": {"enabled": [{"name": "GPUShare"}, {"name": "GPUTopology"}]}}
     shared = {"matchLabels": {"gpu": "shared"}}
@@ -92,7 +92,7 @@ def _profile(name: str, scheduler: str, pods: Mapping[str, Any], **spec: Any) ->
 
 
 def extender(port: int) -> dict[str, Any]:
-    """Return the extender on this port, as both schedulers are configured with it."""
+    """Return the configuration of the extender on this port, for both schedulers."""
     return {
         "urlPrefix": f"http://127.0.0.1:{port}/every",
         "filterVerb": "filter",
@@ -104,15 +104,15 @@ def extender(port: int) -> dict[str, Any]:
 
 
 def extended_profile(scheduler: str, port: int) -> Creation:
-    """Return the profile of pods that the extender cares for."""
+    """Return the profile of the pods that the extender filters."""
     chosen = {"matchLabels": {"extended": "true"}}
     return _profile("extended", scheduler, chosen, extenders=[extender(port)])
 
 
 def existing_pods(workload: Workload, namespace: str) -> Iterator[Creation]:
-    """Yield pods with a node: every app has as many in each zone, and no two on one node.
+    """Yield pods on nodes; each app has equally many in every zone, and at most one per node.
 
-    That holds where no node has two of them and apps times zones divides their number.
+    This requires at most one pod per node, and a number of pods that apps times zones divides.
     """
     kind = workload.existing_kind or workload.kind
     for index in range(workload.existing):
@@ -131,7 +131,7 @@ def hopeless_pods(workload: Workload, namespace: str, scheduler: str) -> Iterato
 
 
 def pod_groups(workload: Workload, namespace: str) -> Iterator[Creation]:
-    """Yield the groups of the measured pods; a group is placed whole or not at all."""
+    """Yield the pod groups of the measured pods; a group is placed as a whole or not at all."""
     release = chosen_release()
     for number, size in enumerate(_group_sizes(workload)):
         group = {
@@ -142,7 +142,7 @@ def pod_groups(workload: Workload, namespace: str) -> Iterator[Creation]:
 
 
 def measured_pods(workload: Workload, namespace: str, scheduler: str) -> Iterator[Creation]:
-    """Yield the pods whose placing is measured, app after app in turn, and group after group."""
+    """Yield the pods to measure: one of each app in turn, and one group after the other."""
     members = (number for number, size in enumerate(_group_sizes(workload)) for _ in range(size))
     for index in range(workload.pods):
         kind = workload.kind if index % 2 else workload.second_kind or workload.kind
@@ -180,7 +180,7 @@ def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
 
 
 def _claiming(pod: Mapping[str, Any], devices: Devices, index: int) -> dict[str, Any]:
-    """Return the pod with a claim of the template, or an extended resource."""
+    """Return the pod with a claim from the template, or with an extended resource."""
     (container,) = pod["spec"]["containers"]
     resources = container["resources"]
     if devices.resources:

@@ -1,6 +1,6 @@
-"""A neutral observer: a watch of its own, timed by the monotonic clock when an event arrives.
+"""Observes a scheduler by its own watch, and times events by the monotonic clock at arrival.
 
-It asks for metadata only, an encoding that neither scheduler uses, so that the API server does the
+The watch asks for metadata only. Neither scheduler uses this encoding, so the API server does the
 same extra work for both.
 """
 
@@ -27,16 +27,16 @@ WATCH_SECONDS = 3600
 
 GoOn = bool
 OnEvent = Callable[[str, dict[str, Any]], GoOn]
-"""Called on the watch's thread with an event's type and the metadata of the pod it is about."""
+"""Called on the watch's thread with the type of an event and the metadata of its pod."""
 
 
 class Binds:
-    """When each of the pods was first seen bound, in seconds of the monotonic clock."""
+    """The times at which pods were first seen bound, in seconds of the monotonic clock."""
 
     def __init__(
         self, names: Collection[str], then: Callable[[str], object] = lambda _name: None
     ) -> None:
-        """Await these pods; `then` is called with each when it is seen, on the watch's thread."""
+        """Wait for these pods; call `then` with each bound pod's name, on the watch's thread."""
         self._missing = set(names)
         self._then = then
         self._times: dict[str, float] = {}
@@ -44,12 +44,12 @@ class Binds:
 
     @property
     def times(self) -> dict[str, float]:
-        """The times so far by the pod's name, in order."""
+        """The times by the names of the pods bound so far, in order."""
         with self._more:
             return dict(self._times)
 
     def saw(self, name: str) -> GoOn:
-        """Note that the pod is bound; return whether other pods are still missing."""
+        """Note that the pod is bound; return whether other pods are still unbound."""
         now = time.monotonic()
         with self._more:
             if name in self._missing:
@@ -60,7 +60,7 @@ class Binds:
             return bool(self._missing)
 
     def wait(self, patience: float) -> bool:
-        """Return True once all are bound, False once none has been for `patience` seconds."""
+        """Return True once all are bound, False after `patience` seconds without a binding."""
         with self._more:
             while self._missing:
                 if not self._more.wait(patience):
@@ -77,7 +77,7 @@ def watched_binds(
     then: Callable[[str], object] = lambda _name: None,
     seconds: int = WATCH_SECONDS,
 ) -> Iterator[Binds]:
-    """Yield the bindings of these pods from now on; `then` is called with each.
+    """Yield the future bindings of these pods; call `then` with each bound pod's name.
 
     The server ends every watch after `seconds`.
     """
@@ -92,14 +92,14 @@ def watched_binds(
 
 @contextmanager
 def watched_bound_pods(access: Access, on_event: OnEvent) -> Iterator[None]:
-    """Call `on_event` for each event about a bound pod of any namespace from now on."""
+    """Call `on_event` for each future event about a bound pod of any namespace."""
     with _watching(_Watch(access, "/api/v1/pods", BOUND, on_event, WATCH_SECONDS)):
         yield
 
 
 @contextmanager
 def first_change(access: Access, namespace: str, then: Callable[[], None]) -> Iterator[None]:
-    """Call `then` once, when anything changes about any pod of the namespace from now on."""
+    """Call `then` once, at the first future event about a pod of the namespace."""
 
     def on_event(_kind: str, _metadata: dict[str, Any]) -> GoOn:
         then()
@@ -114,7 +114,7 @@ def _pods_of(namespace: str) -> str:
 
 
 class _Watch:
-    """A watch that goes on where it was when the server ends it, as it does under load."""
+    """A watch that resumes where it was if the server ends it, as a server under load does."""
 
     def __init__(
         self, access: Access, path: str, selector: str, on_event: OnEvent, seconds: int
@@ -132,7 +132,7 @@ class _Watch:
         self._wire = self._connection.sock
 
     def follow(self) -> None:
-        """Read until nothing more is to be seen, or `close`."""
+        """Read events until `on_event` wants no more, or until `close`."""
         with suppress(OSError, ValueError, http.client.HTTPException):  # shut down by `close`
             while self._read():
                 self._connection, self._response = self._opened()
@@ -141,7 +141,7 @@ class _Watch:
                     self._wire.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the reader, from another thread."""
+        """End the watch, from another thread."""
         self._closing.set()
         with suppress(OSError):  # it may have ended
             self._wire.shutdown(socket.SHUT_RDWR)
@@ -166,7 +166,7 @@ class _Watch:
         return connection, response
 
     def _read(self) -> GoOn:
-        """Read the open stream to its end; return True if there is more to be seen."""
+        """Read the open stream to its end; return True if more events are wanted."""
         try:
             while line := self._response.readline():
                 event = orjson.loads(line)

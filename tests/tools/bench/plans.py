@@ -2,8 +2,8 @@
 
     python -m bench.plans [CLUSTERS]
 
-For as many random clusters, plans that make room for a pod and plans that empty nodes are compared
-with what an integer program finds (`exact_plans`).
+In each of CLUSTERS random clusters, the command compares plans that make room for a pod and plans
+that empty nodes with the solutions of an integer program (`exact_plans`).
 """
 
 import sys
@@ -22,12 +22,12 @@ _BIG: Final = PodRef.of_key("default/big")
 
 @dataclass(slots=True)
 class Comparison:
-    """How plans compare with the best ones: in how many clusters they are how much worse."""
+    """Compares plans with the best ones: counts clusters by how much worse the plan is."""
 
     possible: int = 0
-    """Clusters in which moves, at least one, make the pod fit."""
+    """The number of clusters in which at least one move makes the pod fit."""
     missed: int = 0
-    """Of these, in which no plan was found."""
+    """The number of those clusters without a plan."""
     more_moves: Counter[int] = field(default_factory=Counter)
     moves: int = 0
     best_moves: int = 0
@@ -35,7 +35,7 @@ class Comparison:
     emptied: int = 0
     best_emptied: int = 0
     worse: list[tuple[str, int]] = field(default_factory=list)
-    """What was worse than it could be, and the seed of the cluster."""
+    """Each plan that was not the best: a description, and the cluster's seed."""
 
     def add(self, seed: int, cluster: SmallCluster) -> None:
         """Compare the plans of one cluster."""

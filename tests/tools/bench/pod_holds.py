@@ -1,4 +1,4 @@
-"""For how long the event loop is held by pods at a limit: their victims, neighbours and volumes.
+"""Measures how long pods at a limit hold the event loop, with their victims and volumes.
 
 The cases are like those of `bench.holds`. Every pod is within the limits of `mooring.model.limits`.
 """
@@ -33,7 +33,7 @@ Raw = dict[str, Any]
 Objects = list[tuple[Resource, Raw]]
 
 _FEW: Final = 300
-"""Nodes on which pods preempt."""
+"""The number of nodes on which pods preempt."""
 _NOMINATED: Final = 500
 _REQUIREMENTS: Final = 1990
 _PODS_OF_NODE: Final = 110
@@ -59,7 +59,7 @@ def preempting_with_requirements(r: FullReplica) -> Iterator[Work]:
 
 
 def preempting_with_terms(r: FullReplica) -> Iterator[Work]:
-    """Preempt on 300 nodes: a pod with as many terms of node affinity as it may have and a port."""
+    """Preempt on 300 nodes: a pod with the most allowed node affinity terms, and a port."""
     names = _names(r, _FEW)
     terms = (
         term(expression(_HOST, "In", names[i % len(names)]))
@@ -69,7 +69,7 @@ def preempting_with_terms(r: FullReplica) -> Iterator[Work]:
 
 
 def preempting_with_pod_terms(r: FullReplica) -> Iterator[Work]:
-    """Preempt on 300 nodes: a pod with as many inter-pod terms as it may have."""
+    """Preempt on 300 nodes: a pod with the most allowed inter-pod terms."""
     apart = [
         {
             "topologyKey": _HOST,
@@ -100,7 +100,7 @@ def preempting_with_resources(r: FullReplica) -> Iterator[Work]:
 
 
 def beside_nominated(r: FullReplica) -> Iterator[Work]:
-    """Decide beside 500 nominated pods about one with 1,990 requirements and a host port."""
+    """Decide beside 500 nominated pods about a pod with 1,990 requirements and a host port."""
     for i in range(min(_NOMINATED, r.nodes)):
         r.wait([pod(f"x-{i}", cpu="1m", nominated=f"n{i}", priority=_PRIORITY, spec=_MINE)])
     r.reject_all()
@@ -128,28 +128,28 @@ def tried(r: FullReplica) -> Iterator[Work]:
 
 
 def unbound_claims(r: FullReplica) -> Iterator[Work]:
-    """Decide about a pod with 1,000 claims: unbound."""
+    """Decide about a pod with 1,000 unbound claims."""
     yield from _deciding(r, *_unbound(LIMITS[Counted.VOLUMES]))
 
 
 def claims_with_capacities(r: FullReplica) -> Iterator[Work]:
-    """Decide about a pod with 1,000 claims: unbound, with a capacity for each node."""
+    """Decide about a pod with 1,000 unbound claims and a capacity for each node."""
     yield from _deciding(r, *_unbound(LIMITS[Counted.VOLUMES], _capacities(r)))
 
 
 def claims_for_static_volumes(r: FullReplica) -> Iterator[Work]:
-    """Decide about a pod with 1,000 claims: unbound, with 20,000 static volumes on the nodes."""
+    """Decide about a pod with 1,000 unbound claims, beside 20,000 static volumes on the nodes."""
     yield from _deciding(r, *_unbound(LIMITS[Counted.VOLUMES], _static(r)))
 
 
 def claims_for_volumes_everywhere(r: FullReplica) -> Iterator[Work]:
-    """Decide about a pod with 1,000 claims: unbound, with 20,000 static volumes of any node."""
+    """Decide about a pod with 1,000 unbound claims, beside 20,000 static volumes of any node."""
     volumes = [(resource, _anywhere(raw)) for resource, raw in _static(r)]
     yield from _deciding(r, *_unbound(LIMITS[Counted.VOLUMES], volumes))
 
 
 def claims_with_selectors(r: FullReplica) -> Iterator[Work]:
-    """Decide about a pod with 1,000 claims: each selects none of 20,000 static volumes."""
+    """Decide about a pod with 1,000 claims; each of them selects none of 20,000 static volumes."""
     objects, claims = _unbound(LIMITS[Counted.VOLUMES], _static(r))
     for number, (resource, raw) in enumerate(objects):
         if resource is resources.PERSISTENT_VOLUME_CLAIM:
@@ -171,7 +171,7 @@ def node_with_ports_goes(r: FullReplica) -> Iterator[Work]:
 def _preempting(
     r: FullReplica, objects: Iterable[tuple[Resource, Raw]] = (), **fields: Any
 ) -> Iterator[Work]:
-    """Yield the work of a pod that fits on the first nodes without most of their pods."""
+    """Yield the work about a pod that fits on the first nodes once most of their pods have gone."""
     fields = {"affinity": _on_first(r, _FEW), **fields}
     yield from _deciding(r, objects, cpu="62", priority=_PRIORITY, **fields)
 
@@ -182,7 +182,7 @@ def _deciding(
     claims: Iterable[str] = (),
     **fields: Any,
 ) -> Iterator[Work]:
-    """Yield the work of deciding about a pod beside these objects, which go afterwards."""
+    """Yield the work of a decision about a pod beside these objects, and remove the objects."""
     objects = [*objects]
     for resource, raw in objects:
         r.mirror.apply(resource, "ADDED", raw)
@@ -195,7 +195,7 @@ def _deciding(
 
 
 def _going(r: FullReplica, fields: Any) -> Iterator[Work]:
-    """Yield the work of a node that goes and comes with its pods."""
+    """Yield the work if a node with its pods goes and comes again."""
     raws = [
         r.placed(1, name=f"g-{i}", cpu="1m", memory="1Mi", **fields(i))
         for i in range(min(_PODS_OF_NODE, r.nodes))
@@ -210,7 +210,7 @@ def _going(r: FullReplica, fields: Any) -> Iterator[Work]:
 
 
 def _unbound(number: int, beside: Objects | None = None) -> tuple[Objects, list[str]]:
-    """Return so many claims, their class and driver, with the objects beside, and their names."""
+    """Return `number` claims with class and driver, also the objects `beside`, and the names."""
     names = [f"costly-{i}" for i in range(number)]
     first: Objects = [
         (resources.CSI_DRIVER, csi_driver(_DRIVER, storage_capacity=bool(beside))),
@@ -263,7 +263,7 @@ def _names(r: FullReplica, nodes: int) -> list[str]:
 
 
 def _on_first(r: FullReplica, nodes: int, requirements: int = 1) -> Raw:
-    """Return the affinity of a pod that the first nodes take, with so many requirements."""
+    """Return an affinity to the first nodes, with this number of requirements."""
     first = expression(_HOST, "In", *_names(r, nodes))
     others = (expression(f"key-{i}", "NotIn", "x") for i in range(requirements - 1))
     return required_nodes(term(first, *others))
@@ -306,4 +306,4 @@ POD_CASES: Final[tuple[Case, ...]] = (
     node_with_disks_goes,
     node_with_ports_goes,
 )
-"""Each case's docstring says what is done."""
+"""The cases; the docstring of each one describes its work."""

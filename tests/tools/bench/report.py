@@ -1,4 +1,4 @@
-"""What a reader sees: aligned tables, and the same in JSON."""
+"""Shows the figures as aligned tables, and writes them as JSON."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,10 +50,7 @@ def summary_table(results: Sequence[tuple[Workload, Comparison]]) -> Table:
 
 
 def costs(results: Sequence[tuple[Workload, Comparison]]) -> list[tuple[str, bool]]:
-    """Return, of each workload that may cost only so much more than another, words and verdict.
-
-    Workloads whose other one was not run are left out.
-    """
+    """Return words and a verdict for each workload with a limit on its cost beside another's."""
     by_name = {workload.name: result for workload, result in results}
     found = []
     for workload, result in results:
@@ -68,7 +65,7 @@ def costs(results: Sequence[tuple[Workload, Comparison]]) -> list[tuple[str, boo
 
 
 def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:
-    """Return the comparison in words, and what makes it void."""
+    """Return the comparison as sentences, with the faults that make it void."""
     faults = [f"{run.scheduler}: {fault}" for run in runs for fault in run.faults[:5]]
     if faults:
         return ["void:", *faults]
@@ -92,7 +89,7 @@ def verdict(result: Comparison, runs: Sequence[Run]) -> list[str]:
 
 
 def _machine(runs: Sequence[Run]) -> Iterator[str]:
-    """Yield what all programs together cost, by which other load on the machine is no matter."""
+    """Yield the cost of all programs together, which other load on the machine hardly changes."""
     cores = os.cpu_count() or 1
     costs = {
         name: median(each.whole_cpu_ms_per_pod for each in runs if each.scheduler == name)

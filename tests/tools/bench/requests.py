@@ -1,4 +1,4 @@
-"""Counts from metrics: requests that the API server answered, attempts of a scheduler."""
+"""Reads counts from metrics: the API server's requests, and a scheduler's attempts."""
 
 import re
 import ssl
@@ -19,12 +19,12 @@ LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 def requests_so_far(access: Access) -> Counter[str]:
-    """Count the requests since the server began, by `VERB resource[/subresource] code`."""
+    """Return the counts of requests since the server began, by `VERB resource[/sub] code`."""
     return parse(access.kubectl("get", "--raw", "/metrics"))
 
 
 def attempts_so_far(access: Access, url: str) -> int:
-    """Count the attempts of the scheduler that serves its metrics below the URL, on loopback.
+    """Return the attempts of the scheduler that serves metrics below this URL on loopback.
 
     The certificate is not verified: the scheduler made it for itself.
     """
@@ -37,12 +37,12 @@ def attempts_so_far(access: Access, url: str) -> int:
 
 
 def attempts(metrics: str) -> int:
-    """Count the attempts about single pods, from the text of a scheduler's metrics."""
+    """Return the number of attempts about single pods, from the text of a scheduler's metrics."""
     return sum(round(float(count)) for count in ATTEMPT.findall(metrics))
 
 
 def parse(metrics: str) -> Counter[str]:
-    """Count the same, from the text of the server's metrics."""
+    """Return what `requests_so_far` does, from the text of the server's metrics."""
     counts = Counter[str]()
     for found in LINE.finditer(metrics):
         labels = dict(LABEL.findall(found["labels"]))
@@ -52,7 +52,7 @@ def parse(metrics: str) -> Counter[str]:
 
 
 def writes(requests: Counter[str]) -> Counter[str]:
-    """Return, of these, the writes to pods, claims and events, by `VERB resource[/subresource]`."""
+    """Return the number of writes to pods, claims and events, by `VERB resource[/subresource]`."""
     counts = Counter[str]()
     for key, count in requests.items():
         verb, resource, _ = key.split(" ")

@@ -1,10 +1,9 @@
-"""One workload on one control plane, drained by one scheduler at a time.
+"""Runs one workload on one control plane, with one scheduler at a time.
 
 Drain mode: all pods exist before the scheduler starts, so that their creation is not in the figure.
-Steady mode: some exist, and each that is bound gives way to the next one.
-
-Claims are made and freed by the claim controller of kube-controller-manager, beside either
-scheduler, as in every cluster. Those of all pods that exist are there before the scheduler starts.
+Steady mode: some pods exist; when one is bound, it is deleted and the next one created. As in every
+cluster, the claim controller of kube-controller-manager creates and frees claims, beside either
+scheduler. The claims of existing pods exist before the scheduler starts.
 """
 
 import os
@@ -48,27 +47,27 @@ CONTROLLER_FLAGS = [
     "--kube-api-qps=5000",
     "--kube-api-burst=5000",
 ]
-"""scheduler_perf runs the first of the controllers too; the other one lets it sign in."""
+"""scheduler_perf runs the first controller, too; the second one gives it a service account."""
 CLAIMS_SECONDS = 120.0
-"""How long the claim controller may take for the claims of the pods that exist."""
+"""The most seconds for the claim controller to create the claims of the existing pods."""
 LOOK_AGAIN = 0.5
 STALL_SECONDS = 30.0
-"""Without a binding and without work for so long, the rest of the pods is given up."""
+"""After so many seconds without a binding and without work, the other pods are given up."""
 DRAIN_SECONDS = 900.0
-"""A scheduler that is still busy then is given up too."""
+"""The most seconds of a drain; after that, the other pods are given up."""
 IDLE_SECONDS = 15.0
-"""How long a scheduler may go on with its events and status patches after the last binding."""
+"""The most seconds for events and status patches after the last binding."""
 EXTENDER_SECONDS = 30.0
-"""How long an extender may take to start."""
+"""The most seconds for the start of an extender."""
 REFUSALS = {"409", "429"}
 
 
 @contextmanager
 def on_cores_of_its_own(server: AbstractContextManager[_Server]) -> Iterator[_Server]:
-    """Enter the context of a server on half of the cores; all that follows runs on the others.
+    """Enter a server's context on half of the cores; later programs run on the other cores.
 
     Raises:
-        ControlPlaneError: if there is one core alone, or the system cannot bind programs to cores.
+        ControlPlaneError: if there is only one core, or the system cannot bind programs to cores.
     """
     if sys.platform != "linux":
         raise ControlPlaneError("only Linux can keep programs on cores of their own")
@@ -110,7 +109,7 @@ def bench_server(*, pod_groups: bool = False, claims: bool = False) -> Iterator[
 
 
 def load_nodes(access: Access, workload: Workload) -> None:
-    """Make the workload's nodes and their devices, some of which are allocated."""
+    """Create the workload's nodes and their devices, and allocate some of the devices."""
     create(access, objects.nodes(workload))
     if workload.devices:
         create(access, devices.slices(workload.nodes, workload.devices))
@@ -122,7 +121,7 @@ def load_nodes(access: Access, workload: Workload) -> None:
 
 
 def delete_stage(access: Access) -> None:
-    """Delete what `load_nodes` has made."""
+    """Delete the objects that `load_nodes` has created."""
     delete_nodes(access)
     with access.client() as client:
         namespaces = client.get("/api/v1/namespaces")["items"]
@@ -133,7 +132,7 @@ def delete_stage(access: Access) -> None:
 
 
 def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Scheduler) -> Run:
-    """Let the scheduler drain the pods in a new namespace, then delete it; return the figures."""
+    """Let the scheduler bind the pods in a new namespace, delete them, and return the figures."""
     access = control_plane.access
     namespace = create_namespace(access, "bench")
     try:
@@ -160,7 +159,7 @@ def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Schedul
 
 
 def _wait_for_claims(control_plane: ControlPlane, claimed: Devices, namespace: str) -> None:
-    """Wait until every pod has its claim, and the claim controller has nothing left to do."""
+    """Wait until every pod has its claim, and the claim controller has no work left."""
     pid = control_plane.pids[CONTROLLER]
     deadline = time.monotonic() + CLAIMS_SECONDS
     with control_plane.access.client() as client:
@@ -178,7 +177,7 @@ def _wait_for_claims(control_plane: ControlPlane, claimed: Devices, namespace: s
 def _extenders(
     access: Access, workload: Workload, scheduler: Scheduler
 ) -> Iterator[Sequence[dict[str, Any]]]:
-    """Run the workload's extender inside, with a profile for Mooring; yield its configuration."""
+    """Run the workload's extender, with a profile for Mooring; yield its configuration."""
     if not workload.extender_seconds:
         yield ()
         return
@@ -220,7 +219,7 @@ class _Drain:
         self._first_sign: tuple[float, Usage] | None = None
 
     def run(self, names: Sequence[str], others: Sequence[str]) -> Run:
-        """Return the figures, audited; `others` are the names of the second kind's pods."""
+        """Return the audited figures; `others` are the names of the second kind's pods."""
         requests, servers = requests_so_far(self._access), self._servers()
         then = self._successors.replace
         with (
@@ -261,7 +260,7 @@ class _Drain:
         )
 
     def _wait_for(self, binds: Binds) -> None:
-        """Wait until all are bound, or nothing more happens: preempting takes its time."""
+        """Wait until all pods are bound, or nothing more happens; preemption may take long."""
         deadline = time.monotonic() + DRAIN_SECONDS
         before = usage_of(self._scheduler.pid).cpu_seconds
         while not binds.wait(STALL_SECONDS) and time.monotonic() < deadline:
@@ -274,7 +273,7 @@ class _Drain:
         self._first_sign = time.monotonic(), usage_of(self._scheduler.pid)
 
     def _servers(self) -> dict[str, Any]:
-        """Return the CPU seconds that all but the scheduler have used so far, as `Run` has them."""
+        """Return the CPU seconds of all programs but the scheduler, by the fields of `Run`."""
         used = {name: usage_of(pid).cpu_seconds for name, pid in self._control_plane.pids.items()}
         return {
             "apiserver_cpu_seconds": used["kube-apiserver"],

@@ -1,7 +1,7 @@
-"""A sampling profiler around a module: `python -m bench.sampling OUTPUT MODULE ARGUMENT...`.
+"""Samples the stack of a module: `python -m bench.sampling OUTPUT MODULE ARGUMENT...`.
 
-The kernel interrupts the program after each slice of CPU time that it has used, and the stack at
-that moment is counted. Unlike tracing, that hardly slows anything, so that shares can be trusted.
+The kernel interrupts the program after each slice of CPU time, and the sampler counts the stack at
+that moment. Unlike tracing, this hardly slows the program, so the shares are right.
 """
 
 import json
@@ -21,7 +21,7 @@ Stack = tuple[str, ...]
 
 
 def main() -> None:
-    """Run the module as if it had been run alone, and write the samples when it ends."""
+    """Run the module as the main program, and write the samples when it ends."""
     output, module, *arguments = sys.argv[1:]
     samples = Counter[Stack]()
 

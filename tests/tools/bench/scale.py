@@ -1,9 +1,9 @@
-"""The command `python -m bench.scale [NODES...]`: what one replica needs for a large cluster.
+"""The command `python -m bench.scale [NODES...]`: measures one replica in a large cluster.
 
-For each number of nodes (by default 5,000 and 15,000), with 30 pods each, or as many as
-`--pods-per-node` says, a process of its own follows the cluster as the program does: reflectors
-read the lines of watches, the mirror parses them into the state. No API server is involved, and
-nothing is bound: the engine alone is measured. All times are CPU time.
+For each number of nodes (by default 5,000 and 15,000), with 30 pods per node or `--pods-per-node`,
+a separate process follows the cluster as the program does: reflectors read the lines of watches,
+the mirror parses them into the state. Without an API server and without bindings, this measures
+only the engine. All times are CPU time.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _HEAD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was measured: CPU seconds, resident bytes, and decisions per second by templates."""
+    """The results: CPU seconds, resident bytes, and decisions per second by number of templates."""
 
     nodes: int
     pods: int
@@ -83,7 +83,7 @@ class Replica:
         profiles.applied(profile("mooring"))
 
     async def load(self) -> None:
-        """Have reflectors list nodes, namespaces and pods, all at once as the program does."""
+        """Let reflectors list nodes, namespaces and pods at the same time, as in the program."""
         mirror = Mirror(self.state)
         reflectors = [Reflector(self.client, each, mirror) for each in _RESOURCES]
         running = [asyncio.create_task(reflector.run()) for reflector in reflectors]
@@ -94,7 +94,7 @@ class Replica:
         await asyncio.wait(running)
 
     def decide(self, pods: list[Pod]) -> float:
-        """Decide about each of the pods and assume it; return decisions per second of CPU."""
+        """Decide about each pod and assume it; return decisions per second of CPU."""
         scheduler = self.engine.scheduler
         pipeline = scheduler.profiles.in_force["mooring"].pipeline
         results = ResultCache(scheduler.cluster)
@@ -112,9 +112,9 @@ class Replica:
 async def measure(
     nodes: int, pods_per_node: int = PODS_PER_NODE, decided: int = _DECISIONS
 ) -> Figures:
-    """Load a cluster, decide about so many pods, and return what that needed.
+    """Load a cluster, decide about `decided` pods, and return the figures.
 
-    They are of one template, then of 100, then each of its own.
+    The pods have one template, then 100 templates, then each pod its own.
     """
     cluster = LargeCluster(nodes, pods_per_node=pods_per_node)
     replica, before = Replica(cluster), _resident()
@@ -143,7 +143,7 @@ async def measure(
 
 
 def _seconds_of_making(cluster: LargeCluster) -> float:
-    """Return the CPU seconds that the lines take, which an API server would have made."""
+    """Return the CPU seconds for making the lines, which are no work of the replica."""
     began = time.process_time()
     for each in _RESOURCES:
         for _ in lines(cluster.objects(each)):
@@ -152,7 +152,7 @@ def _seconds_of_making(cluster: LargeCluster) -> float:
 
 
 def _resident() -> int:
-    """Return how many bytes of memory the process has, without garbage."""
+    """Return the resident bytes of the process after a garbage collection."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE")
@@ -162,7 +162,7 @@ def _resident() -> int:
 @click.argument("nodes", nargs=-1, type=click.IntRange(1))
 @click.option("--pods-per-node", type=click.IntRange(0), default=PODS_PER_NODE, show_default=True)
 def main(nodes: tuple[int, ...], pods_per_node: int) -> None:
-    """Say what one replica needs for clusters of so many NODES."""
+    """Print the needs of one replica for clusters of NODES nodes."""
     if len(nodes) != 1:
         click.echo(_HEAD)
     if len(nodes) == 1:

@@ -1,6 +1,6 @@
-"""The two schedulers, each with the same right to the API server: 5,000 requests per second.
+"""The two schedulers, each with the same limit on requests: 5,000 per second.
 
-And what stands beside them: a client that makes the same writes but decides nothing.
+Beside them, a client that makes the same writes but decides nothing.
 """
 
 import sys
@@ -20,7 +20,7 @@ Raw = dict[str, Any]
 
 QPS = 5000
 START_SECONDS = 900.0
-"""With gangs of 1,500 pods kube-scheduler needs minutes until it has read all pods."""
+"""The most seconds for a start: with gangs of 1,500 pods kube-scheduler reads pods for minutes."""
 STOP_SECONDS = 30.0
 
 
@@ -29,27 +29,30 @@ class Scheduler(Protocol):
 
     label: str
     scheduler_name: str
-    """What pods have as spec.schedulerName."""
+    """The spec.schedulerName of the scheduler's pods."""
     decides: bool
-    """Whether the devices that it allocates are free."""
+    """Whether the scheduler allocates only free devices."""
 
     @property
     def pid(self) -> int:
-        """The process id; only while it runs."""
+        """The process id, while the scheduler runs."""
 
     @property
     def url(self) -> str:
-        """Where it serves its metrics; only while it runs. "": it has none."""
+        """The URL of the metrics while the scheduler runs; "" if it has none."""
 
     def start(self, extenders: Sequence[Raw] = ()) -> None:
-        """Start it, and wait until it mirrors the cluster; Mooring's extenders are in a profile."""
+        """Start the scheduler and wait until it mirrors the cluster.
+
+        Only kube-scheduler uses `extenders`; Mooring's are in a profile.
+        """
 
     def stop(self) -> None:
-        """Stop it and wait until it has ended."""
+        """Stop the scheduler and wait until it has ended."""
 
 
 class KubeScheduler:
-    """Upstream's, under its default configuration but for the rate limits."""
+    """Upstream's scheduler with its default configuration, except for the rate limits."""
 
     label = "kube-scheduler"
     scheduler_name = "default-scheduler"
@@ -58,7 +61,7 @@ class KubeScheduler:
     def __init__(
         self, control_plane: ControlPlane, configuration: Mapping[str, Any] | None = None
     ) -> None:
-        """Set it up; with a configuration it has these fields too."""
+        """Set the scheduler up; `configuration` adds fields to the default configuration."""
         self._control_plane = control_plane
         self._configuration = configuration or {}
 
@@ -82,7 +85,7 @@ class KubeScheduler:
 
 
 class Mooring:
-    """This project's, as its own service account under the shipped profile."""
+    """Mooring as its own service account, with the shipped profile."""
 
     label = "mooring"
     scheduler_name = "mooring"
@@ -96,9 +99,9 @@ class Mooring:
         *,
         records: bool = True,
     ) -> None:
-        """Set it up; `samples` is the file that bench.sampling writes, if it is to take samples.
+        """Set Mooring up; with `samples`, bench.sampling writes its samples to this file.
 
-        Without `records` it keeps no record of decisions.
+        Without `records`, Mooring keeps no records of decisions.
         """
         self._access = control_plane.access
         self._log = log
@@ -146,7 +149,7 @@ class Mooring:
 
 
 class Baseline:
-    """The program `bench.baseline`."""
+    """The client `bench.baseline`, which decides nothing."""
 
     label = "API server's limit"
     scheduler_name = baseline.NAME
@@ -184,7 +187,7 @@ class Baseline:
 
 
 def _with_tests() -> Mapping[str, str]:
-    """Return the environment of a replica, in which the modules of the bench are found too."""
+    """Return the environment of a replica that can also import the modules of the benchmark."""
     environment = replica.environment()
     tests = replica.ROOT / "tests"
     return {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}:{tests}:{tests / 'tools'}"}

@@ -1,4 +1,4 @@
-"""Where Mooring's CPU goes: samples of its stack, by the part that was at work."""
+"""Divides Mooring's CPU among its parts, by samples of its stack."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,11 +27,11 @@ PARTS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("mooring, other", ("mooring.",)),
     ("http and tls", ("aiohttp.", "ssl:")),
 )
-"""Name and prefixes of frames; a stack belongs to the first part that has a frame in it."""
+"""The parts with their prefixes of frames; a stack belongs to the first part that matches."""
 
 ELSEWHERE = "event loop"
 RUNNER = "asyncio.runners:"
-"""The frames around the event loop begin here; they are the same in all stacks."""
+"""The beginning of the frames around the event loop, which are the same in all stacks."""
 
 
 def part_of(stack: Stack) -> str:
@@ -50,7 +50,7 @@ def parts(samples: Mapping[Stack, int]) -> Counter[str]:
 
 
 def shares_table(samples: Mapping[Stack, int], cpu_us_per_pod: float) -> Table:
-    """Return microseconds per pod by part, without the start-up, with the innermost frames."""
+    """Return a table of microseconds per pod by part, without the start, with innermost frames."""
     counts = parts(samples)
     counts.pop(START_UP, None)
     whole = sum(counts.values()) or 1

@@ -1,4 +1,4 @@
-"""Keeps as many measured pods as there were: one that is bound gives way to the next one."""
+"""Keeps the number of measured pods constant: replaces each bound pod by the next one."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,7 +12,7 @@ from controlplane.namespaces import NO_GRACE
 
 
 class Successors:
-    """The measured pods that do not exist yet."""
+    """The measured pods that are not created yet."""
 
     def __init__(
         self, clients: Sequence[Client], pods: Sequence[Creation], workers: ThreadPoolExecutor
@@ -26,13 +26,13 @@ class Successors:
 
     @property
     def replaced(self) -> set[str]:
-        """The names of the pods that have given way; raises what went wrong with any."""
+        """The names of the replaced pods; raises the error of a replacement."""
         for future in self._replaced.values():
             future.result()
         return set(self._replaced)
 
     def replace(self, name: str) -> None:
-        """Have the bound pod deleted and the next one created, if there is one."""
+        """Delete the bound pod, and create the next one if there is one."""
         successor = next(self._pods, None)
         if successor is not None:
             self._replaced[name] = self._workers.submit(self._replace, name, successor)
@@ -49,7 +49,7 @@ class Successors:
 
 @contextmanager
 def successors(access: Access, pods: Sequence[Creation], at_once: int) -> Iterator[Successors]:
-    """Yield the pods that follow, at most so many at once; without any nothing gives way."""
+    """Yield the successors of bound pods; at most `at_once` pods exist at a time."""
     with ExitStack() as stack:
         clients = [stack.enter_context(access.client()) for _ in range(at_once)]
         workers = stack.enter_context(ThreadPoolExecutor(max(1, at_once)))

@@ -44,7 +44,7 @@ NODES = [a_node("n1", "z1"), a_node("n2", "z2")]
 
 
 def on_card(name: str, card: int, memory: int) -> dict[str, Any]:
-    """Return a pod with so much of a card of 16."""
+    """Return a pod with `memory` of a card of 16."""
     prefix = "ALIYUN_COM_GPU_MEM"
     raw = a_pod(name, "n1")
     raw["metadata"]["annotations"] = {

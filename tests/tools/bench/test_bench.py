@@ -1,4 +1,4 @@
-"""Every workload in small, drained by either scheduler on the real control plane."""
+"""Tests every workload in small, with either scheduler on the real control plane."""
 
 import json
 import os
@@ -26,26 +26,26 @@ pytestmark = pytest.mark.server
 ROOT = Path(__file__).parents[3]
 SCALE = 50
 ALIKE = {"claims-empty", "claims-full"}
-"""They differ from claims-half only in how many claims are allocated before."""
+"""Workloads that differ from claims-half only in the number of claims allocated before."""
 ALONE = {
     *("plain-5000", "rules", "gpu-mem", "anti-host", "pref-host", "spread-zone", "hopeless"),
     *("claims-drain", "claims-match"),
 }
-"""kube-scheduler needs nothing for them that it does not have for basic or claims-half."""
+"""Workloads that need no feature of kube-scheduler that basic or claims-half do not test."""
 VICTIMS_PER_PREEMPTOR = 3
-"""Of four low-priority pods of 900m, on a node of 4 cores, for 3 cores."""
+"""A preemptor with 3 cores evicts three of four pods of 900m on a node of 4 cores."""
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ControlPlane]:
-    """Yield one server for all workloads, those with groups and those with claims included."""
+    """Yield one server for all workloads, also for groups and claims."""
     with bench_server(pod_groups=True, claims=True) as control_plane:
         yield control_plane
 
 
 @contextmanager
 def nodes_of(server: ControlPlane, workload: Workload) -> Iterator[None]:
-    """Let the workload's nodes exist inside."""
+    """Create the workload's nodes for the duration of the context."""
     load_nodes(server.access, workload)
     try:
         yield
@@ -54,7 +54,7 @@ def nodes_of(server: ControlPlane, workload: Workload) -> Iterator[None]:
 
 
 def known(name: str) -> bool:
-    """Return whether the chosen release can have the workload."""
+    """Return whether the chosen release supports the workload."""
     devices = WORKLOADS[name].devices
     backed = devices is not None and devices.resources > 0
     return not backed or chosen_release().backs_resources_by_devices

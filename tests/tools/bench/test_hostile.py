@@ -1,4 +1,4 @@
-"""The pods of the benchmark are scheduled, so what it measures is what a tenant can do."""
+"""The hostile pods are scheduled, so the benchmark measures real abilities of a tenant."""
 
 import asyncio
 import gc

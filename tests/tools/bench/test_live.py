@@ -1,4 +1,4 @@
-"""What `bench.live` says of its runs."""
+"""Tests the tables and the verdict of `bench.live`."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The observer beside a real API server."""
+"""Tests the observer beside a real API server."""
 
 import threading
 import time
@@ -38,7 +38,7 @@ def test_waiting_ends_when_all_are_bound_or_none_has_been_for_too_long() -> None
 
 
 def creator(plane: ControlPlane, namespace: str) -> Callable[[str, str | None], None]:
-    """Create a pod, with a node if one is given."""
+    """Return a function that creates a pod, on a node if one is given."""
 
     def create(name: str, node: str | None = None) -> None:
         placed = {"nodeName": node} if node else {}

@@ -1,4 +1,4 @@
-"""What is measured of large clusters is what the program does with a cluster."""
+"""The benchmark of large clusters runs the program's own code."""
 
 from collections import Counter
 from itertools import pairwise

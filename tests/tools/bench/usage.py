@@ -1,4 +1,4 @@
-"""What a process has used, from /proc."""
+"""Reads the CPU and memory of a process from /proc."""
 
 import os
 import time
@@ -8,17 +8,17 @@ from pathlib import Path
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 IDLE_INTERVAL = 0.5
 IDLE_SHARE = 0.04
-"""Of a core: below this nothing but timers runs."""
+"""The share of a core below which only timers run."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Since the process began."""
+    """The CPU and memory of a process since its beginning."""
 
     cpu_seconds: float
-    """In user and in kernel mode, to a hundredth."""
+    """CPU in user and in kernel mode, in hundredths of a second."""
     peak_mib: float
-    """The most memory that was resident at once."""
+    """The most resident memory at any time."""
 
 
 def usage_of(pid: int, proc: Path = Path("/proc")) -> Usage:
@@ -32,7 +32,7 @@ def usage_of(pid: int, proc: Path = Path("/proc")) -> Usage:
 
 
 def wait_until_idle(pid: int, limit: float) -> None:
-    """Wait until the process does nothing any more, or `limit` seconds are over."""
+    """Wait until the process is idle, at most `limit` seconds."""
     deadline = time.monotonic() + limit
     before = usage_of(pid).cpu_seconds
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What is measured: each workload of workloads.yaml says which nodes and pods there are.
+"""Reads workloads.yaml: the nodes and pods of each measured workload.
 
 The sizes follow upstream's scheduler_perf (test/integration/scheduler_perf), so that figures can be
 compared; the same values, made small by `scaled`, run as tests.
@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 Constraint = Callable[[str], Mapping[str, Any]]
-"""From an app's name to the fields of a pod's spec that hold its pods together or apart."""
+"""Returns the fields of a pod's spec that hold the pods of an app together or apart."""
 
 BIG_NODE: Mapping[str, str] = {"cpu": "32", "memory": "256Gi", "pods": "110"}
 SMALL_NODE: Mapping[str, str] = {"cpu": "4", "memory": "32Gi", "pods": "110"}
@@ -23,27 +23,27 @@ GPU_NODE: Mapping[str, str] = {
     "aliyun.com/gpu-count": "8",
     "aliyun.com/gpu-mem": "128",
 }
-"""Eight cards of 16 GiB, as gpushare publishes them."""
+"""A node with eight cards of 16 GiB, in gpushare's format."""
 
 
 def no_constraint(_app: str) -> Mapping[str, Any]:
-    """Return the spec of a plain pod."""
+    """Return no further fields: a plain pod."""
     return {}
 
 
 def alone_on_its_host(app: str) -> Mapping[str, Any]:
-    """Return required anti-affinity: no two pods of an app on one node."""
+    """Return required anti-affinity: at most one pod of an app per node."""
     return {"affinity": {"podAntiAffinity": {_REQUIRED: [_same_app(app, _HOST)]}}}
 
 
 def prefers_its_apps_hosts(app: str) -> Mapping[str, Any]:
-    """Return preferred affinity to the nodes where pods of the app are."""
+    """Return preferred affinity to nodes with pods of the app."""
     term = {"weight": 1, "podAffinityTerm": _same_app(app, _HOST)}
     return {"affinity": {"podAffinity": {_PREFERRED: [term]}}}
 
 
 def even_over_zones(app: str) -> Mapping[str, Any]:
-    """Return a hard spread of the app's pods over the zones."""
+    """Return a hard spread constraint of the app's pods over the zones."""
     constraint = {
         **_same_app(app, _ZONE),
         "maxSkew": 1,
@@ -54,95 +54,94 @@ def even_over_zones(app: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class EquivalentPods:
-    """Pods that are alike but for the app that they belong to."""
+    """Pods that differ only in the app to which they belong."""
 
     cpu: str = "100m"
     memory: str = "200Mi"
     apps: int = 1
-    """How many apps the pods are dealt out to."""
+    """The number of apps among which the pods are divided."""
     priority: int = 0
     constraint: Constraint = no_constraint
     team: str = ""
-    """A label of these pods; Mooring takes them with a profile that has five rules."""
+    """A label of these pods; Mooring schedules them by a profile with five rules."""
     gpu_memory: int = 0
-    """GiB of one GPU card; Mooring takes these pods with a profile that knows cards."""
+    """GiB of one GPU card; Mooring schedules these pods by a profile for cards."""
     extended: bool = False
     """Whether an extender filters the nodes for these pods."""
 
 
 @dataclass(frozen=True)
 class Devices:
-    """Devices of every node, and what each measured pod claims of them."""
+    """The devices of every node, and the devices that each measured pod claims."""
 
     per_node: int = 10
     requests: int = 1
     """The requests of a claim, each for `count` devices."""
     count: int = 1
     one_root: bool = False
-    """Whether all devices of a claim have to be on one PCI root; every second one is."""
+    """Whether all devices of a claim must be on one PCI root; each node has two of them."""
     partitions: bool = False
-    """Whether each device consumes counters of a card that all devices of its node are on."""
+    """Whether each device consumes counters of a card that is common to the node's devices."""
     resources: int = 0
-    """Of so many extended resources pods request one in turn; 0: they have claims of a template."""
+    """If not 0: pods request, in turn, one of so many extended resources instead of a claim."""
     in_use: float = 0.0
-    """The share of the claims that fit which are allocated before."""
+    """The share of all possible claims that are allocated before the run."""
 
     @property
     def per_claim(self) -> int:
-        """How many devices a claim gets."""
+        """The number of devices for a claim."""
         return self.requests * self.count
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Nodes, pods that are there before, and pods that a scheduler has to place."""
+    """The nodes, the existing pods, and the pods that a scheduler has to place."""
 
     name: str
     about: str
     goal: float
-    """How many times kube-scheduler's pods/s Mooring is meant to reach."""
+    """The pods/s that Mooring should reach, as a multiple of kube-scheduler's."""
     nodes: int
     pods: int
-    """Pods that get a node; their rate is measured."""
+    """The number of measured pods that get a node."""
     kind: EquivalentPods = field(default_factory=EquivalentPods)
     second_kind: EquivalentPods | None = None
-    """If given, every second measured pod is of this kind."""
+    """The kind of every second measured pod, if given."""
     extender_seconds: float = 0.0
-    """How long the extender takes for a call; 0: there is none."""
+    """The seconds of each call of the extender; 0: there is no extender."""
     existing: int = 0
-    """Pods that have a node before, one per node in turn."""
+    """The number of pods that have a node before the run, one per node in turn."""
     existing_kind: EquivalentPods | None = None
-    """None: of the same kind as the measured pods."""
+    """The kind of the existing pods; None: the measured pods' kind."""
     groups: tuple[tuple[int, int], ...] = ()
-    """The gangs of the measured pods, PodGroups of Kubernetes: how many there are of which size.
+    """The measured pods' gangs (PodGroups of Kubernetes), as pairs of number and size.
 
-    Without any, the pods are in no group.
-    """
+    Without a gang, the pods are in no group."""
     devices: Devices | None = None
-    """If given, every node has these devices, and the measured pods claim some."""
+    """The devices of every node, if given; measured pods claim some of them."""
     at_once: int = 0
-    """If given, no more measured pods exist at a time: one that is bound gives way to the next."""
+    """The most measured pods at a time, if given: the next pod replaces a bound one."""
     hopeless: int = 0
-    """Pods that fit no node; their names sort before those of the measured pods."""
+    """The number of pods that fit no node; their names sort before the measured pods'."""
     evicts: bool = False
-    """Whether existing pods have to go for the measured ones."""
+    """Whether the measured pods must preempt existing pods."""
     node: Mapping[str, str] = field(default_factory=lambda: BIG_NODE)
     zones: int = 10
     at_most: tuple[str, float] | None = None
-    """Another workload, and how many times its CPU per pod Mooring may need for this one."""
+    """Another workload, and the most CPU per pod that Mooring may need in multiples of its CPU."""
 
     @property
     def claims_in_use(self) -> int:
-        """How many claims are allocated before; the measured pods find room still."""
+        """The number of claims allocated before the run; they leave room for the measured pods."""
         if self.devices is None:
             return 0
         fit = self.nodes * (self.devices.per_node // self.devices.per_claim)
         return min(round(fit * self.devices.in_use), fit - (self.at_once or self.pods))
 
     def scaled(self, divisor: int) -> "Workload":
-        """Return the same in small: an app keeps its number of pods, there are fewer apps.
+        """Return a smaller workload with fewer apps; an app keeps its number of pods.
 
-        Groups keep their size too, as long as there are four of them.
+        Groups keep their size, too, if at least four are left.
         """
 
         def fewer(kind: EquivalentPods) -> EquivalentPods:
@@ -172,7 +171,7 @@ _ZONE = "topology.kubernetes.io/zone"
 
 
 def _smaller(pods: int, size: int) -> tuple[int, int]:
-    """Return how many groups of which size so many pods form, if they may be smaller."""
+    """Return number and size of groups for so many pods; groups may be smaller than `size`."""
     size = max(1, min(size, pods // _FEWEST_GROUPS))
     return pods // size, size
 

@@ -20,7 +20,7 @@ from controlplane.releases import chosen_release
 
 WIDTH = 80
 TYPICAL_OBJECTS = 3000
-"""Nodes, pods and others: a run beside one scheduler takes some ten seconds."""
+"""The most objects (nodes, pods and others) of a typical workload: ten seconds per run."""
 QUICK = (
     "SchedulingBasic/500Nodes",
     "SchedulingPodAntiAffinity/500Nodes",
@@ -41,9 +41,9 @@ def main(
 ) -> None:
     """Run Kubernetes' own performance workloads beside Mooring and kube-scheduler.
 
-    They are read from the Go module that the control plane is built from. Without names and labels
-    the largest workload of each test case with up to 3,000 objects is run, in about half an hour.
-    Exits with 1 if one does not come to its end.
+    They come from the Go module of the control plane. Without names and labels, the largest
+    workload of each test case with up to 3,000 objects runs; this takes about half an hour. Exits
+    with 1 if a workload does not end.
     """
     with errors_in_one_line():
         workloads = read_workloads(workloads_folder(chosen_release()))
@@ -72,9 +72,9 @@ def main(
 
 
 def typical(workloads: Sequence[Workload]) -> list[Workload]:
-    """Return of each test case the largest workload that is not too large; else what is left out.
+    """Return for each test case the largest workload with at most TYPICAL_OBJECTS objects.
 
-    Of a test case whose workloads are all left out, the first one says why.
+    If no workload of a test case can run, return its first one, which says why.
     """
     found = []
     for _, group in groupby(workloads, key=lambda workload: workload.name.partition("/")[0]):
@@ -111,7 +111,7 @@ def _wrapped(obstacles: Sequence[str]) -> Iterator[str]:
 
 
 def _results(workloads: Sequence[Workload], rounds: int, output: Path) -> Iterator[Result]:
-    """Yield the runs of each workload; those with the same feature gates share a server."""
+    """Yield the runs of each workload; workloads with the same feature gates share a server."""
     log = output / "scheduler_perf-mooring.log"
 
     def gates(workload: Workload) -> list[tuple[str, bool]]:

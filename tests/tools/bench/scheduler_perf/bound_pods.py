@@ -1,4 +1,4 @@
-"""Which pods have a node, and when they got it."""
+"""Records which pods have a node, and when they got it."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ Raw = dict[str, Any]
 
 
 class BoundPods:
-    """Follows the events of bound pods; asked on one thread while another one tells it."""
+    """Follows the events of bound pods on one thread; other threads may read the counts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -19,7 +19,7 @@ class BoundPods:
         self._followers: list[Callable[[Raw], None]] = []
 
     def on_event(self, kind: str, metadata: Raw) -> bool:
-        """Note an event about a bound pod; return True, as more is to be seen."""
+        """Note an event about a bound pod; return True, because more events are wanted."""
         uid = metadata["uid"]
         with self._lock:
             if kind == "DELETED":
@@ -35,7 +35,7 @@ class BoundPods:
         return True
 
     def count(self, namespace: str, labels: Mapping[str, str] | None = None) -> int:
-        """Return how many pods that exist are bound."""
+        """Return the number of existing bound pods in the namespace with these labels."""
         with self._lock:
             if not labels:
                 return self._by_namespace[namespace]
@@ -43,18 +43,18 @@ class BoundPods:
         return sum(has_labels(pod, labels) for pod in pods)
 
     def follow(self, follower: Callable[[Raw], None]) -> None:
-        """Call it with the metadata of each pod that is bound from now on."""
+        """Call `follower` with the metadata of each pod that is bound from now on."""
         with self._lock:
             self._followers.append(follower)
 
     def unfollow(self, follower: Callable[[Raw], None]) -> None:
-        """Call it no more."""
+        """Stop calling `follower`."""
         with self._lock:
             self._followers.remove(follower)
 
 
 class BindingTimes:
-    """When pods of some namespaces were bound, in seconds of the monotonic clock."""
+    """The times at which pods of some namespaces were bound, in seconds of the monotonic clock."""
 
     def __init__(self, namespaces: Collection[str], labels: Mapping[str, str]) -> None:
         self.began = time.monotonic()

@@ -1,7 +1,7 @@
-"""Allocates claims that no pod has, as upstream's operation does with kube-scheduler's allocator.
+"""Allocates claims without pods, as upstream's operation does with kube-scheduler's allocator.
 
 Here the allocator is Mooring's, which finds the same devices on a node (`make dra` compares them).
-The nodes are tried in an order that is drawn, but the same for every run.
+The nodes are tried in a random order, the same for every run.
 """
 
 import uuid
@@ -36,10 +36,10 @@ def allocations(
     nodes: Sequence[Raw],
     minor: str,
 ) -> Iterator[tuple[Raw, Raw]]:
-    """Yield each claim that has no allocation yet, and one for it, under a minor version's rules.
+    """Yield each claim without an allocation, and its new allocation under a minor version's rules.
 
     Raises:
-        NoDevicesError: no node has devices for a claim, or a claim or its devices are at fault.
+        NoDevicesError: no node has devices for a claim, or a claim or its devices are wrong.
     """
     rules, random, in_use = KUBERNETES_RULES[minor], Random(SEED), AllocatedDevices()  # noqa: S311 - no secret is drawn
     by_name = {found.name: found for found in map(parse_device_class, classes)}

@@ -1,4 +1,4 @@
-"""Gives Mooring what a workload configures kube-scheduler with."""
+"""Converts a workload's configuration of kube-scheduler to Mooring's profiles."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,9 +16,9 @@ BACKOFFS: Final = ("podInitialBackoffSeconds", "podMaxBackoffSeconds")
 def profiles_of(
     configuration: Mapping[str, Any], scheduler: str
 ) -> tuple[Sequence[Raw], Sequence[FieldError]]:
-    """Return the SchedulingProfiles of a KubeSchedulerConfiguration, and what they leave out.
+    """Return the SchedulingProfiles for a KubeSchedulerConfiguration, and the fields they lack.
 
-    They are those of pods of this scheduler, as `mooring convert` writes them.
+    The profiles are for pods of this scheduler, as `mooring convert` writes them.
 
     Raises:
         ProfileInvalid: the configuration has a mistake.

@@ -1,4 +1,4 @@
-"""The objects that an operation makes, from the templates of its workload."""
+"""Makes the objects of an operation from the templates of its workload."""
 
 from collections.abc import Iterator, Mapping
 from itertools import cycle
@@ -18,7 +18,7 @@ _POD_RESOURCES: Final = {"cpu": "100m", "memory": "500Mi"}
 
 
 def rendered(path: Path, params: Mapping[str, Any] | None, count: int) -> Iterator[Raw]:
-    """Yield the object of each index; they may be one and the same, and are not to be changed."""
+    """Yield an object for each index; several may be one object, which must not be changed."""
     template = read_template(path)
     found: Raw | None = None
     for index in range(count):
@@ -29,7 +29,7 @@ def rendered(path: Path, params: Mapping[str, Any] | None, count: int) -> Iterat
 
 
 def named_nodes(operation: Operation, folder: Path, number: int) -> Iterator[Raw]:
-    """Yield the nodes of the operation with that number, whose names are known beforehand."""
+    """Yield the nodes of operation number `number`, under names that are known in advance."""
     fields = operation.fields
     path = fields.get("nodeTemplatePath")
     params = fields.get("templateParams")
@@ -56,7 +56,7 @@ def named_nodes(operation: Operation, folder: Path, number: int) -> Iterator[Raw
 
 
 def csi_node(operation: Operation, node: str) -> Raw | None:
-    """Return the node's CSINode, if the operation gives it drivers of volumes."""
+    """Return the node's CSINode if the operation has CSI drivers, else None."""
     strategy = operation.fields.get("nodeAllocatableStrategy") or {}
     drivers = strategy.get("csiNodeAllocatable") or {}
     if not drivers:
@@ -77,7 +77,7 @@ def csi_node(operation: Operation, node: str) -> Raw | None:
 
 
 def pods(operation: Operation, folder: Path, default: str | None, scheduler: str) -> Iterator[Raw]:
-    """Yield the operation's pods, for this scheduler."""
+    """Yield the operation's pods with this scheduler's name."""
     fields = operation.fields
     path = fields.get("podTemplatePath") or default
     if not path:
@@ -132,7 +132,7 @@ def volumes(operation: Operation, folder: Path, namespace: str) -> Iterator[tupl
 
 
 def with_claim(pod: Raw, index: int) -> Raw:
-    """Return the pod with the volume of the claim that `volumes` yields for the index."""
+    """Return the pod with a volume for the claim that `volumes` yields for this index."""
     volume = {"name": "vol", "persistentVolumeClaim": {"claimName": f"pvc-{index}"}}
     return {**pod, "spec": {**pod["spec"], "volumes": [volume]}}
 

@@ -23,27 +23,27 @@ Raw = dict[str, Any]
 
 DEVICES: Final = "/apis/resource.k8s.io/v1"
 LOOK_AGAIN: Final = 0.1
-"""Seconds between two looks at how many pods are bound."""
+"""Seconds between two looks at the number of bound pods."""
 LIST_AGAIN: Final = 1.0
-"""The same where all pods have to be listed."""
+"""Seconds between two looks that list all pods."""
 STALL_SECONDS: Final = 120.0
-"""What is waited for is given up if nothing has changed for so long."""
+"""An operation is given up after so many seconds without a change."""
 CHURN_MILLISECONDS: Final = 500
 BACKGROUND_SECONDS: Final = 60.0
-"""How long what goes on beside the operations may take to end."""
+"""The most seconds that work beside the operations may take to end."""
 
 
 class StalledError(Exception):
-    """What an operation waits for does not come."""
+    """An operation has waited too long without a change."""
 
 
 class Execution:
-    """The operations of one workload, with what they have made so far."""
+    """Runs the operations of one workload, and keeps the objects that they have made."""
 
     def __init__(
         self, access: Access, workload: Workload, scheduler: str, pid: int, bound: BoundPods
     ) -> None:
-        """Begin with an empty cluster; pods get `scheduler` as spec.schedulerName."""
+        """Expect an empty cluster; pods get `scheduler` as spec.schedulerName."""
         self.measured: list[Throughput] = []
         self._access = access
         self._workload = workload
@@ -59,7 +59,7 @@ class Execution:
         self._errors: list[Exception] = []
 
     def run(self) -> None:
-        """Run all operations; what they have begun beside them ends with the last one.
+        """Run all operations; end their work beside the last one.
 
         Raises:
             StalledError: pods are not scheduled.
@@ -134,7 +134,7 @@ class Execution:
             self._end()
 
     def _create_volumes(self, namespace: str, volumes: Sequence[tuple[Raw, Raw]]) -> None:
-        """Make claims and volumes that are bound to each other."""
+        """Create claims and volumes that are bound to each other."""
         claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
         both = [
             (claims, [claim for claim, _ in volumes]),
@@ -149,7 +149,7 @@ class Execution:
     def _keep_busy(
         self, collection: str, namespace: str, pods: Sequence[Raw], seconds: float
     ) -> None:
-        """For so long have each pod that is bound deleted and followed by another."""
+        """Delete each bound pod and create another, for so many seconds."""
         deadline = time.monotonic() + seconds
         queue = SimpleQueue[Raw]()
 
@@ -191,14 +191,14 @@ class Execution:
         patch(self._access, changes)
 
     def _create_pod_groups(self, _number: int, operation: Operation) -> None:
-        """Make them of the version that is served, whatever the template says, as upstream does."""
+        """Create PodGroups of the served version, whatever the template says, as upstream does."""
         release = chosen_release()
         groups = ((path, release.versioned(group)) for path, group in self._rendered(operation))
         namespace = release.pod_groups(operation.fields["namespace"])
         create(self._access, ((namespace, group) for _, group in groups))
 
     def _update_any(self, _number: int, operation: Operation) -> None:
-        """Replace the objects, then their status."""
+        """Replace the objects, and then the status of each."""
         per_second = operation.fields.get("updatePerSecond", 0)
         parts = operation.fields.get("subresources") or [""]
         with self._access.client() as client:
@@ -210,7 +210,7 @@ class Execution:
                 client.put(f"{path}/status", item)
 
     def _rendered(self, operation: Operation) -> list[tuple[str, Raw]]:
-        """Return collection and object of each index."""
+        """Return the collection and the object of each index."""
         fields, namespace = operation.fields, operation.fields.get("namespace")
         if namespace:
             self._need_namespace(namespace)
@@ -237,7 +237,7 @@ class Execution:
     def _keep_churning(
         self, found: Sequence[tuple[str, Raw]], seconds: float, limit: int, *, recreate: bool
     ) -> None:
-        """Make an object of each kind again and again; `recreate`: after `limit` delete as many."""
+        """Create objects of each kind again and again; `recreate`: also delete the older ones."""
         names: dict[tuple[int, str], str] = {}
         count = 0
         with self._access.client() as client:
@@ -321,7 +321,7 @@ class Execution:
         create(self._access, [("/api/v1/namespaces", described or {"metadata": {"name": name}})])
 
     def _collection(self, item: Raw, namespace: str | None) -> str:
-        """Return the path of the object's collection, as the server's discovery has it."""
+        """Return the path of the object's collection, from the server's discovery."""
         version, kind = item["apiVersion"], item["kind"]
         if (version, kind) not in self._collections:
             root = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -369,7 +369,7 @@ class Execution:
             time.sleep(seconds)
 
     def _beside(self, work: Callable[[], None]) -> None:
-        """Do the work on a thread of its own; what goes wrong there is raised by `run`."""
+        """Do the work on a thread of its own; `run` raises its error."""
 
         def guarded() -> None:
             try:
@@ -392,7 +392,7 @@ def _is_attempted(pod: Raw) -> bool:
 
 
 def _delete(client: Client, path: str, options: Raw | None = None) -> None:
-    """Delete the object, unless another one has done it."""
+    """Delete the object; ignore that it has gone already."""
     try:
         client.request("DELETE", path, options)
     except ApiError as error:

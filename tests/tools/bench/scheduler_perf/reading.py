@@ -1,4 +1,4 @@
-"""Reads test cases and their workloads, with what keeps a workload from being run here."""
+"""Reads test cases and their workloads, and the obstacles to running each workload here."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ FIELDS: Final[Mapping[str, Collection[str]]] = {
     "stopCollectingMetrics": set(),
     "updateAny": _COUNT | _TEMPLATES | {"namespace", "subresources", "updatePerSecond"},
 }
-"""The operations that can be run, and the fields of each."""
+"""The operations that can run here, and the known fields of each."""
 
 CASE_FIELDS: Final = {
     "defaultPodTemplatePath",
@@ -71,36 +71,36 @@ CASE_FIELDS: Final = {
     "workloadTemplate",
     "workloads",
 }
-"""Metrics other than the throughput are those of kube-scheduler's own process: not read."""
+"""The known fields of a test case; metrics of kube-scheduler's own process are not read."""
 WORKLOAD_FIELDS: Final = {"featureGates", "labels", "name", "params", "threshold"}
 
 OWN_EMULATION: Final = {"NodeDeclaredFeatures": False}
-"""Gates at a value that upstream sets only in a process that claims to be an older release."""
+"""Feature gates that upstream sets only in a process that emulates an older release."""
 
 WITHOUT_COUNTERPART: Final = frozenset(
     ("DRADeviceCompatibilityGroups", "DRAListTypeAttributes", "DRAWorkloadResourceClaims")
 )
-"""Features that are off by default and that Mooring does not have as kube-scheduler does."""
+"""Features, off by default, that Mooring lacks or has in another form."""
 
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(h|ms|us|ns|m|s)")
 
 
 class _UnreadableError(Exception):
-    """A workload says something that is not known here."""
+    """A workload has a field or a value that is not known here."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A step of a workload, its parameters replaced by their values."""
+    """A step of a workload, with values instead of parameters."""
 
     opcode: str
     fields: Mapping[str, Any]
-    """As in the file, without those that only name a parameter; durations in seconds."""
+    """The fields of the file, except those that only name a parameter; durations are in seconds."""
 
     @property
     def count(self) -> int:
-        """How many objects it makes; 1 unless the file says so."""
+        """The number of objects that the operation makes; 1 by default."""
         return int(self.fields.get("count", 1))
 
 
@@ -109,30 +109,30 @@ class Workload:
     """A workload of a test case."""
 
     name: str
-    """Of the test case and the workload, with a slash between."""
+    """The name of the test case and of the workload, with a slash between."""
     folder: Path
-    """What the paths of its operations begin at."""
+    """The folder to which the paths of its operations are relative."""
     labels: frozenset[str]
     gates: Mapping[str, bool]
     threshold: float
-    """Upstream's threshold for the average throughput, in pods per second; 0 if there is none."""
+    """Upstream's threshold for the average throughput, in pods per second; 0 without one."""
     operations: Sequence[Operation]
-    """Empty if it cannot be run."""
+    """The steps of the workload; empty if it cannot run here."""
     obstacles: tuple[str, ...] = ()
-    """Why it cannot be run."""
+    """The reasons why the workload cannot run here."""
     default_pod: str | None = None
-    """Path of the template of pods whose operation names none."""
+    """The path of the pod template for operations that name none."""
     configuration: Mapping[str, Any] | None = None
-    """The KubeSchedulerConfiguration under which both schedulers run; None for the defaults."""
+    """The KubeSchedulerConfiguration for both schedulers; None for the defaults."""
 
     @property
     def objects(self) -> int:
-        """How many objects its operations make."""
+        """The number of objects that the operations make."""
         return sum(step.count for step in self.operations if step.opcode.startswith("create"))
 
 
 def read_workloads(folder: Path) -> list[Workload]:
-    """Return all workloads of the files of this name at any depth, in the order of paths."""
+    """Return the workloads of all test case files below the folder, in the order of paths."""
     return [
         workload
         for path in sorted(folder.rglob(FILE))
@@ -144,10 +144,10 @@ def read_workloads(folder: Path) -> list[Workload]:
 def chosen(
     workloads: Sequence[Workload], names: Collection[str], labels: str = ""
 ) -> list[Workload]:
-    """Return the workloads that have one of the names, if any are given, and these labels.
+    """Return the workloads with one of the names, if there are names, and with these labels.
 
-    A name may be that of a test case, for all its workloads. Labels are separated by commas; one
-    with a minus before it must be absent.
+    The name of a test case stands for all its workloads. Commas separate labels; a label with a
+    minus in front must be absent.
     """
     wanted = [label.strip() for label in labels.split(",") if label.strip()]
     return [
@@ -160,7 +160,7 @@ def chosen(
 
 @cache
 def read_template(path: Path) -> Template:
-    """Return the template in a file, which is read once."""
+    """Return the template in a file; the file is read once."""
     try:
         return Template(path.read_text())
     except OSError as error:
@@ -216,7 +216,7 @@ def _template_obstacles(folder: Path, paths: Collection[str]) -> Iterator[str]:
 
 
 def _configuration_obstacles(configuration: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield what of it Mooring cannot be told."""
+    """Yield the parts of the configuration that Mooring cannot follow."""
     if configuration is None:
         return
     try:
@@ -231,7 +231,7 @@ def _threshold(value: float | Mapping[str, float], topic: str) -> float:
 
 
 def _operations(step: Raw, params: Mapping[str, Any]) -> Iterator[Operation]:
-    """Yield the operation with values in place of parameters; sets of pods one by one."""
+    """Yield the operations of a step with values instead of parameters, each set of pods alone."""
     opcode = step["opcode"]
     if opcode not in FIELDS:
         raise _UnreadableError("unknown operation")
@@ -264,7 +264,7 @@ def _resolved(step: Raw, params: Mapping[str, Any]) -> Raw:
 
 
 def _value(reference: str, params: Mapping[str, Any]) -> Any:
-    """Return the value of `$name`, or of `$name|default`, whose default is YAML."""
+    """Return the value of `$name`, or of `$name|default` with a default in YAML."""
     name, has_default, default = reference.removeprefix("$").partition("|")
     if name in params:
         return params[name]

@@ -1,4 +1,4 @@
-"""What a reader sees of the runs: a table that fits a terminal, and the same in JSON."""
+"""Shows the runs in a table that fits a terminal, and writes them as JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +27,7 @@ class Result:
 
 
 def results_table(results: Sequence[Result]) -> Table:
-    """Return a row for each measurement of each workload, with the means of its runs."""
+    """Return a table with a row for each measurement of each workload: the means of the runs."""
     table = Table(
         title="Kubernetes' scheduler_perf: average pods/s",
         title_justify="left",
@@ -48,7 +48,7 @@ def results_table(results: Sequence[Result]) -> Table:
 
 
 def faults(results: Sequence[Result]) -> list[str]:
-    """Return what went wrong in the runs."""
+    """Return the faults of the runs, as lines."""
     return [
         f"{result.workload.name}, {run.scheduler}: {run.fault}"
         for result in results
@@ -67,7 +67,7 @@ def write_json(folder: Path, results: Sequence[Result], left_out: Sequence[Workl
 
 
 def _rows(result: Result) -> Iterator[Sequence[str]]:
-    """Yield the cells of each measurement; "void" where a run has a fault."""
+    """Yield the cells of each measurement; "void" for a run with a fault."""
     name, threshold = result.workload.name, result.workload.threshold
     if any(run.fault for run in result.runs):
         yield name, *(_void(result, label) for label in (Mooring.label, KubeScheduler.label))
@@ -95,7 +95,7 @@ def _void(result: Result, label: str) -> str:
 
 
 def _average(measured: Sequence[Throughput]) -> float | None:
-    """Return the mean of the runs' averages; None if a run was over too soon for a sample."""
+    """Return the mean of the runs' averages; None if a run was too short for a sample."""
     averages = [one.average for one in measured]
     known = [average for average in averages if average is not None]
     return mean(known) if known and len(known) == len(averages) else None

@@ -1,4 +1,4 @@
-"""Where the workloads of the chosen release of Kubernetes stand."""
+"""Finds the workloads of the chosen release of Kubernetes."""
 
 import json
 import os
@@ -15,7 +15,7 @@ MODULE = "k8s.io/kubernetes"
 
 
 def workloads_folder(release: Release) -> Path:
-    """Return the folder in Go's module cache, which has it once the control plane was built.
+    """Return the workloads' folder in Go's module cache, which the control plane's build fills.
 
     Raises:
         ControlPlaneError: Go cannot get the module.

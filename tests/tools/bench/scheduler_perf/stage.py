@@ -1,4 +1,4 @@
-"""The server that a workload needs, and one run of a workload beside a scheduler."""
+"""Starts the server that a workload needs, and runs the workload beside a scheduler."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,27 +22,27 @@ from controlplane.namespaces import Baseline
 from controlplane.releases import chosen_release
 
 ADMISSION_OFF = NEEDS_CONTROLLER_MANAGER | {"Priority"}
-"""As upstream: pods have a priority without a class."""
+"""Admission plugins to disable; as upstream, pods have a priority without a PriorityClass."""
 PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
 DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
 
 
 @dataclass(frozen=True)
 class PerfRun:
-    """One workload beside one scheduler, once."""
+    """The results of one workload beside one scheduler in one run."""
 
     scheduler: str
     measured: tuple[Throughput, ...]
-    """In the order of the workload; what a fault has kept from being measured is absent."""
+    """The measurements in the order of the workload; after a fault, the others are missing."""
     fault: str = ""
-    """Why the workload did not come to its end."""
+    """The reason why the workload did not end; "" if it did."""
 
 
 @contextmanager
 def perf_server(gates: Mapping[str, bool]) -> Iterator[ControlPlane]:
     """Yield a control plane with these feature gates and Mooring's manifests.
 
-    As upstream's, it runs the claim controller for workloads with devices.
+    As upstream, it runs the claim controller for workloads with devices.
     """
     switched = ",".join(f"{gate}={str(value).lower()}" for gate, value in gates.items())
     gate_flags = [f"--feature-gates={switched}"] if switched else []
@@ -68,9 +68,9 @@ def perf_server(gates: Mapping[str, bool]) -> Iterator[ControlPlane]:
 
 
 def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Scheduler) -> PerfRun:
-    """Run the workload beside the scheduler, then delete all that it has made.
+    """Run the workload beside the scheduler, then delete its objects.
 
-    What goes wrong, also that the scheduler ends, is the run's fault.
+    An error, or an early end of the scheduler, becomes the run's fault.
     """
     access = control_plane.access
     before, bound = Baseline(access), BoundPods()
@@ -93,7 +93,7 @@ def run_once(control_plane: ControlPlane, workload: Workload, scheduler: Schedul
 
 
 def _put_profiles(access: Access, profiles: Sequence[dict[str, Any]]) -> None:
-    """Create the profiles, in the place of the shipped ones with their names."""
+    """Create the profiles, and replace shipped profiles of the same names."""
     with access.client() as client:
         names = {item["metadata"]["name"] for item in client.get(PROFILES)["items"]}
         for profile in profiles:

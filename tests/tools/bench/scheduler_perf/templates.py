@@ -1,6 +1,6 @@
-"""The part of Go's text/template that the workloads' templates use, with upstream's functions.
+"""Renders the part of Go's text/template, with upstream's functions, that the workloads use.
 
-What is not known is told when a template is read, not when it is rendered.
+Reading a template raises an error for an unknown construct; rendering does not.
 """
 
 import json
@@ -15,7 +15,7 @@ Values = Mapping[str, Any]
 
 
 class UnknownConstructError(Exception):
-    """A template uses something that is not known here."""
+    """A template has a construct that is not known here."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ _WORDS: Final[Mapping[str, object]] = {"true": True, "false": False, "nil": None
 
 
 class Template:
-    """A template that was read."""
+    """A parsed template."""
 
     def __init__(self, text: str) -> None:
         """Read the template.
 
         Raises:
-            UnknownConstructError: it uses something that is not known here.
+            UnknownConstructError: the template has a construct that is not known here.
         """
         parser = _Parser(text)
         self._nodes = parser.nodes()
@@ -51,7 +51,7 @@ class Template:
         """Whether two objects of one operation may differ."""
 
     def render(self, values: Values) -> str:
-        """Return the text with these values; UnknownConstructError if one of them is missing."""
+        """Return the text with these values; UnknownConstructError if a value is missing."""
         return _joined(self._nodes, _Scope(values, {"$": values}))
 
 
@@ -70,7 +70,7 @@ class _Parser:
         return nodes
 
     def _block(self) -> tuple[Sequence[_Node], str]:
-        """Return the nodes up to an `else` or `end`, and that action; "" at the template's end."""
+        """Return the nodes up to an `else` or `end`, and this action; "" at the template's end."""
         nodes: list[_Node] = []
         while self._at < len(self._pieces):
             is_action, text = self._pieces[self._at]
@@ -116,7 +116,7 @@ class _Parser:
         return _loop(variable, items, body)
 
     def _declared(self) -> str:
-        """Take `$name :=` from the tokens, and return the name; "" if there is none."""
+        """Take `$name :=` from the tokens and return the name; "" if the tokens do not begin so."""
         if len(self._tokens) > 1 and self._tokens[1] == ("mark", ":="):
             (_, variable), _ = self._tokens.pop(0), self._tokens.pop(0)
             return variable
@@ -130,7 +130,7 @@ class _Parser:
         return expression
 
     def _command(self, last: _Expression | None) -> _Expression:
-        """Return a value, or the call of a function whose last argument is `last`."""
+        """Return a value, or a function call with `last` as its last argument."""
         if not self._tokens:
             raise UnknownConstructError("an action without a value")
         kind, word = self._tokens[0]
@@ -170,7 +170,7 @@ class _Parser:
 
 
 def _pieces(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield text and actions in turn, each with whether it is an action."""
+    """Yield texts and actions in turn, and for each whether it is an action."""
     at = 0
     while begin := _ACTION.search(text, at):
         yield False, text[at : begin.start()]
@@ -188,7 +188,7 @@ def _pieces(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def _tokens(action: str) -> Iterator[tuple[str, str]]:
-    """Yield kind and text of each token of an action."""
+    """Yield the kind and the text of each token of an action."""
     at = 0
     while at < len(action):
         match = _TOKEN.match(action, at)
@@ -210,7 +210,7 @@ def _constant(value: object) -> _Expression:
 
 
 def _path(path: str) -> _Expression:
-    """Return what a path such as .name, $variable.name or . stands for; None if it is not there."""
+    """Return a function for the value of a path such as .name, $variable.name or . (or None)."""
     first, *names = path.split(".")
     names = [name for name in names if name]
 

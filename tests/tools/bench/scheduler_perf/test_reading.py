@@ -144,7 +144,7 @@ def test_workloads_are_chosen_by_name_by_their_case_and_by_label(tmp_path: Path)
 
 @pytest.mark.server
 def test_the_workloads_of_the_release_are_read_and_what_is_left_out_says_why() -> None:
-    """The module is there once the control plane was built."""
+    """Needs the Go module, which the build of the control plane downloads."""
     workloads = {item.name: item for item in read_workloads(workloads_folder(chosen_release()))}
     basic = workloads["SchedulingBasic/5000Nodes_10000Pods"]
     assert "performance" in basic.labels

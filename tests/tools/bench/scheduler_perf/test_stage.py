@@ -1,4 +1,4 @@
-"""Workloads in small, run beside either scheduler on the real control plane."""
+"""Tests small workloads beside either scheduler on the real control plane."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def scheduler(request: pytest.FixtureRequest, server: ControlPlane, tmp_path: Pa
 
 
 def described(folder: Path, *steps: Raw, **files: str) -> Workload:
-    """Return a workload of these steps, whose templates are the files."""
+    """Return a workload of these steps, with `files` as its templates."""
     for name, text in files.items():
         (folder / f"{name}.yaml").write_text(text)
     case = {"name": "Case", "workloadTemplate": [*steps], "workloads": [{"name": "small"}]}
@@ -79,7 +79,7 @@ def pods(count: int, **fields: Any) -> Raw:
 
 
 def left(server: ControlPlane) -> Sequence[str]:
-    """Return the names of nodes, pods and volumes."""
+    """Return the names of the nodes, pods and volumes on the server."""
     with server.access.client() as client:
         return [
             item["metadata"]["name"]
@@ -162,7 +162,7 @@ def test_volumes_are_bound_and_pods_give_way_to_others_and_are_deleted(
 def test_both_schedulers_run_under_the_configuration_of_the_case(
     server: ControlPlane, tmp_path: Path
 ) -> None:
-    """Under it pods fit although no node has their resource."""
+    """With the configuration, pods fit although no node has their resource."""
     fit = {"name": "NodeResourcesFit", "args": {"ignoredResourceGroups": ["example.com"]}}
     tested = {"schedulerName": "default-scheduler", "pluginConfig": [fit]}
     configuration = kube_configuration(profiles=[tested])
@@ -215,7 +215,7 @@ def test_claims_are_allocated_as_long_as_there_are_devices(
 
 
 def _given(raw: Raw) -> Raw:
-    """Return the object as a client creates it."""
+    """Return the object without the fields that the server adds."""
     return {**raw, "metadata": {"name": raw["metadata"]["name"]}}
 
 

@@ -1,4 +1,4 @@
-"""The rate of bindings, counted as upstream's throughput collector does."""
+"""Measures the rate of bindings as upstream's throughput collector does."""
 
 import math
 from bisect import bisect_right
@@ -13,25 +13,25 @@ PERCENTILES: Final = (50, 90, 95, 99)
 
 @dataclass(frozen=True)
 class Throughput:
-    """Of the pods that were measured together."""
+    """The throughput of the pods of one measurement."""
 
     pods: int
-    """How many were bound."""
+    """How many of the pods were bound."""
     samples: tuple[float, ...]
-    """Pods per second, ascending; empty if all were bound within about an interval."""
+    """Pods per second, ascending; empty if all pods were bound within about one interval."""
     whole_seconds: float
-    """From the beginning of the measurement to the last binding."""
+    """Seconds from the beginning of the measurement to the last binding."""
     cpu_seconds: float
-    """The scheduler's, from the beginning of the measurement to its end."""
+    """The CPU of the scheduler during the measurement."""
 
     @property
     def average(self) -> float | None:
-        """The average of the samples, which upstream compares with its threshold."""
+        """The average of the samples; upstream compares it with its threshold."""
         return sum(self.samples) / len(self.samples) if self.samples else None
 
     @property
     def percentiles(self) -> dict[str, float]:
-        """The samples' percentiles by upstream's names, such as Perc50."""
+        """The percentiles of the samples by upstream's names, such as Perc50."""
         count = len(self.samples)
         return {
             f"Perc{hundredths}": self.samples[math.ceil(count * hundredths / 100) - 1]
@@ -41,21 +41,21 @@ class Throughput:
 
     @property
     def whole(self) -> float:
-        """All pods over all the time, in pods per second."""
+        """All bound pods divided by the whole time, in pods per second."""
         return self.pods / self.whole_seconds if self.whole_seconds else 0.0
 
     @property
     def cpu_ms_per_pod(self) -> float:
-        """The scheduler's CPU for each pod that was bound."""
+        """Milliseconds of the scheduler's CPU per bound pod."""
         return 1e3 * self.cpu_seconds / max(self.pods, 1)
 
 
 def rates(times: Sequence[float], began: float) -> list[float]:
-    """Return the samples of bindings at these ascending times, in pods per second, ascending.
+    """Return the samples, in pods per second and ascending, for bindings at these ascending times.
 
-    The bindings are counted at the end of each interval from `began` until all have been. Nothing
-    is known before the first interval with a binding has ended. An interval without one counts as
-    much as the next one with some, at the rate over both.
+    Bindings are counted at the end of each interval from `began` to the last binding. The samples
+    begin after the first interval with a binding. An interval without a binding gets the same
+    sample as the next interval with bindings: the rate over both.
     """
     found: list[float] = []
     last: tuple[float, int] | None = None
