@@ -1,9 +1,8 @@
 """A real Kubernetes control plane on loopback, for the demo, the tests and the benchmark.
 
-`releases` says which Kubernetes there are; `build` compiles the programs of one, named by its
-`go.mod`, once into a cache outside the tree;
-`ControlPlane` runs them; `python -m controlplane` does both from a shell. Only the standard
-library is needed.
+`releases` lists the releases of Kubernetes. `build` compiles the programs that a release's `go.mod`
+names, once, into a cache outside the tree. `ControlPlane` runs them. `python -m controlplane`
+builds and runs them from a shell. Only the standard library is needed.
 """
 
 from controlplane.access import Access

@@ -1,4 +1,4 @@
-"""Ways into a running control plane: kubeconfig files, kubectl, a JSON client."""
+"""Gives access to a running control plane: kubeconfig files, kubectl and a JSON client."""
 
 import json
 import os
@@ -14,20 +14,20 @@ ADMIN = "admin"
 """The user with every right."""
 
 TOKEN_SECONDS = 24 * 3600
-"""How long a service account's token is good: longer than any demo is looked at."""
+"""How many seconds a service account's token is valid: longer than anyone looks at a demo."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach a control plane, and as whom."""
+    """The address of a control plane and the credentials of its users."""
 
     url: str
     folder: Path
-    """Where kubeconfig files are written."""
+    """The folder for kubeconfig files."""
     ca_file: Path
     kubectl_program: Path
     tokens: Mapping[str, str]
-    """Bearer token by user name, as the API server's token file has them."""
+    """The bearer tokens by user name, from the API server's token file."""
 
     @property
     def admin_kubeconfig(self) -> Path:
@@ -35,7 +35,7 @@ class Access:
         return self.kubeconfig_for(ADMIN)
 
     def kubeconfig_for(self, user: str) -> Path:
-        """Return the kubeconfig file of a user that the control plane was started with."""
+        """Return the kubeconfig file of a user of the control plane."""
         if user not in self.tokens:
             known = ", ".join(sorted(self.tokens))
             raise ControlPlaneError(f"user {user!r} was not given to ControlPlane; known: {known}")
@@ -56,7 +56,7 @@ class Access:
         return Client.to(self.url, self.tokens[user], self.ca_file)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Return what `kubectl` prints, run as admin; raises ControlPlaneError if it fails."""
+        """Run `kubectl` as admin and return its output; raise ControlPlaneError if it fails."""
         command = [str(self.kubectl_program), f"--cache-dir={self.folder / 'kubectl-cache'}"]
         done = subprocess.run(
             [*command, *arguments],

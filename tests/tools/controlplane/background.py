@@ -1,7 +1,7 @@
-"""A control plane that outlives the command that started it, found again by its name.
+"""Runs a control plane that survives the command that started it; its name finds it again.
 
-A detached process, the holder, owns it and keeps a lock on `<cache>/running/<name>/lock` for as
-long as it lives; the lock tells, without trusting a stale file, whether the name runs.
+A detached process, the holder, owns it and keeps a lock on `<cache>/running/<name>/lock` during its
+life. The lock shows whether the name runs; a stale file could not.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ DEFAULT_NAME = "default"
 
 @dataclass(frozen=True)
 class Options:
-    """What to run: with nodes, kwok stands in for their kubelets, or else this process.
+    """The programs to run: with nodes, kwok or else this process replaces their kubelets.
 
-    `programs` is the folder of the programs; those that were built, if None.
+    `programs` is the folder of the programs; None means the built ones.
     """
 
     kwok_nodes: int = 0
@@ -46,7 +46,7 @@ class Options:
 
     @property
     def components(self) -> set[Component]:
-        """The programs beside etcd and kube-apiserver."""
+        """The programs to run besides etcd and kube-apiserver."""
         asked: dict[Component, bool] = {
             "kwok": self.kwok_nodes > 0 and self.programs is None,
             "kube-controller-manager": self.controller_manager,
@@ -68,7 +68,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Running:
-    """What is known of a running control plane; `access` is None while it starts."""
+    """The data about a running control plane; `access` is None while it starts."""
 
     name: str
     holder: int
@@ -78,12 +78,12 @@ class Running:
 
     @property
     def healthy(self) -> bool:
-        """Whether kube-apiserver says that it is ready."""
+        """Whether kube-apiserver reports that it is ready."""
         return self.access is not None and is_healthy(f"{self.access.url}/readyz")
 
 
 def up(name: str = DEFAULT_NAME, options: Options | None = None) -> Access:
-    """Run the control plane in the background, until `down`; interrupted, nothing runs."""
+    """Run the control plane in the background until `down`; an interrupt stops all programs."""
     if _holder_of(name):
         raise _already_running(name)
     folder = _folder(name)
@@ -113,7 +113,7 @@ def up(name: str = DEFAULT_NAME, options: Options | None = None) -> Access:
 
 
 def down(name: str = DEFAULT_NAME) -> None:
-    """Stop the whole control plane; raise ControlPlaneError if nothing ran."""
+    """Stop the whole control plane; raise ControlPlaneError if none runs."""
     holder = _holder_of(name)
     if not holder:
         raise ControlPlaneError(f"no control plane named {name!r} is running")
@@ -123,7 +123,7 @@ def down(name: str = DEFAULT_NAME) -> None:
 
 
 def status(name: str = DEFAULT_NAME) -> Running | None:
-    """Return the control plane of that name, or None when none runs."""
+    """Return the control plane of this name; None if it does not run."""
     holder = _holder_of(name)
     if not holder:
         return None
@@ -148,7 +148,7 @@ def running_names() -> list[str]:
 
 
 def hold(name: str, options: Options, ready: Callable[[Running], None]) -> None:
-    """Run the control plane until SIGTERM or SIGINT; call `ready` once, when it is usable."""
+    """Run the control plane until SIGTERM or SIGINT; call `ready` once it is usable."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = _folder(name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -232,7 +232,7 @@ def _held_lock(name: str) -> Iterator[None]:
 
 
 def _holder_of(name: str) -> int | None:
-    """Return the holder's process id while it holds the lock."""
+    """Return the process id of the holder; None if nobody holds the lock."""
     try:
         with (_folder(name) / "lock").open() as lock:
             return None if _try_lock(lock, fcntl.LOCK_SH) else int(lock.read() or 0) or None

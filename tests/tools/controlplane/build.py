@@ -1,9 +1,9 @@
-"""The programs of the control plane, and tools for tests, compiled once and kept outside the tree.
+"""Compiles the programs of the control plane, and tools for tests, once, outside the tree.
 
-Those of a Go module stand in `<cache>/<module>/<key>/`, where the key hashes the module's files and
-the platform. A build happens beside that folder, and a program is renamed into place when it is
-complete; a lock lets a second builder wait for the first. One `go build` makes all programs: it
-compiles what they share once, and links one while it compiles another.
+The programs of a Go module are in `<cache>/<module>/<key>/`; the key is a hash of the module's
+files and the platform. Programs are built beside that folder and renamed into it when complete; a
+lock lets a second builder wait for the first. One `go build` builds all programs: it compiles
+common packages once, and links one program while it compiles another.
 
 Each release of Kubernetes has a module, and etcd and kwok, which all releases share, have another:
 they are built once, and linked into the folder of each release.
@@ -32,50 +32,50 @@ SHARED_PROGRAMS = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
-"""Program name and the Go package it is built from: the tool lines of `go.mod`."""
+"""The programs, with the Go package of each, from the tool lines of `go.mod`."""
 
 KUBERNETES_PROGRAMS = {
     name: f"k8s.io/kubernetes/cmd/{name}"
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 }
-"""The same of `versions/<minor>/go.mod`."""
+"""The programs of `versions/<minor>/go.mod`, with the Go package of each."""
 
 SERVER_PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
-"""What a control plane without controllers needs, and what envtest's archives have."""
+"""The programs of a control plane without controllers; envtest's archives have them, too."""
 
 TOOLS = {
     "helm": "helm.sh/helm/v4/cmd/helm",
     "promtool": "github.com/prometheus/prometheus/cmd/promtool",
 }
-"""The same of `tools/go.mod`."""
+"""The programs of `tools/go.mod`, with the Go package of each."""
 
 
 @dataclass(frozen=True)
 class GoModule:
-    """A Go module and the programs of its tool lines; `target` is the goal of make."""
+    """A Go module and the programs of its tool lines; `make <target>` builds it."""
 
     name: str
     folder: Path
     programs: Mapping[str, str]
-    """By name the package, or the path of a Go file that is all of the program."""
+    """By program, its package, or the path of a Go file that is the whole program."""
     target: str
     about: str
-    """What is built, and how long all of it takes."""
+    """A description of the build, with its duration."""
     flags: tuple[str, ...]
     """Options of `go build`."""
     beside: "GoModule | None" = None
-    """A module whose other programs are linked into the folder of this one's."""
+    """A module with other programs, which are linked into the folder of this module."""
     go: str = "local"
-    """The Go that builds it, as GOTOOLCHAIN names it; `local` is the one that was found."""
+    """The Go version for GOTOOLCHAIN; `local` means the Go that was found."""
 
     @property
     def all_programs(self) -> Collection[str]:
-        """The names of what its folder has in the end."""
+        """The names of all programs that its folder has after the build."""
         return (*self.programs, *self.linked_programs)
 
     @property
     def linked_programs(self) -> Collection[str]:
-        """The names of what its folder has from the module beside it."""
+        """The names of the programs that the folder gets from the module `beside`."""
         beside = self.beside.all_programs if self.beside else ()
         return [name for name in beside if name not in self.programs]
 
@@ -84,7 +84,7 @@ _FLAGS = ("-trimpath", "-buildvcs=false")
 
 
 def cache_root() -> Path:
-    """Return where what outlives a run is kept: MOORING_CACHE, else ~/.cache/mooring."""
+    """Return the folder of the cache: $MOORING_CACHE, or ~/.cache/mooring."""
     chosen = os.environ.get("MOORING_CACHE")
     if chosen:
         return Path(chosen).absolute()
@@ -93,7 +93,7 @@ def cache_root() -> Path:
 
 
 def kubernetes_flags(version: str) -> tuple[str, ...]:
-    """Return the options of `go build` by which programs say that they are of this release."""
+    """Return the options of `go build` that set the version which the programs report."""
     _, minor, _ = version.removeprefix("v").split(".", 2)
     stamps = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean"}
     package = "k8s.io/component-base/version"
@@ -102,7 +102,7 @@ def kubernetes_flags(version: str) -> tuple[str, ...]:
 
 
 def control_plane(release: Release | None = None) -> GoModule:
-    """Return the module of a release's control plane; of the chosen one's, if None."""
+    """Return the module of a release's control plane; by default of the chosen release."""
     release = release or chosen_release()
     chosen = "" if release is NEWEST else f" {VARIABLE}={release.minor}"
     programs, beside = KUBERNETES_PROGRAMS, SHARED_MODULE
@@ -143,9 +143,9 @@ TOOLS_MODULE = GoModule(
 def programs_folder(
     module: GoModule | None = None, programs: Collection[str] | None = None
 ) -> Path:
-    """Return the folder of the built programs; ControlPlaneError if one of these is not built.
+    """Return the folder of the built programs; ControlPlaneError if a program is not built.
 
-    They are those of the chosen release's control plane, if the module is None.
+    By default, the module is the control plane of the chosen release.
     """
     module = module or control_plane()
     folder = _target(module)
@@ -155,9 +155,9 @@ def programs_folder(
 
 
 def built_releases(programs: Collection[str] | None = None) -> list[Release]:
-    """Return the releases that have these programs built, from the oldest to the newest.
+    """Return the releases for which these programs are built, from the oldest to the newest.
 
-    One whose servers are another release's is left out: it is no server of its own version.
+    A release with the servers of another release is left out.
     """
     own = (release for release in RELEASES if not release.servers_of)
     modules = ((release, control_plane(release)) for release in own)
@@ -173,9 +173,9 @@ def ensure_built(
     module: GoModule | None = None,
     programs: Collection[str] | None = None,
 ) -> Path:
-    """Return the folder of these programs, built now if need be; all of the module's, if None.
+    """Return the folder of these programs (by default all); build the missing ones first.
 
-    They are those of the chosen release's control plane, if the module is None.
+    By default, the module is the control plane of the chosen release.
     """
     progress = progress or Progress()
     module = module or control_plane()
@@ -199,7 +199,7 @@ def ensure_built(
 def _missing(
     folder: Path, known: Collection[str], wanted: Collection[str] | None
 ) -> Collection[str]:
-    """Return the names that are wanted, all if None, and have no program in the folder."""
+    """Return the wanted names (None: all known) without a program in the folder."""
     names = known if wanted is None else [name for name in known if name in wanted]
     return [name for name in names if not (folder / name).exists()]
 
@@ -213,7 +213,7 @@ def _target(module: GoModule) -> Path:
 
 
 def _sources(module: GoModule) -> Iterator[Path]:
-    """Yield the files that the programs in the module's folder are made from."""
+    """Yield the files from which the module's programs are built."""
     yield from (module.folder / "go.mod", module.folder / "go.sum")
     yield from sorted(module.folder.glob("*.go"))
     yield from (Path(package) for package in module.programs.values() if _is_file(package))
@@ -223,7 +223,7 @@ def _sources(module: GoModule) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def only_one(target: Path, what: str, progress: Progress) -> Iterator[None]:
-    """Hold the lock of a folder in the cache, so that one process at a time makes it."""
+    """Hold the lock of a folder in the cache, so that only one process at a time fills it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".lock").open("w") as lock:
         try:
@@ -262,7 +262,7 @@ def _build(
 
 
 def _say_what_is_built(waiting: dict[str, Path], module: GoModule, progress: Progress) -> None:
-    """Say a line about each program that has been linked, and take it out of `waiting`."""
+    """Report each program that has been linked, and remove it from `waiting`."""
     for name, path in [*waiting.items()]:
         if path.exists():
             del waiting[name]
@@ -274,7 +274,7 @@ def _is_file(package: str) -> bool:
 
 
 def _output_name(package: str) -> str:
-    """Return what `go build` calls the program of a package: its last part that is no version.
+    """Return the name that `go build` gives a package's program: its last part that is no version.
 
     The program of a Go file has the file's name.
     """

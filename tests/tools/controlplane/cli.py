@@ -13,11 +13,11 @@ from controlplane.build import TOOLS_MODULE, ensure_built
 from controlplane.errors import ControlPlaneError
 
 INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C ended, as shells have it."""
+"""The exit code after Ctrl-C, as in shells."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 done, 1 failed or not running, 2 wrong use, 130 interrupted."""
+    """Return the exit code: 0 success, 1 failed or not running, 2 wrong usage, 130 interrupted."""
     chosen = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = chosen.command
     try:

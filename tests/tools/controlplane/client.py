@@ -1,4 +1,4 @@
-"""A small synchronous JSON client for setting the stage: nodes, namespaces, tokens."""
+"""A small synchronous JSON client, to create nodes, namespaces and tokens."""
 
 import http.client
 import json
@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from controlplane.tls import TLSConnection
 
 TIMEOUT = 30.0
-"""Seconds a request may take."""
+"""The most seconds of a request."""
 JSON = "application/json"
 IDLE_SECONDS = 60.0
-"""A connection that was idle for so long is not used again: an API server closes it after 90."""
+"""A connection idle for longer is not used again: an API server closes it after 90 seconds."""
 
 
 class ApiError(Exception):
@@ -30,7 +30,7 @@ class Client:
     """One kept-alive connection to an API server; use it as a context manager."""
 
     def __init__(self, connection: http.client.HTTPConnection, token: str | None = None) -> None:
-        """Make a client; without a token, the connection itself says who the user is."""
+        """Make a client; without a token, the connection's certificate identifies the user."""
         self._connection = connection
         self._used_at = time.monotonic()
         self._headers = {"Accept": JSON}
@@ -39,7 +39,7 @@ class Client:
 
     @classmethod
     def to(cls, url: str, token: str, ca_file: Path) -> Self:
-        """Return a client of the API server at the URL, whose certificate is verified."""
+        """Return a client of the API server at the URL; it verifies the server's certificate."""
         parts = urlsplit(url)
         connection = TLSConnection(
             parts.hostname or "",
@@ -64,7 +64,7 @@ class Client:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> Any:
-        """Return the decoded answer; raise ApiError when refused, OSError for a lost connection."""
+        """Return the decoded answer; raise ApiError if refused, OSError for a lost connection."""
         payload = None if body is None else body if isinstance(body, bytes) else json.dumps(body)
         headers = {**self._headers, "Accept": accept}
         if body is not None:
@@ -77,7 +77,7 @@ class Client:
         return json.loads(answer)
 
     def watch(self, path: str) -> Generator[Any, None, None]:
-        """Yield the events of a watch as they come, until the server or the caller ends it."""
+        """Yield the events of a watch until the server or the caller ends it."""
         self._send("GET", path, None, self._headers)
         try:
             response = self._connection.getresponse()
@@ -97,7 +97,7 @@ class Client:
         self._connection.request(method, path, payload, headers)
 
     def get(self, path: str, *, accept: str = JSON) -> Any:
-        """Return the object or list at the path, encoded as what is accepted."""
+        """Return the object or list at the path, in the encoding `accept`."""
         return self.request("GET", path, accept=accept)
 
     def post(self, path: str, body: object) -> Any:

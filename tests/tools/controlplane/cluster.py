@@ -1,4 +1,4 @@
-"""A control plane of one's own: started, used, stopped, nothing left behind."""
+"""Starts a control plane for one user, and stops it without leaving anything behind."""
 
 import os
 import secrets
@@ -19,7 +19,7 @@ from controlplane.health import PROBE_INTERVAL, wait_until_healthy
 from controlplane.processes import ProcessGroup, Program, free_ports
 
 START_TIMEOUT = 90.0
-"""Seconds a program may take to become healthy; about 3 where the machine is idle."""
+"""The most seconds until a program is healthy; an idle machine needs about 3."""
 
 SYSTEM_USERS: Mapping[str, Sequence[str]] = {
     ADMIN: ["system:masters"],
@@ -30,15 +30,15 @@ SYSTEM_USERS: Mapping[str, Sequence[str]] = {
 """The users that every control plane has, with their groups."""
 
 NEEDS_CONTROLLER_MANAGER = frozenset({"ServiceAccount", "TaintNodesByCondition"})
-"""Admission plugins under which, without kube-controller-manager, no pod can be created (nobody
-makes default service accounts) and every node stays tainted not-ready."""
+"""Admission plugins that need kube-controller-manager. Without it, no pod can be created (there are
+no default service accounts), and every node keeps the taint not-ready."""
 
 
 class ControlPlane:
-    """An etcd and kube-apiserver on free loopback ports, and the further programs asked for.
+    """An etcd and a kube-apiserver on free loopback ports, and further programs.
 
     Use it as a context manager, or call `start` and `stop`. The programs must have been built
-    before (`make controlplane`). They end with the process that owns them, however it ends.
+    before (`make controlplane`). They end whenever and however the process that owns them ends.
     """
 
     def __init__(
@@ -55,16 +55,16 @@ class ControlPlane:
         """Describe a control plane; nothing runs yet.
 
         Args:
-            components: what runs beside etcd and kube-apiserver.
-            data_dir: a new or empty folder for data and logs, left standing by `stop`; by default a
-                temporary one that `stop` removes.
-            programs: the folder of the programs; by default the one that was built.
+            components: the programs besides etcd and kube-apiserver.
+            data_dir: a new or empty folder for data and logs, which `stop` keeps; by default a
+                temporary folder, which `stop` removes.
+            programs: the folder of the programs; by default the built ones.
             users: further users of kube-apiserver, with the groups of each.
-            flags: further command-line flags by program name; they override ours.
+            flags: further command-line flags by program name; they override the defaults.
             admission_off: admission plugins to disable; by default NEEDS_CONTROLLER_MANAGER when
                 kube-controller-manager is not among the components, else none.
             scheduler_config: fields of the KubeSchedulerConfiguration of the component
-                kube-scheduler; upstream's defaults where absent.
+                kube-scheduler; absent fields have upstream's defaults.
         """
         unknown = sorted(set(components) - set(COMPONENTS))
         if unknown:
@@ -89,7 +89,7 @@ class ControlPlane:
         self.stop()
 
     def start(self) -> Self:
-        """Start all programs and wait for them; on failure none runs, and the logs stay."""
+        """Start all programs and wait for them; after a failure, stop all and keep the logs."""
         if self._group:
             raise ControlPlaneError("the control plane was started before and not stopped")
         needed = {*SERVER_PROGRAMS, *self._components}
@@ -108,7 +108,7 @@ class ControlPlane:
         return self
 
     def stop(self) -> None:
-        """Stop every program and remove a temporary data folder; harmless if repeated."""
+        """Stop every program and remove a temporary data folder; repeated calls do nothing."""
         data = self._layout.data if self._layout else None
         self._end_programs()
         if data and not self._data_dir:
@@ -116,7 +116,7 @@ class ControlPlane:
 
     @property
     def access(self) -> Access:
-        """The ways in: URL, kubeconfig files, kubectl, a JSON client."""
+        """The access to the control plane: URL, kubeconfig files, kubectl and a JSON client."""
         if self._access is None:
             raise ControlPlaneError("the control plane is not running: start it first")
         return self._access
@@ -128,22 +128,22 @@ class ControlPlane:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Process ids of what runs now, by program name."""
+        """The process ids of the running programs, by program name."""
         return {program.name: program.pid for program in self._programs}
 
     def url(self, name: str) -> str:
-        """Return where the program of this name serves, such as its metrics."""
+        """Return the URL at which the program of this name serves, for example metrics."""
         return self._running_layout.url(name)
 
     @property
     def logs(self) -> dict[str, Path]:
-        """Log files of what runs now, by program name."""
+        """The log files of the running programs, by program name."""
         return {program.name: program.log for program in self._programs}
 
     def start_scheduler(
         self, config: Mapping[str, Any] | None = None, timeout: float = START_TIMEOUT
     ) -> None:
-        """Start the kube-scheduler with these configuration fields; it must not run already.
+        """Start kube-scheduler with these configuration fields; it must not run yet.
 
         It may take `timeout` seconds to read the cluster.
         """
@@ -154,13 +154,13 @@ class ControlPlane:
         self.stop_component("kube-scheduler")
 
     def start_component(self, name: str, timeout: float = START_TIMEOUT) -> None:
-        """Start the program (again) on its port, and wait until it is healthy."""
+        """Start the program, or start it again, on its port; wait until it is healthy."""
         if name in self.pids:
             raise ControlPlaneError(f"{name} already runs")
         self._wait_for(self._launch(name), timeout)
 
     def stop_component(self, name: str) -> None:
-        """Stop the program; raises ControlPlaneError when it was not running."""
+        """Stop the program; raise ControlPlaneError if it does not run."""
         for program in self._programs:
             if program.name == name and self._group:
                 self._group.stop(program)
@@ -168,9 +168,9 @@ class ControlPlane:
         raise ControlPlaneError(f"{name} is not running")
 
     def replace_server(self, programs: Path, flags: Sequence[str] = ()) -> None:
-        """Stop kube-apiserver, and start that of another folder on the same etcd and port.
+        """Stop kube-apiserver; start the one of another folder on the same etcd and port.
 
-        It gets these flags in the place of those of before.
+        These flags replace the former ones.
         """
         self.stop_component("kube-apiserver")
         self._layout = replace(self._running_layout, programs=programs)
@@ -265,7 +265,7 @@ class ControlPlane:
 
 
 def _inherited() -> dict[str, str]:
-    """Return where programs are found, and how often those in Go collect garbage if that is set."""
+    """Return the variables for finding programs, and for Go's garbage collector if that is set."""
     return {name: os.environ[name] for name in ("PATH", "GOGC") if name in os.environ}
 
 

@@ -1,4 +1,4 @@
-"""The command line of each program: what is particular about a control plane on loopback."""
+"""Makes the command line of each program of a control plane on loopback."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from policies import kube_configuration
 
 Component = Literal["kube-controller-manager", "kube-scheduler", "kwok"]
-"""The programs that a control plane may have beside etcd and kube-apiserver."""
+"""The programs that a control plane may have besides etcd and kube-apiserver."""
 
 COMPONENTS: tuple[Component, ...] = get_args(Component)
 
@@ -17,12 +17,12 @@ LOOPBACK = "127.0.0.1"
 STAGES = Path(__file__).with_name("stages.yaml")
 
 PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
-"""The names of the ports that a layout has."""
+"""The names of the ports in a layout."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one control plane keeps its files and on which ports it listens."""
+    """The folder of one control plane, and its ports."""
 
     data: Path
     programs: Path
@@ -49,7 +49,7 @@ class Layout:
 
 
 def etcd(layout: Layout) -> list[str]:
-    """Return the command of etcd with one member; nothing is synced to disk."""
+    """Return the command of etcd with one member, which syncs nothing to disk."""
     client, peer = layout.url("etcd", "http"), layout.url("etcd-peer", "http")
     return [
         str(layout.programs / "etcd"),
@@ -116,7 +116,7 @@ def kube_scheduler(layout: Layout, kubeconfig: Path, config: Path) -> list[str]:
 
 
 def scheduler_config(kubeconfig: Path, config: Mapping[str, Any]) -> str:
-    """Return the given fields of a KubeSchedulerConfiguration, completed, as the file's text."""
+    """Return the text of the configuration file: these fields and the fixed ones."""
     connection = {"kubeconfig": str(kubeconfig), **config.get("clientConnection", {})}
     given = {"leaderElection": {"leaderElect": False}, **config, "clientConnection": connection}
     whole = kube_configuration(**given)
@@ -124,7 +124,7 @@ def scheduler_config(kubeconfig: Path, config: Mapping[str, Any]) -> str:
 
 
 def kwok(layout: Layout, kubeconfig: Path) -> list[str]:
-    """Return the command of kwok in the place of every kubelet; `stages.yaml` has what happens."""
+    """Return the command of kwok, which replaces all kubelets; `stages.yaml` has its rules."""
     return [
         str(layout.programs / "kwok"),
         f"--kubeconfig={kubeconfig}",
@@ -137,7 +137,7 @@ def kwok(layout: Layout, kubeconfig: Path) -> list[str]:
 
 
 def health_url(layout: Layout, name: str) -> str:
-    """Return where the program answers 200 once it does its work, without credentials."""
+    """Return the URL that answers 200, without credentials, once the program works."""
     match name:
         case "etcd":
             return layout.url(name, "http") + "/health"

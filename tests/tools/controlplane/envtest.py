@@ -1,10 +1,9 @@
-"""envtest's programs: those of KUBEBUILDER_ASSETS, or of its archive, downloaded and verified.
+"""Gets envtest's programs: from KUBEBUILDER_ASSETS, or from its archive, which is verified.
 
-The archive of the chosen release for this machine's system is named with its SHA-512 in
-`envtest.lock`. It comes from the releases of kubernetes-sigs/controller-tools, or from where
-MOORING_ENVTEST_URL says; if that is set and empty, nothing is downloaded. Whatever goes wrong is
-said in one line, and the caller builds the programs instead
-(docs/adr/0021-programs-of-the-demo.md).
+`envtest.lock` names the archive of the chosen release for this system, with its SHA-512. The
+archive comes from the releases of kubernetes-sigs/controller-tools, or from MOORING_ENVTEST_URL; if
+this variable is empty, nothing is downloaded. Any error is reported in one line, and the caller
+builds the programs instead (docs/adr/0021-programs-of-the-demo.md).
 """
 
 import hashlib
@@ -30,19 +29,19 @@ LOCK: Final = Path(__file__).with_name("envtest.lock")
 RELEASES: Final = "https://github.com/kubernetes-sigs/controller-tools/releases/download"
 URL_VARIABLE: Final = "MOORING_ENVTEST_URL"
 FOLDER: Final = "controller-tools/envtest"
-"""Where the programs are in an archive."""
+"""The folder of the programs in an archive."""
 
 _CONNECT_SECONDS: Final = 10.0
 _SECONDS: Final = 300.0
-"""A download that takes longer is given up: the build takes no longer."""
+"""The most seconds of a download; a build takes as long."""
 _MOST_BYTES: Final = 512 * 2**20
-"""Of an archive and of a program; an archive has 60 to 90 MiB."""
+"""The most bytes of an archive and of a program; an archive has 60 to 90 MiB."""
 _CHUNK: Final = 2**20
 _MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class _NotUsableError(Exception):
-    """There is no archive, or it is not used; the text says why."""
+    """There is no usable archive; the text gives the reason."""
 
 
 def chosen_programs() -> Path | None:
@@ -62,7 +61,7 @@ def chosen_programs() -> Path | None:
 
 
 def downloaded_programs(progress: Progress | None = None, lock: Path = LOCK) -> Path | None:
-    """Return the folder of the archive's programs, downloaded now if need be; None if none is."""
+    """Return the folder of the archive's programs, after a download if needed; None if unusable."""
     progress = progress or Progress()
     base = os.environ.get(URL_VARIABLE, RELEASES).rstrip("/")
     system, machine = platform.system().lower(), platform.machine()
@@ -89,7 +88,7 @@ def downloaded_programs(progress: Progress | None = None, lock: Path = LOCK) -> 
 
 
 def _locked(lock: Path, start: str, platform_name: str) -> tuple[str, str]:
-    """Return the name of the platform's archive that starts so, and its SHA-512; else empty."""
+    """Return the name and the SHA-512 of the platform's archive with this start; "" if none."""
     for line in lock.read_text().splitlines():
         digest, _, name = line.partition("  ")
         if name.startswith(start) and name.endswith(f"-{platform_name}.tar.gz"):
@@ -98,7 +97,7 @@ def _locked(lock: Path, start: str, platform_name: str) -> tuple[str, str]:
 
 
 def _fetch(url: str, digest: str, target: Path, progress: Progress) -> None:
-    """Make the folder `target` of the programs of the archive at this URL."""
+    """Fill the folder `target` with the programs of the archive at this URL."""
     partial = target.with_suffix(f"{target.suffix}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
@@ -149,7 +148,7 @@ def _digest(file: Path) -> str:
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    """Write the programs, and nothing else of the archive, into the folder."""
+    """Write the programs from the archive into the folder, and no other files."""
     try:
         with tarfile.open(archive) as members:
             for name in SERVER_PROGRAMS:
@@ -169,7 +168,7 @@ def _write_program(content: IO[bytes], path: Path) -> None:
 
 
 def _check(folder: Path) -> None:
-    """Raise _NotUsableError unless the programs are there, and run, and have the right version."""
+    """Raise _NotUsableError unless all programs exist, run, and have the right version."""
     for name in SERVER_PROGRAMS:
         if not os.access(folder / name, os.X_OK):
             raise _NotUsableError(f"has no program {name}")

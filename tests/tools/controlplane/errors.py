@@ -1,4 +1,4 @@
-"""The one error that the control plane's user sees: a sentence, and the log it rests on."""
+"""The error that users of the control plane see: a sentence and the relevant log."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ TAIL_BYTES = 16_384
 
 
 class ControlPlaneError(Exception):
-    """A build, a start or a stop failed; the text says what, and where the log is."""
+    """A build, a start or a stop failed; the text says which, and where the log is."""
 
 
 def log_tail(path: Path, lines: int = TAIL_LINES) -> str:
-    """Return the last lines of a log, indented for printing below an error; empty without a log."""
+    """Return the last lines of a log, indented for an error message; "" without a log."""
     try:
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - TAIL_BYTES))
@@ -22,5 +22,5 @@ def log_tail(path: Path, lines: int = TAIL_LINES) -> str:
 
 
 def with_log(sentence: str, log: Path) -> ControlPlaneError:
-    """Return an error whose text is the sentence, the log's path and the log's last lines."""
+    """Return an error with the sentence, the log's path and the log's last lines."""
     return ControlPlaneError(f"{sentence}; log: {log}\n{log_tail(log)}".rstrip())

@@ -1,4 +1,4 @@
-"""pytest fixtures: a shared API server, servers of one's own, a fresh namespace.
+"""Fixtures of pytest: a shared API server, servers for one test, and a fresh namespace.
 
 A control plane that is not built or does not start is an error of the test, never a skip.
 """
@@ -14,9 +14,9 @@ from controlplane.namespaces import create_namespace, delete_namespace
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    """Yield an etcd and kube-apiserver that all tests share; leave no nodes or namespaces there.
+    """Yield an etcd and kube-apiserver that all tests share; remove nodes and namespaces after.
 
-    Nothing else runs: nodes need no kubelet (they get no taints), pods no service account.
+    No other program runs: nodes need no kubelet (they get no taints), pods need no service account.
     """
     with ControlPlane(users={"ann": [], "bob": []}) as shared:
         yield shared
@@ -24,7 +24,7 @@ def control_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def fresh_control_plane() -> Iterator[Callable[..., ControlPlane]]:
-    """Yield a factory with ControlPlane's own arguments; what it starts, the test's end stops."""
+    """Yield a factory with ControlPlane's arguments; the end of the test stops its servers."""
     with ExitStack() as started:
         yield lambda *args, **kwargs: started.enter_context(ControlPlane(*args, **kwargs))
 

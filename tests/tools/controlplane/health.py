@@ -1,4 +1,4 @@
-"""Whether a program answers on its health endpoint."""
+"""Asks the health endpoints of programs."""
 
 import http.client
 import ssl
@@ -10,7 +10,7 @@ from controlplane.processes import Program
 from controlplane.tls import TLSConnection
 
 PROBE_TIMEOUT = 2.0
-"""Seconds one probe may take."""
+"""The most seconds of one probe."""
 
 PROBE_INTERVAL = 0.05
 """Seconds between two probes of a program that is starting."""
@@ -41,7 +41,7 @@ def is_healthy(url: str) -> bool:
 
 
 def wait_until_healthy(program: Program, url: str, timeout: float) -> None:
-    """Wait for the answer 200; raises ControlPlaneError when the program ends or is too slow."""
+    """Wait for the answer 200; raise ControlPlaneError if the program ends or is too slow."""
     deadline = time.monotonic() + timeout
     while not is_healthy(url):
         if time.monotonic() > deadline:

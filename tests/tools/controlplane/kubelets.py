@@ -1,4 +1,4 @@
-"""A stand-in for kubelets where kwok is not built: nodes are ready, and bound pods run at once."""
+"""Replaces kubelets if kwok is not built: nodes are ready, and bound pods run at once."""
 
 import http.client
 import threading
@@ -17,7 +17,7 @@ AT_ONCE: Final = MappingProxyType({"gracePeriodSeconds": 0, "propagationPolicy":
 _LOOK_AGAIN: Final = 0.2
 _HEARTBEAT_SECONDS: Final = 10.0
 _NODE_GRACE_SECONDS: Final = 1.0
-"""How soon a new node is ready, and a deleted pod is gone."""
+"""The seconds until a new node is ready, or a deleted pod has gone."""
 
 Raw = dict[str, Any]
 
@@ -26,9 +26,9 @@ Raw = dict[str, Any]
 def kubelets(
     make_client: Callable[[], Client], *, selector: str = "", namespace: str = ""
 ) -> Iterator[None]:
-    """Do within the context what kubelets would do, for nodes of a label and pods of a namespace.
+    """Do the work of kubelets inside the context, for nodes of a label and pods of a namespace.
 
-    Without `selector` for all nodes, without `namespace` for the pods of all namespaces.
+    By default for all nodes, and for the pods of all namespaces.
     """
     stop = threading.Event()
     thread = threading.Thread(
@@ -55,7 +55,7 @@ def _until_stopped(
 
 
 def _keep_up(client: Client, nodes: str, pods: str, since: datetime, stop: threading.Event) -> None:
-    """Run pods that were bound at once; look at all nodes and pods once a second."""
+    """Run newly bound pods immediately; check all nodes and pods once a second."""
     beaten: dict[str, float] = {}
     whole_at = 0.0
     bound = quote("status.phase=Pending,spec.nodeName!=")
@@ -79,7 +79,7 @@ def _keep_up(client: Client, nodes: str, pods: str, since: datetime, stop: threa
 
 
 def _run(client: Client, pod: Raw) -> None:
-    """Say that all containers of the pod run."""
+    """Write to the pod's status that all its containers run."""
     now = _text(datetime.now(UTC))
     states = [
         {

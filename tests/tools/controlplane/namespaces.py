@@ -1,6 +1,6 @@
-"""Namespaces for tests, on servers with and without kube-controller-manager; and a fresh server.
+"""Deletes namespaces of tests, with and without kube-controller-manager, and empties servers.
 
-A server that is emptied is as good as a new one, and there in a tenth of the time.
+An emptied server is as good as a new one, in a tenth of the time.
 """
 
 import secrets
@@ -22,10 +22,10 @@ READY_SECONDS: Final = 30.0
 LOOK_AGAIN: Final = 0.05
 
 DISCOVERY: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-"""The encoding in which the server tells all its resources in two answers."""
+"""The encoding in which the server lists all its resources in two answers."""
 
 POLICY: Final = "/apis/scheduling.mooring.dev/"
-"""Objects of these groups are put back if a test has changed them."""
+"""The path of the objects that are restored if a test has changed them."""
 
 
 def create_namespace(access: Access, prefix: str = "test") -> str:
@@ -36,9 +36,9 @@ def create_namespace(access: Access, prefix: str = "test") -> str:
 
 
 def delete_namespace(access: Access, name: str) -> None:
-    """Delete the namespace and what it holds, finalizers or not, without a controller's help.
+    """Delete the namespace and its objects, even those with finalizers, without a controller.
 
-    kube-controller-manager would do it too, but takes five seconds.
+    kube-controller-manager needs five seconds for the same.
     """
     with access.client() as client:
         for collection in _namespaced_collections(client):
@@ -50,7 +50,7 @@ def delete_namespace(access: Access, name: str) -> None:
 
 
 class Baseline:
-    """What a cluster without controllers holds at one time; `restore` makes it so again."""
+    """The objects of a cluster without controllers at one time; `restore` restores them."""
 
     def __init__(self, access: Access) -> None:
         """Read the objects of the cluster."""
@@ -61,7 +61,7 @@ class Baseline:
             self._namespaces = {item["metadata"]["name"] for item in namespaces}
 
     def restore(self) -> None:
-        """Delete what has been created, and put back what has been changed of the policy."""
+        """Delete all objects created since, and restore changed objects of the policy."""
         with self._access.client() as client:
             for item in client.get("/api/v1/namespaces")["items"]:
                 if item["metadata"]["name"] not in self._namespaces:
@@ -84,7 +84,7 @@ class Baseline:
 
 
 def _objects(client: Client) -> Iterator[tuple[str, Raw]]:
-    """Yield path and content, but for what the server adds, of each object that can be deleted."""
+    """Yield path and content of each object that can be deleted, without the server's own."""
     for prefix, resource in _resources(client):
         version = prefix.removeprefix("/apis/").removeprefix("/api/")
         plural, kind = resource["resource"], resource["responseKind"]["kind"]
@@ -99,7 +99,7 @@ def _objects(client: Client) -> Iterator[tuple[str, Raw]]:
 
 
 def _list(client: Client, collection: str) -> list[Raw]:
-    """Return the items; the server answers 429 until it has set up the storage of a new kind."""
+    """Return the items; repeat while the server answers 429 to set up storage for a new kind."""
     deadline = time.monotonic() + READY_SECONDS
     while True:
         try:
@@ -123,9 +123,9 @@ def _namespaced_collections(client: Client) -> Iterator[str]:
 
 
 def _resources(client: Client) -> Iterator[tuple[str, Raw]]:
-    """Yield path prefix and description of what can be listed and deleted.
+    """Yield path prefix and description of each resource that can be listed and deleted.
 
-    A kind that only an alpha version serves is among them.
+    Kinds in alpha versions are included.
     """
     seen: set[tuple[str, str]] = set()
     for root in ("/api", "/apis"):
@@ -163,7 +163,7 @@ def _delete(client: Client, path: str) -> None:
 
 
 def _without_finalizers(client: Client, path: str) -> None:
-    """Let the object go that a finalizer holds."""
+    """Remove the finalizers of the object, so that its deletion ends."""
     try:
         client.patch(path, {"metadata": {"finalizers": None}})
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""Nodes without machines."""
+"""Creates nodes without machines."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from controlplane.access import Access
 
 CAPACITY: Mapping[str, str] = {"cpu": "4", "memory": "32Gi", "pods": "110"}
-"""What a node offers unless told otherwise; upstream's benchmark uses the same."""
+"""The default capacity of a node, the same as in upstream's benchmark."""
 
 
 def node_object(
     name: str, zone: str, capacity: Mapping[str, str], labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return a Node in a zone, with allocatable equal to capacity, not Ready until kwok says so."""
+    """Return a Node in a zone; allocatable equals capacity, and kwok makes the node Ready."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -38,7 +38,7 @@ def create_nodes(
     capacity: Mapping[str, str] = CAPACITY,
     labels: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Create nodes dealt out to zones zone-1, zone-2, ... in turn; return their names."""
+    """Create nodes, assigned to zones zone-1, zone-2, ... in turn; return their names."""
     with access.client() as client:
         return [
             client.post("/api/v1/nodes", node)["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""Programs as children: each with a log, each stopped by its own pid, none left behind."""
+"""Runs programs as child processes, each with a log; stops them by pid and leaves none behind."""
 
 import contextlib
 import os
@@ -13,12 +13,12 @@ from typing import Self
 from controlplane.errors import ControlPlaneError, with_log
 
 STOP_GRACE = 5.0
-"""Seconds between SIGTERM and SIGKILL when a program is stopped."""
+"""The seconds between SIGTERM and SIGKILL for a program."""
 
 PORT_RANGE = range(20_000, 32_768)
 
 _given: set[int] = set()
-"""Ports that this process has got."""
+"""The ports that this process has taken so far."""
 
 
 class Program:
@@ -31,7 +31,7 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """The process id, also after the end."""
+        """The process id, which stays after the end."""
         return self._process.pid
 
     @property
@@ -40,14 +40,14 @@ class Program:
         return self._process.poll()
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Return the exit code, or None when the program still runs after `timeout` seconds."""
+        """Return the exit code; None if the program still runs after `timeout` seconds."""
         try:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             return None
 
     def require_alive(self) -> None:
-        """Raise ControlPlaneError with the log's last lines when the program has ended."""
+        """Raise ControlPlaneError with the log's last lines if the program has ended."""
         if self.exit_code is not None:
             raise with_log(f"{self.name} ended with exit code {self.exit_code}", self.log)
 
@@ -62,8 +62,8 @@ class Program:
 class ProcessGroup:
     """Programs that run in a process group of their own, away from the terminal's Ctrl-C.
 
-    Leaving the `with` block, or `close`, stops them newest first. Should the owner die without
-    either, the reaper ends the group, and removes the folder `remove` if one is given.
+    The end of the `with` block, or `close`, stops the newest first. If the owner dies before that,
+    the reaper ends the group, and removes the folder `remove` if given.
     """
 
     def __init__(self, remove: Path | None = None) -> None:
@@ -86,7 +86,7 @@ class ProcessGroup:
 
     @property
     def programs(self) -> Sequence[Program]:
-        """The programs started and not stopped, oldest first."""
+        """The programs that were started and not stopped, oldest first."""
         return tuple(self._programs)
 
     def spawn(
@@ -98,7 +98,7 @@ class ProcessGroup:
         env: Mapping[str, str],
         cwd: Path | None = None,
     ) -> Program:
-        """Start the command; append its output to `log`; its environment is exactly `env`."""
+        """Start the command with exactly the environment `env`; append its output to `log`."""
         with log.open("ab") as output:
             try:
                 process = subprocess.Popen(
@@ -133,10 +133,10 @@ class ProcessGroup:
 def free_ports(count: int) -> list[int]:
     """Return different TCP ports that were free on 127.0.0.1 a moment ago.
 
-    They lie below the ephemeral range, so that no outgoing connection takes one while its server is
-    down, in particular not a client's own attempt to connect to it. A process never gets a port
-    twice, and the processes of pytest-xdist never get the same one, because a port is free until
-    its server has started.
+    The ports are below the ephemeral range. Otherwise an outgoing connection could take a port
+    while its server is down, even a client's own attempt to connect to the server. A process never
+    gets a port twice, and no two processes of pytest-xdist get the same port, because a port is
+    free until its server has started.
     """
     ports: list[int] = []
     own = [port for port in _own_ports() if port not in _given]
@@ -153,6 +153,6 @@ def free_ports(count: int) -> list[int]:
 
 
 def _own_ports() -> range:
-    """Return the ports of this process, which is one of pytest-xdist's or has them all."""
+    """Return the ports for this process: a part for each process of pytest-xdist, else all."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     return PORT_RANGE[worker :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]

@@ -1,18 +1,18 @@
-"""Says what is being waited for: one line rewritten on a terminal, a line now and then in a log."""
+"""Reports steps that take long: one rewritten line on a terminal, or a line at times in a log."""
 
 import sys
 import time
 from typing import TextIO
 
 TICK = 1.0
-"""Seconds between two looks at the clock; also the pace of the line on a terminal."""
+"""Seconds between two looks at the clock, and between two updates on a terminal."""
 
 LOG_INTERVAL = 20.0
-"""Seconds between two lines about the same step where lines cannot be rewritten."""
+"""Seconds between two lines about one step in a log."""
 
 
 class Progress:
-    """Reports steps and their elapsed time to a stream (standard error by default)."""
+    """Reports steps and their durations to a stream (standard error by default)."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -22,21 +22,21 @@ class Progress:
         self._last_line = 0.0
 
     def begin(self, step: str) -> None:
-        """Show the step as running."""
+        """Begin a step, and show it as running."""
         self._step, self._started = step, time.monotonic()
         self._show(force=True)
 
     def tick(self) -> None:
-        """Show the running step's elapsed time, when it is time for it."""
+        """Show the time of the running step, if it is due."""
         self._show(force=False)
 
     def end(self, result: str = "done") -> None:
-        """Show the running step with its result and the seconds it took."""
+        """End the running step; show its result and its seconds."""
         elapsed = time.monotonic() - self._started
         self._write(f"{self._step}: {result} in {elapsed:.1f} s", final=True)
 
     def say(self, line: str) -> None:
-        """Show one line, outside any step."""
+        """Print one line between steps."""
         self._write(line, final=True)
 
     def _show(self, *, force: bool) -> None:

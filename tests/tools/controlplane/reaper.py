@@ -1,8 +1,8 @@
-"""Ends a process group when the program that owns it is gone, however that program ended.
+"""Ends a process group when the program that owns it has ended, however it ended.
 
-Run as a script in a group of its own, holding the read end of a pipe whose write end only the
-owner has. The kernel closes the pipe with the owner, even after SIGKILL. A parent-death signal
-would not do: Linux sends it when the *thread* that started the child ends.
+The script runs in its own group and has the read end of a pipe; only the owner has the write end.
+The kernel closes the pipe when the owner ends, even after SIGKILL. A parent-death signal does not
+work: Linux sends it when the *thread* that started the child ends.
 """
 
 import os
@@ -12,11 +12,11 @@ import sys
 import time
 
 GRACE = 1.0
-"""Seconds the programs have to leave after SIGTERM before they get SIGKILL."""
+"""The seconds between SIGTERM and SIGKILL for the programs."""
 
 
 def main() -> None:
-    """Wait for the owner's end, then end the group and remove the folder given as argument."""
+    """Wait for the owner's end, then end the group and remove the folder in the arguments."""
     if os.getpgrp() != os.getpid():
         sys.exit("reaper: must lead a process group of its own")
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -1,4 +1,4 @@
-"""The releases of Kubernetes that are built and tested with, and in what they differ for a test.
+"""Lists the releases of Kubernetes that are built and tested, with their differences for tests.
 
 Each has a Go module, `versions/<minor>/go.mod`. KUBERNETES in the environment chooses one by its
 minor version, such as 1.35; the newest is the default.
@@ -29,40 +29,39 @@ def required_kubernetes(module: Path) -> str:
 
 @dataclass(frozen=True)
 class Release:
-    """A minor version of Kubernetes, and what of it is off or absent unless flags say otherwise."""
+    """A minor version of Kubernetes, and its features that are off or absent without flags."""
 
     minor: str
     pod_group_versions: Sequence[str] = ()
     """The versions of scheduling.k8s.io that have PodGroups, the best first."""
     gang_gates: Sequence[str] = ()
-    """The feature gates with which PodGroups are served and kube-scheduler places gangs."""
+    """The feature gates for serving PodGroups, and for placing gangs in kube-scheduler."""
     pod_group_condition: str = ""
-    """The condition of a PodGroup whose members were placed."""
+    """The type of the condition of a PodGroup that says whether its members were placed."""
     gang_job: Mapping[str, Any] = field(default_factory=dict)
-    """What makes a Job a gang by itself, under the gate WorkloadWithJob: fields of its spec."""
+    """Fields of a Job's spec that make it a gang, under the gate WorkloadWithJob."""
     absent_points: frozenset[str] = frozenset()
-    """The extension points that Mooring has and kube-scheduler of this release does not."""
+    """Mooring's extension points that kube-scheduler of this release does not have."""
     nomination_gate: str = ""
-    """The gate with which kube-scheduler nominates a pod that waits at PreBind, where it is off."""
+    """The gate for nominating a pod that waits at PreBind, if it is off by default; else ""."""
     racing_preemption_gate: str = ""
-    """The gate under which kube-scheduler may leave a preemptor waiting though its victims have
-    gone, or evict for it twice: it lets it be tried again before the last victim is evicted."""
+    """The gate with a race in kube-scheduler: it may retry a preemptor before the last victim is
+    evicted, and then let the pod wait for ever or evict twice."""
     mutating_admission_policy: str = "v1"
-    """The version of MutatingAdmissionPolicy; one in beta is served only where flags say so."""
+    """The version of MutatingAdmissionPolicy; a beta version is served only with flags."""
     servers_of: str = ""
-    """Only kube-scheduler of this release can be built: the minor version whose other programs are
-    used with it."""
+    """The minor version of the other programs, if only kube-scheduler of this one can be built."""
     go: str = "local"
-    """The Go that builds it, as GOTOOLCHAIN names it; `local` is the one that was found."""
+    """The Go version for GOTOOLCHAIN; `local` means the Go that was found."""
 
     @property
     def folder(self) -> Path:
-        """The folder of its Go module."""
+        """The folder of the release's Go module."""
         return _VERSIONS / self.minor
 
     @property
     def version(self) -> str:
-        """The patch release that is built, such as v1.37.2."""
+        """The patch release of the build, such as v1.37.2."""
         return required_kubernetes(self.folder / "go.mod")
 
     @property
@@ -78,12 +77,12 @@ class Release:
 
     @property
     def has_pod_groups(self) -> bool:
-        """Whether it knows PodGroups of its own."""
+        """Whether the release has PodGroups of its own."""
         return bool(self.pod_group_versions)
 
     @property
     def admission_flags(self) -> Mapping[str, Sequence[str]]:
-        """By program, the flags under which MutatingAdmissionPolicies are served, if need be."""
+        """By program, the flags for serving MutatingAdmissionPolicies, if they need any."""
         version = self.mutating_admission_policy
         if version == "v1":
             return {}
@@ -101,9 +100,9 @@ class Release:
     def pod_group_flags(
         self, *gates: str, versions: Sequence[str] | None = None
     ) -> Mapping[str, tuple[str, ...]]:
-        """Return by program the flags under which PodGroups are served and gangs are scheduled.
+        """Return, by program, the flags for serving PodGroups and scheduling gangs.
 
-        Further gates are turned on too; of the versions only the given ones are served.
+        Further `gates` are turned on, too. If `versions` are given, only these are served.
         """
         on = ",".join(f"{gate}=true" for gate in (*self.gang_gates, *gates))
         names = self.pod_group_versions if versions is None else versions
@@ -144,16 +143,16 @@ RELEASES: Final[Sequence[Release]] = (
     _1_37,
     replace(_1_37, minor="1.38", servers_of=_1_37.minor, go="go1.27.3"),
 )
-"""From the oldest to the newest."""
+"""The releases, from the oldest to the newest."""
 
 NEWEST: Final = next(release for release in reversed(RELEASES) if not release.servers_of)
 
 
 def chosen_release() -> Release:
-    """Return the release that KUBERNETES names, else the newest.
+    """Return the release that the variable KUBERNETES names, else the newest.
 
     Raises:
-        ControlPlaneError: KUBERNETES names none.
+        ControlPlaneError: There is no release of that name.
     """
     minor = os.environ.get(VARIABLE) or NEWEST.minor
     if release := next((release for release in RELEASES if release.minor == minor), None):

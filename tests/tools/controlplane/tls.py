@@ -1,4 +1,4 @@
-"""TLS connections to servers that restart, from blocking code."""
+"""Opens TLS connections to servers that restart, for synchronous code."""
 
 import http.client
 import ssl
@@ -10,11 +10,11 @@ from functools import partial
 class TLSConnection(http.client.HTTPSConnection):
     """A connection that closes its socket if the server resets it just before the handshake.
 
-    CPython's SSLSocket does not, and warns of an unclosed socket later, in whatever runs then.
+    CPython's SSLSocket leaves it open, and its warning about an unclosed socket hits a later test.
     """
 
     def connect(self) -> None:
-        """Connect and shake hands; raise OSError where that fails."""
+        """Connect and do the TLS handshake; raise OSError if it fails."""
         try:
             super().connect()
         except OSError as error:
@@ -35,5 +35,5 @@ class _Handler(urllib.request.HTTPSHandler):
 
 
 def tls_opener(context: ssl.SSLContext) -> urllib.request.OpenerDirector:
-    """Return what opens https URLs as `urllib.request.urlopen` does, by such connections."""
+    """Return an opener for https URLs that uses such connections, as `urllib.request.urlopen`."""
     return urllib.request.build_opener(_Handler(context))

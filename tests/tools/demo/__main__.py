@@ -1,4 +1,4 @@
-"""The command `python -m demo`; KEEP=1 in the environment leaves everything up."""
+"""The command `python -m demo`; with KEEP=1 in the environment, everything keeps running."""
 
 import argparse
 import os
@@ -30,13 +30,13 @@ from demo.views import Narrator
 
 CLUSTER = Path(__file__).with_name("cluster.yaml")
 SOME_PODS_WAIT = 1
-"""The exit code of `mooring simulate` for the cluster of that file."""
+"""The exit code of `mooring simulate` for the cluster of the example file."""
 INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C ended, as shells have it."""
+"""The exit code after Ctrl-C, as in shells."""
 
 
 def main() -> int:
-    """Return the exit code: 0 all came true, 1 something did not, 130 interrupted."""
+    """Return the exit code: 0 if all steps succeeded, 1 if one failed, 130 if interrupted."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     chosen = _parser().parse_args()
     if chosen.down:
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 def _stage(
     chosen: argparse.Namespace, narrator: Narrator, *, keep: bool
 ) -> AbstractContextManager[Stage]:
-    """Return the stage of the demo; a kept one is always of programs that were built here."""
+    """Return the stage of the demo; a kept stage always has programs that were built here."""
     if chosen.kubeconfig is not None:
         if keep:
             raise DemoError("KEEP=1 keeps a control plane of the demo's own; leave out KUBECONFIG")
@@ -100,9 +100,9 @@ def _stage(
 
 
 def _programs(*, build: bool) -> Path | None:
-    """Return the folder of etcd, kube-apiserver and kubectl; None if all programs were built.
+    """Return the folder of etcd, kube-apiserver and kubectl; None if all programs are built.
 
-    They are downloaded, or else built, if `build`.
+    With `build`, download or else build missing programs.
     """
     with suppress(ControlPlaneError):
         programs_folder()
@@ -115,7 +115,7 @@ def _programs(*, build: bool) -> Path | None:
 
 
 def _show_simulation(narrator: Narrator) -> None:
-    """Show what `mooring simulate` says of a cluster in a file, which needs nothing but Python."""
+    """Show the output of `mooring simulate` for a cluster in a file; this needs only Python."""
     narrator.heading("Where would pods run? No cluster is needed to ask.")
     words = ("simulate", str(CLUSTER.relative_to(replica.ROOT)))
     done = subprocess.run(
@@ -132,7 +132,7 @@ def _show_simulation(narrator: Narrator) -> None:
 
 
 def _show_page(stage: Stage, narrator: Narrator) -> None:
-    """Serve the page until the user has seen it."""
+    """Serve the page until the user has seen it and presses Enter."""
     _, address = open_page(stage)
     narrator.say(f"the page is at {address}")
     narrator.note("Enter ends the demo, and removes what it has made")
@@ -158,7 +158,7 @@ def _say_how_to_reach(stage: OwnStage, operator: Operator, narrator: Narrator) -
 
 
 def _command() -> str:
-    """Return how a user types `mooring`."""
+    """Return the command by which a user starts `mooring`."""
     made = Path(sys.executable).with_name("mooring")
     return str(made.relative_to(Path.cwd())) if made.is_relative_to(Path.cwd()) else "mooring"
 

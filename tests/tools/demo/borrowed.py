@@ -1,7 +1,7 @@
-"""Somebody's cluster, of which little is touched.
+"""Plays the demo in a user's own cluster, and changes little there.
 
-The demo has a namespace, nodes and a SchedulingProfile of its own there. A thread does for these
-nodes and for the pods on them what kubelets would do.
+The demo has its own namespace, nodes and SchedulingProfile. A thread does the kubelets' work for
+these nodes and their pods.
 """
 
 import http.client
@@ -50,7 +50,7 @@ _WAIT_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class _BorrowedStage:
-    """A namespace and nodes of the demo's own in a cluster; `name` is what all of it is called."""
+    """The demo's namespace and nodes in a user's cluster; `name` is the name of all its objects."""
 
     name: str
     folder: Path
@@ -62,31 +62,31 @@ class _BorrowedStage:
     kubelets: str = "the demo itself"
     has_pod_groups: bool = False
     made: list[str] = field(default_factory=list)
-    """The paths of the objects outside of the namespace that the demo has made."""
+    """The paths of the objects outside of the namespace that the demo has created."""
 
     @property
     def namespace(self) -> str:
-        """Of the pods that the demo runs."""
+        """The namespace of the demo's pods."""
         return self.name
 
     @property
     def profile(self) -> str:
-        """The SchedulingProfile by which they are scheduled, and their schedulerName."""
+        """The SchedulingProfile of the demo's pods, and their schedulerName."""
         return self.name
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options with which a command of Mooring's finds this operator."""
+        """The options by which a command of Mooring finds this operator."""
         return (f"--lease-namespace={self.name}",)
 
     @property
     def command_kubeconfig(self) -> Path:
-        """The kubeconfig of a command of Mooring's."""
+        """The kubeconfig for a command of Mooring."""
         return self.kubeconfig
 
     @property
     def pod_fields(self) -> Mapping[str, Any]:
-        """The fields of a pod's spec without which it does not run on the demo's nodes alone."""
+        """Fields of a pod's spec that keep it on the demo's nodes."""
         return {
             "nodeSelector": {LABEL: self.name},
             "tolerations": [{"key": LABEL, "operator": "Exists"}],
@@ -96,7 +96,7 @@ class _BorrowedStage:
 
     @property
     def title(self) -> str:
-        """What the demo has, and where."""
+        """A description of the demo's objects and the cluster."""
         return f"the demo has a namespace {self.name} and {NODES} nodes at {self.where}"
 
     @property
@@ -104,15 +104,15 @@ class _BorrowedStage:
         return self.folder / "logs"
 
     def client(self) -> Client:
-        """Return a client with the rights of the kubeconfig."""
+        """Return a JSON client with the rights of the kubeconfig."""
         return self.make_client()
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Return what kubectl prints with the rights of the kubeconfig."""
+        """Return the output of kubectl, run with the rights of the kubeconfig."""
         return run_kubectl(self.kubectl_program, self.kubeconfig, *arguments, stdin=stdin)
 
     def nodes(self) -> list[Raw]:
-        """Return the demo's own nodes."""
+        """Return the nodes that the demo has created."""
         with self.client() as client:
             found: list[Raw] = client.get(f"/api/v1/nodes?labelSelector={LABEL}%3D{self.name}")[
                 "items"
@@ -120,7 +120,7 @@ class _BorrowedStage:
         return found
 
     def prepare(self) -> Sequence[str]:
-        """Make the CRD and the profile."""
+        """Create the CRD and the profile."""
         self.kubectl("apply", "-f", str(replica.ROOT / "crds" / "schedulingprofiles.yaml"))
         self.made.append(f"{CRDS}/{CRD}")
         self._wait_until_established()
@@ -133,7 +133,7 @@ class _BorrowedStage:
         )
 
     def _wait_until_established(self) -> None:
-        """Wait until profiles can be made; `kubectl wait` fails on a CRD without conditions yet."""
+        """Wait until profiles can be created; `kubectl wait` fails on a CRD without conditions."""
         deadline = time.monotonic() + _WAIT_SECONDS
         with self.client() as client:
             while not replica.is_established(client.get(f"{CRDS}/{CRD}")):
@@ -154,7 +154,7 @@ class _BorrowedStage:
 
 @contextmanager
 def borrowed_stage(kubeconfig: Path, kubectl: Path) -> Iterator[Stage]:
-    """Yield the cluster of the kubeconfig's current context; remove what the demo makes there.
+    """Yield the cluster of the kubeconfig's current context; remove the demo's objects at the end.
 
     Raises:
         DemoError: if Mooring is installed in the cluster: both would schedule the same pods.
@@ -188,7 +188,7 @@ def borrowed_stage(kubeconfig: Path, kubectl: Path) -> Iterator[Stage]:
 
 @contextmanager
 def _on_loan(stage: _BorrowedStage) -> Iterator[None]:
-    """Make the stage's namespace and nodes; remove them in the end."""
+    """Create the stage's namespace and nodes; remove them at the end."""
     own = {"selector": f"{LABEL}={stage.name}", "namespace": stage.name}
     with kubelets(stage.client, **own):
         try:
@@ -214,7 +214,7 @@ def _set_up(stage: _BorrowedStage) -> None:
 
 
 def _sweep(stage: _BorrowedStage) -> None:
-    """Remove what the demo has made, and wait until the namespace is gone."""
+    """Remove the objects of the demo, and wait until the namespace has gone."""
     deadline = time.monotonic() + _WAIT_SECONDS
     with stage.client() as client:
         with suppress(ApiError):
@@ -239,9 +239,9 @@ def _exists(client: Client, path: str) -> bool:
 
 
 def _proxy(group: ProcessGroup, where: Path, log: Path, kubeconfig: Path, kubectl: Path) -> None:
-    """Open a socket to the cluster with the user's rights; only this user can open it.
+    """Open a socket to the cluster with the user's rights; only this user can use it.
 
-    So kubectl reads the kubeconfig, with every way to log in that it knows.
+    `kubectl proxy` serves the socket, so every login of kubectl works.
     """
     command = [str(kubectl), f"--kubeconfig={kubeconfig}", "proxy", f"--unix-socket={where}"]
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
@@ -272,7 +272,7 @@ class _SocketConnection(http.client.HTTPConnection):
 
 
 def run_kubectl(kubectl: Path, kubeconfig: Path, *arguments: str, stdin: str | None = None) -> str:
-    """Return what kubectl prints; raise ControlPlaneError if it fails."""
+    """Return the output of kubectl; raise ControlPlaneError if it fails."""
     done = subprocess.run(
         [str(kubectl), f"--kubeconfig={kubeconfig}", *arguments],
         input=stdin,

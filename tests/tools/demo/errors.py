@@ -1,5 +1,5 @@
-"""The demo's own failure."""
+"""The error of the demo."""
 
 
 class DemoError(Exception):
-    """Something did not come true that the demo promises; the text is one line."""
+    """A promise of the demo did not come true; the text is one line."""

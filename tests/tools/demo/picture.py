@@ -1,7 +1,7 @@
-"""`python -m demo.picture`: take docs/images/page.svg from the page of a running demo.
+"""`python -m demo.picture`: writes docs/images/page.svg from the page of a running demo.
 
-The file has two screenshots, of the light and of the dark theme; which of them is shown depends on
-the reader's. They are pictures of 64 colours within an SVG, so that one file does for both themes.
+The file has two screenshots, of the light and of the dark theme; the reader's theme decides which
+one is visible. One SVG contains both as pictures of 64 colours.
 """
 
 import base64
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def _image(page: Page, theme: str) -> str:
-    """Return the element of a screenshot in this theme."""
+    """Return the SVG element of a screenshot in this theme."""
     page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
     page.wait_for_function("new Promise(done => requestAnimationFrame(() => done(true)))")
     shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")

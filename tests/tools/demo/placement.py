@@ -1,4 +1,4 @@
-"""Where pods are: the facts behind the demo's tables."""
+"""Finds the nodes of pods for the demo's tables."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class NodeUse:
-    """One node: its pods by when they came, and the part of it that they request."""
+    """A node: its earlier and its new pods, and the share of the node that they request."""
 
     name: str
     zone: str
@@ -31,7 +31,7 @@ def node_uses(
 ) -> list[NodeUse]:
     """Return every node's use, by zone and name.
 
-    `earlier` names the pods that were there before; all of them, if None.
+    `earlier` has the names of earlier pods; None means that all pods are earlier ones.
     """
     by_node: dict[str, list[Raw]] = {}
     for pod in pods:
@@ -41,7 +41,7 @@ def node_uses(
 
 
 def bound_nodes(pods: Iterable[Raw]) -> dict[str, str]:
-    """Return the node's name by pod name, of the pods that have a node."""
+    """Return the node of each bound pod, by the names of the pods."""
     return {
         pod["metadata"]["name"]: pod["spec"]["nodeName"]
         for pod in pods

@@ -1,8 +1,8 @@
-"""The session of docs/quickstart.md: what its console commands print after the demo.
+"""The session in docs/quickstart.md: runs the page's console commands after the demo.
 
-`python -m demo.session` writes what they print into the page. `python -m demo.session --after 11`
-types them eleven minutes after the demo, and says where they print something else: some of what a
-scheduler does begins minutes later.
+`python -m demo.session` writes their output into the page. `python -m demo.session --after 11` runs
+them eleven minutes after the demo and reports different output: a scheduler begins some of its work
+only after minutes.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def main() -> int:
-    """Play the session; write its output into the page, or compare it with the page."""
+    """Run the session; write its output into the page, or compare the output with the page."""
     parser = argparse.ArgumentParser(prog="python -m demo.session")
     parser.add_argument("--after", type=float, metavar="MINUTES", help="compare, so much later")
     after = parser.parse_args().after
@@ -52,12 +52,12 @@ def commands(text: str) -> list[str]:
 
 
 def printed(text: str) -> list[str]:
-    """Return what they print, as the page says."""
+    """Return the output of the commands in the page."""
     return [output for _, output in _typed(text)]
 
 
 def differences(text: str, after: float = 0) -> Iterator[str]:
-    """Yield each command of the page that prints something else, typed `after` seconds later."""
+    """Yield each command with output that differs from the page, `after` seconds later."""
     typed = commands(text)
     assert len(typed) > 5
     for command, expected, found in zip(typed, printed(text), play(typed, after), strict=True):
@@ -66,7 +66,7 @@ def differences(text: str, after: float = 0) -> Iterator[str]:
 
 
 def _shape(output: str) -> list[str]:
-    """Return what is the same in every run: the words of lines, without numbers and times."""
+    """Return the words of each line, which are equal in every run, without numbers and times."""
     text = re.sub(r" +\w+ 0\b", "", output)  # phases that no group has any more
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+]\d\d:\d\d)", "TIME", text)
     text = re.sub(r"\b\d+(\.\d+)?(ms|s|m|h)(\d+s)?\b", "N", text)
@@ -82,9 +82,9 @@ def _typed(text: str) -> Iterator[tuple[str, str]]:
 
 
 def play(typed: list[str], after: float = 0) -> Iterator[str]:
-    """Yield what each command prints, typed one after the other when the demo has been told.
+    """Yield the output of each command, run one after the other when the demo has ended.
 
-    The first one is typed `after` seconds later.
+    The first command runs `after` seconds later.
     """
     folder = programs_folder(programs=SERVER_PROGRAMS)
     with temporary_stage(folder) as stage, open(os.devnull, "w") as nowhere:  # noqa: PTH123 - no Path has it
@@ -107,7 +107,7 @@ def play(typed: list[str], after: float = 0) -> Iterator[str]:
 
 
 def _run(command: str, environment: dict[str, str]) -> str:
-    """Return what the command prints on standard output; progress and errors go to our own."""
+    """Return the standard output of the command; pass on its standard error."""
     done = subprocess.run(
         ["/bin/sh", "-c", command],
         cwd=replica.ROOT,

@@ -1,4 +1,4 @@
-"""Where the demo plays: a control plane of its own, swept away after it or kept."""
+"""The place of the demo: a control plane of its own, which is removed or kept afterwards."""
 
 import os
 import re
@@ -27,10 +27,10 @@ from demo.errors import DemoError
 NODES: Final = 20
 ZONES: Final = 3
 KEPT_NAME: Final = "demo"
-"""The name under which `python -m controlplane` knows a control plane that is kept."""
+"""The name of a kept control plane for `python -m controlplane`."""
 DEPLOYMENT: Final = Path(__file__).with_name("deployment.yaml")
 PIDS: Final = "programs-of-the-demo"
-"""The file with the process ids of what runs beside a kept control plane."""
+"""The name of the file with the process ids of the programs beside a kept control plane."""
 PAGE_SECONDS: Final = 30.0
 LOOK_AGAIN: Final = 0.1
 
@@ -45,80 +45,80 @@ class Operator:
     secure_port: int
     kubeconfig: Path
     rights: str
-    """As whom it runs."""
+    """A description of the operator's user."""
 
     @property
     def url(self) -> str:
-        """Where its health, metrics and debug endpoints are."""
+        """The URL of the health, metrics and debug endpoints."""
         return f"https://127.0.0.1:{self.secure_port}"
 
 
 class Stage(Protocol):
-    """A cluster with nodes, and the means to start an operator beside it and to run pods."""
+    """A cluster with nodes where the demo can run an operator and pods."""
 
     @property
     def namespace(self) -> str:
-        """Of the pods that the demo runs."""
+        """The namespace of the demo's pods."""
 
     @property
     def profile(self) -> str:
-        """The SchedulingProfile by which they are scheduled, and their schedulerName."""
+        """The SchedulingProfile of the demo's pods, and their schedulerName."""
 
     @property
     def kubelets(self) -> str:
-        """What stands in for the kubelets of the nodes."""
+        """A description of what replaces the kubelets."""
 
     @property
     def title(self) -> str:
-        """What runs, and where."""
+        """A description of the cluster and its programs."""
 
     @property
     def logs(self) -> Path:
-        """The folder of the logs of all programs."""
+        """The folder with the logs of all programs."""
 
     def client(self) -> Client:
         """Return a JSON client with every right that the demo needs."""
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Return what kubectl prints."""
+        """Return the output of kubectl."""
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return the nodes that the demo may use."""
 
     def prepare(self) -> Sequence[str]:
-        """Make ready what Mooring needs; return lines that say what was done."""
+        """Create the objects that Mooring needs; return lines about them."""
 
     def start_operator(self) -> Operator:
         """Start the operator; wait until it mirrors the cluster."""
 
     @property
     def spawn(self) -> Spawn:
-        """Starts a program beside the operator."""
+        """The function that starts programs beside the operator."""
 
     @property
     def options(self) -> Sequence[str]:
-        """The options with which a command of Mooring's finds this operator and these pods."""
+        """The options by which a command of Mooring finds this operator and these pods."""
 
     @property
     def command_kubeconfig(self) -> Path:
-        """The kubeconfig of a command of Mooring's."""
+        """The kubeconfig for a command of Mooring."""
 
     @property
     def pod_fields(self) -> Mapping[str, Any]:
-        """The fields of a pod's spec without which it does not run on the demo's nodes."""
+        """Fields of a pod's spec that keep it on the demo's nodes."""
 
     @property
     def has_pod_groups(self) -> bool:
-        """Whether the kind PodGroup is served."""
+        """Whether the API server serves PodGroups."""
 
     def run_pods(self, count: int) -> str:
-        """Make the missing pods, so that there are so many; return who makes them."""
+        """Create pods until there are `count` of them; return a description of who creates them."""
 
 
 def start_mooring(
     spawn: Spawn, kubeconfig: Path, log: Path, *options: str, rights: str
 ) -> Operator:
-    """Start the operator with this kubeconfig's rights; wait until it mirrors the cluster."""
+    """Start the operator with this kubeconfig; wait until it mirrors the cluster."""
     (port,) = free_ports(1)
     program = spawn(replica.command(kubeconfig, port, *options), log)
     replica.wait_until_ready(program, port)
@@ -127,12 +127,12 @@ def start_mooring(
 
 @dataclass(frozen=True)
 class OwnStage:
-    """A control plane of the demo's own with nodes, on which the demo has every right."""
+    """A control plane with nodes only for the demo, which has every right there."""
 
     access: Access
     spawn: Spawn
     programs: tuple[str, ...]
-    """What runs, by program name."""
+    """The names of the running programs."""
     namespace: str = "default"
     profile: str = "mooring"
     options: tuple[str, ...] = ()
@@ -141,17 +141,17 @@ class OwnStage:
 
     @property
     def command_kubeconfig(self) -> Path:
-        """The kubeconfig of a command of Mooring's."""
+        """The kubeconfig for a command of Mooring."""
         return self.access.admin_kubeconfig
 
     @property
     def kubelets(self) -> str:
-        """What stands in for the kubelets of the nodes."""
+        """A description of what replaces the kubelets."""
         return "kwok" if "kwok" in self.programs else "the demo itself"
 
     @property
     def title(self) -> str:
-        """The programs that run, and the URL of the API server."""
+        """The running programs and the URL of the API server, as one line."""
         return f"{', '.join(self.programs)} run at {self.access.url}"
 
     @property
@@ -162,7 +162,7 @@ class OwnStage:
         return self.access.client()
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Return what kubectl prints for the administrator."""
+        """Return the output of kubectl, run as the administrator."""
         return self.access.kubectl(*arguments, stdin=stdin)
 
     def nodes(self) -> list[dict[str, Any]]:
@@ -178,14 +178,14 @@ class OwnStage:
         )
 
     def start_operator(self) -> Operator:
-        """Start the operator as only its own service account; wait until it mirrors the cluster."""
+        """Start the operator as its service account; wait until it mirrors the cluster."""
         kubeconfig = self.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
         rights = f"as the service account {'/'.join(replica.SERVICE_ACCOUNT)}"
         rights = f"{rights}, with the shipped RBAC only"
         return start_mooring(self.spawn, kubeconfig, self.logs / "mooring.log", rights=rights)
 
     def run_pods(self, count: int) -> str:
-        """Give a Deployment so many replicas, or make the missing pods where nobody else would."""
+        """Scale a Deployment to `count` pods; without a controller, create the missing pods."""
         if "kube-controller-manager" in self.programs:
             self.kubectl("apply", "-f", str(DEPLOYMENT))
             self.kubectl("scale", "deployment/web", f"--replicas={count}")
@@ -195,7 +195,7 @@ class OwnStage:
 
 
 def make_missing_pods(stage: Stage, count: int) -> None:
-    """Make pods that take a sixteenth of a node each, until the stage has so many."""
+    """Create pods that request a sixteenth of a node each, until there are `count` pods."""
     path = f"/api/v1/namespaces/{stage.namespace}/pods"
     with stage.client() as client:
         for number in range(len(client.get(path)["items"]), count):
@@ -205,7 +205,7 @@ def make_missing_pods(stage: Stage, count: int) -> None:
 def pod_of(
     stage: Stage, name: str, labels: Mapping[str, str], cpu: str, memory: str
 ) -> dict[str, Any]:
-    """Return a pod for the stage's nodes and operator, that requests so much."""
+    """Return a pod with these requests for the stage's nodes and operator."""
     requests = {"cpu": cpu, "memory": memory}
     container = {"name": "main", "image": "pause", "resources": {"requests": requests}}
     spec = {"schedulerName": stage.profile, "containers": [container], **stage.pod_fields}
@@ -218,7 +218,7 @@ def pod_of(
 
 
 def mooring(stage: Stage, *words: str) -> str:
-    """Return what a command of Mooring's prints, in 80 columns; raise DemoError if it fails."""
+    """Return the output of a command of Mooring in 80 columns; raise DemoError if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "mooring", *words, *stage.options],
         env={
@@ -236,7 +236,7 @@ def mooring(stage: Stage, *words: str) -> str:
 
 
 def open_page(stage: Stage) -> tuple[Program, str]:
-    """Start `mooring ui`; return it and the address of the page."""
+    """Start `mooring ui`; return the program and the URL of the page."""
     command = [sys.executable, "-m", "mooring", "ui", "--no-browser", *stage.options]
     log = stage.logs / "ui.log"
     program = stage.spawn([*command, f"--kubeconfig={stage.command_kubeconfig}"], log)
@@ -251,7 +251,7 @@ def open_page(stage: Stage) -> tuple[Program, str]:
 
 @contextmanager
 def temporary_stage(programs: Path | None) -> Iterator[Stage]:
-    """Yield a stage that leaves nothing running; after a failure its logs stay.
+    """Yield a stage whose programs end with the context; after a failure its logs stay.
 
     `programs` is a folder of etcd, kube-apiserver and kubectl; None: all programs were built.
     """
@@ -268,7 +268,7 @@ def temporary_stage(programs: Path | None) -> Iterator[Stage]:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a new folder that is removed in the end; after a failure its subfolder `logs` stays."""
+    """Yield a new folder, and remove it at the end; after a failure its subfolder `logs` stays."""
     folder = Path(tempfile.mkdtemp(prefix="mooring-demo-"))
     failed = False
     try:
@@ -282,7 +282,7 @@ def temporary_folder() -> Iterator[Path]:
 
 @contextmanager
 def kept_stage(programs: Path | None) -> Iterator[Stage]:
-    """Yield a stage that goes on after the demo, even if the demo fails; Ctrl-C removes it.
+    """Yield a stage that keeps running after the demo, even a failed one; Ctrl-C removes it.
 
     `programs` is a folder of etcd, kube-apiserver and kubectl; None: all programs were built.
     """
@@ -321,7 +321,7 @@ def kept_stage(programs: Path | None) -> Iterator[Stage]:
 
 
 def stop_kept() -> bool:
-    """Stop the kept demo: Mooring, the page and the control plane; return False if none is up."""
+    """Stop the kept demo: Mooring, page and control plane; return False if there is none."""
     running = background.status(KEPT_NAME)
     if running is None:
         return False
@@ -335,14 +335,14 @@ def stop_kept() -> bool:
 
 
 def _is_mooring(pid: int) -> bool:
-    """Return whether the process runs Mooring: the id of one that ended may be another's."""
+    """Return whether the process is Mooring: the id of an ended process may be used again."""
     command = ["ps", "-o", "args=", "-p", str(pid)]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     return " -m mooring " in found.stdout
 
 
 def child_of(group: ProcessGroup) -> Spawn:
-    """Return a function that starts programs that end with the group."""
+    """Return a function that starts programs as members of the group, which end with it."""
     return lambda command, log: group.spawn("mooring", command, log=log, env=replica.environment())
 
 

@@ -1,4 +1,4 @@
-"""The demo, step by step; every step ends when what it promises has come true."""
+"""Plays the demo step by step; a step ends when its promise has come true."""
 
 import time
 from collections.abc import Callable, Collection
@@ -13,18 +13,18 @@ from demo.stage import NODES, ZONES, Operator, Stage, mooring, pod_of
 from demo.views import Narrator, placement_table
 
 STEP_SECONDS = 60.0
-"""How long one step may take before the demo has failed."""
+"""The most seconds of a step; then the demo has failed."""
 LOOK_AGAIN = 0.1
-"""Seconds between two looks at what a step waits for."""
+"""The seconds between two looks at a condition."""
 
 FIRST_PODS = 30
 ALL_PODS = 60
 MOST_PACKED_NODES = 3
-"""Nodes that 30 more pods need, where a node takes 16 and holds one or two already."""
+"""The most nodes for 30 more pods: a node takes 16 pods, and has one or two already."""
 
 SMALL_GANG, LARGE_GANG = 4, 20
-"""Members that fit, each onto a node of its own; and as many as there are nodes, of which those
-that were filled have no room."""
+"""The sizes of the gangs. The small one fits, with a node for each member; the large one needs all
+nodes, and some are full."""
 
 GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces"
 PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
@@ -32,11 +32,11 @@ BIN_PACKING = replica.ROOT / "manifests" / "examples" / "bin-packing.yaml"
 
 
 def tell(stage: Stage, narrator: Narrator) -> Operator:
-    """Show the story, and check that all of it is true; return the operator that still runs.
+    """Play all steps and check each result; return the running operator.
 
     Raises:
-        DemoError: for what did not come true.
-        ControlPlaneError: for what could not be run.
+        DemoError: a promise did not come true.
+        ControlPlaneError: a program could not run.
     """
     return _Story(stage, narrator).tell()
 
@@ -51,7 +51,7 @@ class _Story:
         self._output = narrator.output
 
     def tell(self) -> Operator:
-        """Show all steps in order."""
+        """Play all steps in order."""
         self._set_up()
         operator = self._run_operator()
         first = self._spread(operator)
@@ -81,7 +81,7 @@ class _Story:
         return operator
 
     def _spread(self, operator: Operator) -> dict[str, str]:
-        """Bind the first pods, spread over all nodes; return the node by pod."""
+        """Bind the first pods, spread over all nodes; return the node of each pod."""
         self._heading(f"1. {FIRST_PODS} pods, under kube-scheduler's default policy")
         maker = self._stage.run_pods(FIRST_PODS)
         self._wait_for_pods(operator, FIRST_PODS)
@@ -103,7 +103,7 @@ class _Story:
         self._wait_for_profile(operator)
 
     def _pack(self, operator: Operator, first: Collection[str]) -> int:
-        """Bind the further pods; return on how many nodes they are."""
+        """Bind further pods; return the number of nodes that they are on."""
         self._heading(f"3. {ALL_PODS - FIRST_PODS} more pods")
         self._stage.run_pods(ALL_PODS)
         self._wait_for_pods(operator, ALL_PODS)
@@ -149,12 +149,12 @@ class _Story:
             self._create(pod_of(self._stage, f"{name}-{number:0{width}}", label, "3500m", "8Gi"))
 
     def _wait_for_gang(self, operator: Operator) -> set[str]:
-        """Wait until the small gang is placed; return its nodes."""
+        """Wait until all members of the small gang have nodes; return these nodes."""
         self._wait(lambda: all(self._members("small").values()), "gang small is placed", operator)
         return set(self._members("small").values())
 
     def _members(self, gang: str) -> dict[str, str]:
-        """Return the node of each member, "" if it has none."""
+        """Return the node of each member; "" for a member without a node."""
         return {
             pod["metadata"]["name"]: pod["spec"].get("nodeName", "")
             for pod in self._pods()
@@ -166,7 +166,7 @@ class _Story:
             client.post(f"/api/v1/namespaces/{self._stage.namespace}/pods", pod)
 
     def _show_explanation(self, operator: Operator, about: str, expected: str) -> None:
-        """Show what `mooring explain` says, as soon as it says what is expected."""
+        """Wait until `mooring explain` says what is expected, and show its output."""
         namespace = self._stage.namespace
         words = ["explain", about, *(["-n", namespace] if namespace != "default" else [])]
         said = ""
@@ -187,7 +187,7 @@ class _Story:
         self._note(f"one operator all the time: process {operator.program.pid}, never restarted")
 
     def _wait_for_profile(self, operator: Operator) -> None:
-        """Wait until the profile's status says that it is in force as it is now."""
+        """Wait until the profile's status says that its newest version is in force."""
         name = self._stage.profile
         with self._stage.client() as client:
             generation = client.get(f"{PROFILES}/{name}")["metadata"]["generation"]
@@ -232,7 +232,7 @@ class _Story:
         )
 
     def _wait(self, holds: Callable[[], bool], what: str, operator: Operator | None = None) -> None:
-        """Wait until `holds` returns True; fail at once if the operator ends meanwhile."""
+        """Wait until `holds` returns True; fail at once if the operator ends."""
         deadline = time.monotonic() + STEP_SECONDS
         while not holds():
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""`make demo` from its first line to its last, as a process of its own."""
+"""Tests the whole `make demo` as a process of its own."""
 
 import os
 import pty
@@ -29,7 +29,7 @@ SUMMARY = "one operator all the time"
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Return an environment with a cache of the test's own: a demo may have been kept."""
+    """Return an environment with an empty cache, because a user's demo may have been kept."""
     cache = tmp_path / "cache"
     cache.mkdir()
     built = programs_folder().parent
@@ -48,7 +48,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def assets(tmp_path: Path) -> Path:
-    """Return a folder with the programs that envtest has, and no others."""
+    """Return a folder with only the programs that envtest has."""
     folder = tmp_path / "assets"
     folder.mkdir()
     for name in SERVER_PROGRAMS:
@@ -57,7 +57,7 @@ def assets(tmp_path: Path) -> Path:
 
 
 def read_until(terminal: FileIO, words: str) -> str:
-    """Return what the terminal shows, to these words."""
+    """Read the terminal's output until these words; return the output."""
     shown = b""
     while words.encode() not in shown:
         shown += terminal.read(4096)
@@ -68,9 +68,9 @@ def read_until(terminal: FileIO, words: str) -> str:
 def demo(
     environment: dict[str, str], *options: str, terminal: int | None = None
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Start the demo as the leader of a session, so that whatever it leaves behind is found.
+    """Start the demo as the leader of a session, so that all of its processes can be found.
 
-    Its input and output are a `terminal`, or nothing and a pipe.
+    Input and output are a `terminal`, or else no input and a pipe.
     """
     with subprocess.Popen(
         [sys.executable, "-m", "demo", *options],
@@ -88,7 +88,7 @@ def demo(
 
 
 def operator_of(process: "subprocess.Popen[str]") -> int:
-    """Return the operator's process id, as soon as the demo says it."""
+    """Return the operator's process id once the demo has printed it."""
     assert process.stdout
     for line in process.stdout:
         if found := re.search(r"Mooring runs, process (\d+)", line):
@@ -207,7 +207,7 @@ def test_a_control_plane_that_is_not_built_is_said_in_one_line(
 def test_on_a_terminal_the_demo_of_envtests_programs_ends_with_the_page_until_enter(
     environment: dict[str, str], tmp_path: Path, assets: Path
 ) -> None:
-    """Nothing was built, so the demo makes its pods itself, and stands in for the kubelets."""
+    """Without built programs, the demo creates its pods itself and replaces the kubelets."""
     nowhere = {"MOORING_CACHE": str(tmp_path / "empty"), "KUBEBUILDER_ASSETS": str(assets)}
     leader, follower = pty.openpty()
     with (
@@ -249,7 +249,7 @@ def test_programs_of_another_version_are_not_used(
 
 
 def objects(access: Access) -> dict[str, list[str]]:
-    """Return the names of what a demo could leave behind in a cluster."""
+    """Return the names of all objects that a demo could leave in a cluster."""
     kinds = ("nodes", "namespaces", "crd", "clusterroles", "clusterrolebindings", "priorityclasses")
     return {kind: sorted(access.kubectl("get", kind, "-o", "name").split()) for kind in kinds}
 

@@ -1,4 +1,4 @@
-"""docs/quickstart.md says what the commands of its first part print."""
+"""docs/quickstart.md has the output of the commands of its first part."""
 
 import pytest
 

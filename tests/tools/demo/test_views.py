@@ -13,7 +13,7 @@ USES = [
 
 
 def shown(uses: list[NodeUse]) -> list[list[str]]:
-    """Return the table's rows as a reader sees them, cell by cell."""
+    """Return the cells of the table's rows as text."""
     output = io.StringIO()
     Narrator(Console(file=output, width=100)).show(placement_table("title", uses))
     lines = output.getvalue().splitlines()

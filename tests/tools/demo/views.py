@@ -1,4 +1,4 @@
-"""What the demo shows: a line per thing that has become true, and tables of pods and nodes."""
+"""Prints the demo: a line for each result, and tables of pods and nodes."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -12,18 +12,18 @@ from rich.text import Text
 from demo.placement import NodeUse
 
 WIDTH = 100
-"""Columns where the output is no terminal."""
+"""The number of columns if the output is no terminal."""
 
 
 class Narrator:
-    """Writes lines that begin with the seconds since the demo began."""
+    """Prints lines that begin with the seconds since the demo began."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or _console()
         self._began = time.monotonic()
 
     def say(self, line: str) -> None:
-        """Print a line about what has become true."""
+        """Print a line about a result."""
         elapsed = time.monotonic() - self._began
         text = f"[dim]{elapsed:5.1f} s[/]  {escape(line)}"
         self._console.print(text, highlight=False, soft_wrap=True)
@@ -33,24 +33,24 @@ class Narrator:
         self._console.print(f"         {escape(line)}", highlight=False, soft_wrap=True)
 
     def output(self, command: str, text: str) -> None:
-        """Print a command as it is typed, and what it has printed."""
+        """Print a command and its output."""
         self._console.print(f"\n[bold]$ {escape(command)}[/]", highlight=False, soft_wrap=True)
         self._console.print(escape(text.rstrip()), highlight=False, soft_wrap=True)
         self._console.print()
 
     def heading(self, line: str) -> None:
-        """Begin a new part of the story."""
+        """Print the heading of a new part."""
         self._console.print(f"\n[bold]{escape(line)}[/]", highlight=False)
 
     def show(self, table: Table) -> None:
-        """Print a table, with air around it."""
+        """Print a table with empty lines around it."""
         self._console.print()
         self._console.print(table)
         self._console.print()
 
 
 def placement_table(title: str, uses: Sequence[NodeUse]) -> Table:
-    """Return pods and utilisation per node, by zone; new pods, if any, have a column."""
+    """Return a table of pods and utilisation per node, by zone; new pods have a column, if any."""
     some_new = any(use.new for use in uses)
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("zone")
@@ -80,7 +80,7 @@ def _figures(uses: Sequence[NodeUse], *, some_new: bool) -> list[str]:
 
 
 def _mean(values: Iterable[float]) -> float:
-    """Return the mean; the demo's nodes are alike, so it is the share of all of them together."""
+    """Return the mean; the demo's nodes are equal, so this is the share of all nodes."""
     found = list(values)
     return sum(found) / len(found)
 

@@ -1,1 +1,1 @@
-"""Tests of the control plane's own launcher."""
+"""Tests the launcher of the control plane."""

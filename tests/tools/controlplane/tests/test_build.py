@@ -43,7 +43,7 @@ for package; do name=${package%/v3}; name=${name%.go}; echo "$package" > "$folde
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a Go that writes its calls to this file, an empty cache, and the newest release."""
+    """Return the log of a fake Go's calls, with an empty cache and the newest release."""
     monkeypatch.delenv(VARIABLE, raising=False)
     go = tmp_path / "bin" / "go"
     go.parent.mkdir()

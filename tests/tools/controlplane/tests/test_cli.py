@@ -35,7 +35,7 @@ done
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """Yield a name of a control plane that nobody else uses; whatever runs under it is ended."""
+    """Yield an unused name of a control plane; end what runs under the name."""
     chosen = f"test-{secrets.token_hex(4)}"
     yield chosen
     if background.status(chosen):

@@ -30,7 +30,7 @@ OWNER = """
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[ControlPlane]:
-    """Yield a server whose programs and users are for these tests."""
+    """Yield a server whose programs and users these tests may change."""
     with ControlPlane(users={"dora": ["developers", "testers"]}) as started:
         yield started
 

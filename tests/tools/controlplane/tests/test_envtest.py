@@ -1,4 +1,4 @@
-"""envtest's archive, from a server on this machine."""
+"""Tests downloads of envtest's archive from a server on this machine."""
 
 import hashlib
 import io
@@ -28,7 +28,7 @@ MINOR = f"v{chosen_release().minor}"
 
 
 def archive(version: str = f"{MINOR}.0", *, without: str = "", link: bool = False) -> bytes:
-    """Return an archive of programs that print this version."""
+    """Return an archive of programs that report this version."""
     content = io.BytesIO()
     script = f"#!/bin/sh\necho Kubernetes {version}\n".encode()
     with tarfile.open(fileobj=content, mode="w:gz") as members:
@@ -44,14 +44,14 @@ def archive(version: str = f"{MINOR}.0", *, without: str = "", link: bool = Fals
 
 @dataclass
 class Releases:
-    """A server of releases; `lock` is the lock file of what it should serve."""
+    """A server for releases; `lock` is the lock file for its archives."""
 
     lock: Path
     content: bytes
     asked: list[str] = field(default_factory=list)
 
     def locks(self, content: bytes) -> None:
-        """Serve this, and lock its hash."""
+        """Serve this content, and write its hash into the lock file."""
         self.content = content
         machine = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
         name = f"envtest-{MINOR}.0-{platform.system().lower()}-{machine}.tar.gz"

@@ -1,4 +1,4 @@
-"""Connections that are reset before the handshake."""
+"""Tests connections that the server resets before the TLS handshake."""
 
 import gc
 import socket
@@ -10,7 +10,7 @@ import pytest
 from controlplane.tls import TLSConnection
 
 RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER on, for 0 seconds: closing resets the connection."""
+"""The value of SO_LINGER with which closing a socket resets the connection."""
 
 
 def test_a_connection_that_is_reset_before_the_handshake_leaves_no_open_socket() -> None:

