@@ -1,5 +1,5 @@
-"""Kubernetes' own test cases of scheduling, run against Mooring and against kube-scheduler.
+"""Runs Kubernetes' own test cases of scheduling against Mooring and kube-scheduler.
 
-`make conformance` builds them from Kubernetes' Go module (`main.go`), runs each scheduler on a
-control plane of its own with the same nodes, and prints a table of what both do.
+`make conformance` builds the cases from Kubernetes' Go module (`main.go`), runs each scheduler on
+its own control plane with equal nodes, and prints a table of the results.
 """

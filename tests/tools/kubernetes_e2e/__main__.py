@@ -28,7 +28,7 @@ INTERRUPTED: Final = 130
 
 
 def main() -> int:
-    """Return the exit code: 0 if both end alike, 1 if not or something failed, 130 interrupted."""
+    """Return the exit code: 0 if results are equal, 1 if not or after an error, 130 interrupted."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     chosen = _parser().parse_args()
     try:
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(focus: str) -> dict[str, dict[str, Result]]:
-    """Return the results by scheduler; both run at the same time, on a control plane each."""
+    """Return the results by scheduler; both run at the same time, each on its own server."""
     progress = Progress()
     ensure_built(progress, control_plane(NEWEST))
     program = ensure_built(progress, MODULE) / next(iter(MODULE.programs))

@@ -1,4 +1,4 @@
-"""What the cases need of a kubelet, and kwok does not do."""
+"""Does the kubelets' work that the cases need and kwok does not do."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -12,7 +12,7 @@ _INTERVAL: Final = 0.2
 
 
 def copy_extended_resources(access: Access, stop: Event) -> None:
-    """Make extended resources of a node's capacity allocatable, until `stop` is set."""
+    """Copy extended resources from the nodes' capacity to allocatable, until `stop` is set."""
     with access.client() as client:
         while not stop.wait(_INTERVAL):
             for node in client.get("/api/v1/nodes")["items"]:
@@ -24,9 +24,10 @@ def copy_extended_resources(access: Access, stop: Event) -> None:
 
 
 def run_required_pods(access: Access, nodes: Iterable[str]) -> None:
-    """Run a pod on each node; the pod's name has the words that the cases look for.
+    """Run a pod on each node, with a name that the cases look for.
 
-    Without them, cases that preempt wait for a minute each (WaitForTotalHealthy in node/wait.go).
+    Without these pods, cases that preempt wait for a minute each (WaitForTotalHealthy in
+    node/wait.go).
     """
     pods = "/api/v1/namespaces/kube-system/pods"
     with access.client() as client:
@@ -44,7 +45,7 @@ def run_required_pods(access: Access, nodes: Iterable[str]) -> None:
 
 
 def set_addresses(access: Access, nodes: Iterable[str]) -> None:
-    """Give each node an address, which cases with host ports look up."""
+    """Give each node an address; cases with host ports read the address."""
     with access.client() as client:
         for number, node in enumerate(nodes, start=1):
             address = {"type": "InternalIP", "address": f"192.0.2.{number}"}
@@ -52,7 +53,7 @@ def set_addresses(access: Access, nodes: Iterable[str]) -> None:
 
 
 def missing_allocatable(status: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the changes that make allocatable what capacity has; None for what is gone there."""
+    """Return the changes of allocatable to equal capacity; None for resources that have gone."""
     capacity, allocatable = _extended(status, "capacity"), _extended(status, "allocatable")
     changed: dict[str, str | None] = dict.fromkeys(allocatable.keys() - capacity.keys())
     changed |= {name: n for name, n in capacity.items() if allocatable.get(name) != n}

@@ -1,4 +1,4 @@
-"""What the test cases found: read from JUnit files, shown as a table, compared."""
+"""The results of the test cases: reads JUnit files, makes a table, compares schedulers."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -14,7 +14,7 @@ END: Final = "<!-- end of results -->"
 
 @dataclass(frozen=True)
 class Result:
-    """How one case ended: `passed`, `failed` or `skipped`, and the failure's first line."""
+    """The result of a case: `passed`, `failed` or `skipped`, and the first line of a failure."""
 
     outcome: str
     message: str = ""
@@ -23,7 +23,7 @@ class Result:
 def read_junit(folder: Path) -> dict[str, Result]:
     """Return the results of all cases in the folder's JUnit files, by the case's whole name.
 
-    Cases that were not selected are left out.
+    Cases that the run did not select are left out.
     """
     results: dict[str, Result] = {}
     for path in sorted(folder.glob("junit*.xml")):
@@ -43,14 +43,14 @@ def read_junit(folder: Path) -> dict[str, Result]:
 
 
 def shown_name(name: str) -> str:
-    """Return the case without its kind and its tags."""
+    """Return the name of the case without its kind and its tags."""
     return _TAG.sub("", name).strip()
 
 
 def markdown(results: Mapping[str, Mapping[str, Result]], *, all_cases: bool = True) -> str:
     """Return a table with a row for each case, a column for each scheduler, and their sums.
 
-    Without `all_cases` it has no rows for cases that passed with every scheduler.
+    Without `all_cases`, the table has no rows for cases that passed with every scheduler.
     """
     schedulers = list(results)
     cases = sorted({case for found in results.values() for case in found}, key=shown_name)
@@ -69,7 +69,7 @@ def markdown(results: Mapping[str, Mapping[str, Result]], *, all_cases: bool = T
 
 
 def differences(one: Mapping[str, Result], other: Mapping[str, Result]) -> Sequence[str]:
-    """Return the cases that did not end alike, with what each of the two says."""
+    """Return the cases with different results, and both results."""
     return [
         f"{shown_name(case)}: {_outcome(one.get(case))} and {_outcome(other.get(case))}"
         for case in sorted({*one, *other}, key=shown_name)
@@ -78,7 +78,7 @@ def differences(one: Mapping[str, Result], other: Mapping[str, Result]) -> Seque
 
 
 def replace_table(document: str, table: str) -> str:
-    """Return the document with this table between the two marks.
+    """Return the document with this table between its two marks.
 
     Raises:
         ValueError: if a mark is missing.

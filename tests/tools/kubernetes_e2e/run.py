@@ -43,15 +43,15 @@ CAPACITY: Final[Mapping[str, str]] = {
     "pods": "110",
 }
 LABELS: Final = "!Feature:OffByDefault || FeatureGate:GenericWorkload"
-"""Not the cases of features that are off; those of pod groups are on here."""
+"""Leaves out cases of features that are off by default; those of pod groups are on here."""
 SKIP: Final = "Multi-AZ"
-"""Cases of clusters of a cloud with several zones."""
+"""Matches cases for clusters of a cloud with several zones."""
 PROFILE: Final = profile("default-scheduler")
 
 
 @contextmanager
 def running_cases(scheduler: str, program: Path, folder: Path, focus: str) -> Iterator[Program]:
-    """Yield the program that runs the cases; its JUnit files and logs are in the folder."""
+    """Yield the program that runs the cases; it writes JUnit files and logs into the folder."""
     components: set[Component] = {"kube-controller-manager", "kwok"}
     if scheduler == KUBE_SCHEDULER:
         components.add("kube-scheduler")
@@ -102,7 +102,7 @@ def _command(program: Path, kubeconfig: Path, folder: Path, focus: str) -> list[
 
 
 def _start_mooring(plane: ControlPlane, group: ProcessGroup, folder: Path) -> None:
-    """Have Mooring take the pods whose schedulerName is `default-scheduler`."""
+    """Let Mooring schedule the pods with the schedulerName `default-scheduler`."""
     replica.apply_manifests(plane.access)
     plane.access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(PROFILE))
     kubeconfig = plane.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)

@@ -1,4 +1,4 @@
-"""Extended resources are allocatable as soon as a node has them."""
+"""Tests that extended resources are allocatable as soon as a node has them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The results of the cases, read from JUnit files and compared."""
+"""Tests reading JUnit files, and the comparison of results."""
 
 from pathlib import Path
 

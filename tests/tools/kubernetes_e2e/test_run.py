@@ -1,4 +1,4 @@
-"""The cases are those of the newest release that a control plane is built of."""
+"""The cases come from the newest release for which a control plane can be built."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from kubernetes_e2e.run import MODULE, VERSION
 
 
 def _required(folder: Path) -> dict[str, str]:
-    """Return the version of each module that the folder's go.mod requires."""
+    """Return the version of each module that the go.mod in the folder requires."""
     lines = (line.split() for line in (folder / "go.mod").read_text().splitlines())
     return {words[0]: words[1] for words in lines if len(words) > 1 and words[1].startswith("v")}
 
@@ -25,6 +25,6 @@ def test_every_module_that_both_require_has_one_version() -> None:
 
 
 def test_the_cases_are_built_from_the_module_itself() -> None:
-    """`go build` calls a program after its package, and "." has no name."""
+    """`go build` names a program after its package, and the package "." has no name."""
     (package,) = MODULE.programs.values()
     assert f"\nmodule {package}\n" in (MODULE.folder / "go.mod").read_text()

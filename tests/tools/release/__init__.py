@@ -1,6 +1,6 @@
-"""What a release consists of, made from a commit.
+"""Makes the files of a release from a commit.
 
-`python -m release` makes everything into `dist/`; `make release` calls it, docs/releasing.md tells
-what is done with it. The image is built by buildah on a base of Debian's packages, so that no image
-registry is needed.
+`make release` calls `python -m release`, which writes all files into `dist/`; docs/releasing.md
+describes how to publish them. buildah builds the image on a base of Debian's packages, so that no
+image registry is needed.
 """

@@ -27,7 +27,7 @@ DIST: Final = ROOT / "dist"
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 done, 1 failed, 2 wrong use."""
+    """Return the exit code: 0 success, 1 failed, 2 wrong usage."""
     chosen = _parser().parse_args(words)
     if chosen.command == "chart":
         _say("\n".join(artifacts.refresh_chart()) or "the chart has what manifests/ has")
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _image(chosen: argparse.Namespace) -> None:
-    """Build the image of the work tree, as it is."""
+    """Build the image of the work tree, with uncommitted changes."""
     DIST.mkdir(exist_ok=True)
     images = Images()
     epoch = run(["git", "-C", ROOT, "log", "-1", "--format=%ct"]).strip()

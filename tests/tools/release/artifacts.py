@@ -1,4 +1,4 @@
-"""The files of a release beside the image, each the same for the same commit."""
+"""Makes the files of a release beside the image; one commit always gives the same files."""
 
 import gzip
 import hashlib
@@ -31,24 +31,24 @@ SHARED: Final = {
     "manifests/networkpolicy.yaml": "files/networkpolicy.yaml",
     "manifests/rbac.yaml": "files/rbac.yaml",
 }
-"""Files of which the chart has a copy, because Helm warns of links and takes nothing else."""
+"""Files that the chart copies, because Helm warns of links and packages nothing else."""
 
 SUMS: Final = "SHA256SUMS"
 NAMESPACE: Final = "mooring-release"
-"""What a signature is for, so that it cannot be taken for one of something else."""
+"""The purpose of a signature, so that it cannot serve for other files."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The commit that is released."""
+    """The commit that is to be released."""
 
     commit: str
     epoch: str
-    """Its time, which all files get: seconds since 1970."""
+    """The time of the commit in seconds since 1970; all files get this time."""
 
     @classmethod
     def of(cls, root: Path = ROOT) -> "Source":
-        """Return the commit of the work tree; ReleaseError if files differ from it."""
+        """Return the commit of the work tree; ReleaseError if files differ from the commit."""
         git = ("git", "-C", root)
         changed = run([*git, "status", "--porcelain"])
         if changed:
@@ -68,7 +68,7 @@ class Source:
 
 
 def refresh_chart(root: Path = ROOT) -> list[str]:
-    """Copy into the chart what it has in common with manifests/ and crds/; return what changed."""
+    """Copy the common files of manifests/ and crds/ into the chart; return the changed files."""
     changed = []
     for source, name in SHARED.items():
         target = root / CHART / name
@@ -80,7 +80,7 @@ def refresh_chart(root: Path = ROOT) -> list[str]:
 
 
 def archive(folder: Path, file: Path, top: str, epoch: str) -> Path:
-    """Write the folder's files into a tar.gz that depends on nothing but them; return it."""
+    """Write the folder's files into a tar.gz that depends only on these files; return its path."""
     with (
         file.open("wb") as raw,
         gzip.GzipFile("", "wb", fileobj=raw, mtime=int(epoch)) as packed,
@@ -90,7 +90,7 @@ def archive(folder: Path, file: Path, top: str, epoch: str) -> Path:
 
 
 def write_tar(folder: Path, file: IO[bytes] | gzip.GzipFile, prefix: str, epoch: str) -> None:
-    """Write the folder's files in order, with one time and without an owner."""
+    """Write the folder's files in order, all with one time and without an owner."""
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             member = tarfile.TarInfo(f"{prefix}{path.relative_to(folder)}")
@@ -118,7 +118,7 @@ def python_packages(dist: Path, epoch: str) -> list[Path]:
 
 
 def chart(dist: Path, repository: str, epoch: str) -> Path:
-    """Package the chart, whose images come from the repository."""
+    """Package the chart with images from the repository; return its path."""
     with _copied(str(CHART)) as tree:
         values = tree / CHART / "values.yaml"
         _replace(values, "repository: mooring\n", f"repository: {repository}\n")
@@ -130,7 +130,7 @@ def chart(dist: Path, repository: str, epoch: str) -> Path:
 
 
 def manifests(dist: Path, repository: str) -> Path:
-    """Write the CRDs and all that manifests/ makes into one file."""
+    """Write the CRDs and all objects of manifests/ into one file; return its path."""
     with _copied("crds", "manifests") as tree:
         name = f"image: mooring:{__version__}"
         deployment = tree / "manifests" / "deployment.yaml"
@@ -150,7 +150,7 @@ def sha256(file: Path) -> str:
 def provenance(
     files: Sequence[Path], source: Source, image: str, parameters: dict[str, str], base: Path
 ) -> dict[str, Any]:
-    """Return an in-toto statement: what the files and the image were made of, as SLSA has it."""
+    """Return an in-toto statement in SLSA's form: the sources of the files and of the image."""
     inputs = [ROOT / name for name in ("requirements.lock", parameters["lock"])]
     made_of: list[dict[str, Any]] = [
         {"name": "source", "digest": {"gitCommit": source.commit}},
@@ -176,7 +176,7 @@ def provenance(
 
 
 def checksums(files: Sequence[Path]) -> Path:
-    """Write the digests of files of one folder, as `sha256sum --check` reads them."""
+    """Write the digests of files of one folder for `sha256sum --check`; return the file's path."""
     lines = [f"{sha256(file)}  {file.name}\n" for file in sorted(files)]
     sums = files[0].with_name(SUMS)
     sums.write_text("".join(lines))
@@ -184,7 +184,7 @@ def checksums(files: Sequence[Path]) -> Path:
 
 
 def sign(sums: Path, key: Path) -> Path:
-    """Sign the checksums with an SSH key, and through them every file; return the signature."""
+    """Sign the checksums, and so all files, with an SSH key; return the signature's path."""
     signature = sums.with_name(f"{sums.name}.sig")
     signature.unlink(missing_ok=True)
     run(["ssh-keygen", "-Y", "sign", "-n", NAMESPACE, "-f", key, sums])
@@ -192,14 +192,14 @@ def sign(sums: Path, key: Path) -> Path:
 
 
 def write_json(file: Path, document: object) -> Path:
-    """Write the document for programs and people; return the file."""
+    """Write the document as readable JSON; return the file's path."""
     file.write_text(json.dumps(document, indent=2) + "\n")
     return file
 
 
 @contextmanager
 def _copied(*names: str) -> Iterator[Path]:
-    """Yield a folder with a copy of these files and folders, to which nothing leaves a trace."""
+    """Yield a folder with a copy of these files and folders, so that builds change no original."""
     with tempfile.TemporaryDirectory(prefix="mooring-release-") as folder:
         tree = Path(folder)
         for name in names:

@@ -1,8 +1,8 @@
-"""The base of the image: Python and what it needs, out of Debian's packages.
+"""The base of the image: Python and its dependencies, from Debian's packages.
 
-mmdebstrap extracts the packages, and no script of theirs is run. So the base has no shell, no
-package manager and no program but Python: nothing of what a scheduler does not need can be misused,
-or be the subject of an advisory. The base for building has a shell and pip's wheel as well.
+mmdebstrap extracts the packages without running their scripts. So the base has no shell, no package
+manager and no program except Python: programs that a scheduler does not need cannot be misused, and
+cause no advisories. The base for building also has a shell and pip's wheel.
 """
 
 import hashlib
@@ -19,21 +19,21 @@ from release.commands import run
 
 SUITE: Final = "trixie"
 EPOCH: Final = "1754697600"
-"""The day on which the suite was released: what is made now gets this time."""
+"""The day of the suite's release, which is the time of all new files."""
 
 PYTHON: Final = "3.13"
-"""The version of the Python of the suite."""
+"""The version of Python in the suite."""
 
 PYTHON_LIBRARY: Final = f"/usr/lib/python{PYTHON}"
-"""Where the suite's Python has its library."""
+"""The folder of the library of the suite's Python."""
 
 STATUS: Final = "var/lib/dpkg/status.d"
-"""A file per package, as scanners of images without a package manager look for them."""
+"""The folder with a file per package, for scanners of images without a package manager."""
 
 
 @dataclass(frozen=True)
 class Base:
-    """The packages of a base beside those that they depend on, and the programs that are kept."""
+    """The packages of a base besides their dependencies, and the programs to keep."""
 
     name: str
     packages: tuple[str, ...]
@@ -81,12 +81,12 @@ printf '%s\\n' root:x:0:0::/root:/sbin/nologin nonroot:x:65532:65532::/nonexiste
     > "$1/etc/passwd"
 printf '%s\\n' root:x:0: nonroot:x:65532: > "$1/etc/group"
 """
-"""Does what the scripts of the packages would do, as far as Mooring needs it."""
+"""Does the work of the packages' scripts, as far as Mooring needs it."""
 
 
 @dataclass(frozen=True)
 class DebianPackage:
-    """A package that is part of a base."""
+    """A package in a base."""
 
     name: str
     version: str
@@ -94,16 +94,16 @@ class DebianPackage:
 
     @property
     def purl(self) -> str:
-        """Its package URL, by which databases know it."""
+        """The package URL, by which databases identify the package."""
         version = self.version.replace(":", "%3A").replace("+", "%2B")
         where = f"arch={self.architecture}&distro={SUITE}"
         return f"pkg:deb/debian/{self.name}@{version}?{where}"
 
 
 def make_base(base: Base, folder: Path, *, anew: bool) -> Path:
-    """Return the tar file of the base's files, from the folder if it is there and not made anew.
+    """Return the tar file of the base; reuse the one in the folder, unless `anew` is set.
 
-    It is the same as long as Debian's packages are.
+    The file is the same as long as Debian's packages are the same.
     """
     folder.mkdir(parents=True, exist_ok=True)
     options = _options(base)
@@ -139,7 +139,7 @@ def _options(base: Base) -> Sequence[str]:
 
 
 def debian_packages(base: Path) -> tuple[DebianPackage, ...]:
-    """Return the packages in a base, by name."""
+    """Return the packages of a base, sorted by name."""
     with tarfile.open(base) as files:
         found = [
             Parser().parsestr(content.read().decode())

@@ -1,15 +1,15 @@
-"""Runs programs whose output matters only if they fail."""
+"""Runs programs, and shows their output only if they fail."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 LAST_LINES = 15
-"""How much of a failed program's output is shown."""
+"""The number of lines of a failed program's output in the error."""
 
 
 class ReleaseError(Exception):
-    """A step of the release failed; the text says which, and why."""
+    """A step of the release failed; the text says which step, and why."""
 
 
 def run(
@@ -18,7 +18,7 @@ def run(
     folder: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """Return what the program prints; ReleaseError with its last lines if it fails."""
+    """Return the output of the program; ReleaseError with its last lines if the program fails."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(

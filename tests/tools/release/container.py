@@ -1,8 +1,8 @@
-"""Runs the image as a kubelet would, with runc, and says how it did.
+"""Runs the image with runc as a kubelet would, and reports the result.
 
-The container gets what manifests/deployment.yaml gives it: the image's entrypoint with the same
-arguments, its user, no capabilities, a root file system that nobody can write to, and the service
-account's token where pods have theirs. Only the network is this machine's, where the API server is.
+As manifests/deployment.yaml says, the container has the image's entrypoint with the same arguments,
+its user, no capabilities, a read-only root file system, and the service account's token at the
+usual path. Only its network is the machine's, to reach the API server.
 """
 
 import json
@@ -30,31 +30,31 @@ from release.image import ROOT, Image, Images
 ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 PODS: Final = 20
 SECONDS: Final = 30.0
-"""How long the pods may take, and how long Kubernetes waits after SIGTERM."""
+"""The most seconds until the pods are bound; also Kubernetes' wait after SIGTERM."""
 LOOK_AGAIN: Final = 0.02
 
 
 @dataclass(frozen=True)
 class Container:
-    """A container that runs; runc passes signals on, and ends with its exit code."""
+    """A running container; runc passes signals to it, and ends with its exit code."""
 
     program: Program
     port: int
     folder: Path
 
     def pid(self) -> int:
-        """Return the process id of the entrypoint, outside of the container."""
+        """Return the process id of the entrypoint on this machine."""
         return int((self.folder / "pid").read_text())
 
     def status(self) -> dict[str, str]:
-        """Return what the kernel says of the entrypoint: `Uid`, `CapEff`, `NoNewPrivs`."""
+        """Return the entrypoint's `Uid`, `CapEff` and `NoNewPrivs` from the kernel."""
         lines = Path(f"/proc/{self.pid()}/status").read_text().splitlines()
         return {
             name: " ".join(value.split()) for name, _, value in (n.partition(":") for n in lines)
         }
 
     def root_options(self) -> list[str]:
-        """Return how the entrypoint's root file system is mounted."""
+        """Return the mount options of the entrypoint's root file system."""
         mounts = Path(f"/proc/{self.pid()}/mountinfo").read_text().splitlines()
         (options,) = (fields[5] for line in mounts if (fields := line.split())[4] == "/")
         return options.split(",")
@@ -64,7 +64,7 @@ class Container:
 def run_container(
     access: Access, images: Images, image: Image, folder: Path
 ) -> Iterator[Container]:
-    """Yield the running container; `folder` gets its bundle and its log."""
+    """Yield the running container; its bundle and its log are in `folder`."""
     (port,) = free_ports(1)
     state, name = folder / "runc", f"mooring-{port}"
     with images.mounted(image) as files, ProcessGroup() as group:
@@ -85,7 +85,7 @@ def run_container(
 
 
 def _service_account(access: Access, folder: Path) -> Path:
-    """Write the files that every pod of the service account has."""
+    """Write the files of a service account as they are in a pod; return their folder."""
     namespace, name = replica.SERVICE_ACCOUNT
     kubeconfig = json.loads(access.kubeconfig_for_service_account(namespace, name).read_text())
     folder.mkdir()
@@ -104,7 +104,7 @@ def _address(access: Access) -> dict[str, str]:
 
 
 def _arguments(port: int) -> list[str]:
-    """Return the Deployment's arguments, on loopback and a port of this container's own."""
+    """Return the Deployment's arguments, with loopback and this port."""
     documents = yaml.safe_load_all((ROOT / "manifests" / "deployment.yaml").read_text())
     (deployment,) = (found for found in documents if found["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -114,7 +114,7 @@ def _arguments(port: int) -> list[str]:
 def _config(
     image: Image, files: Path, account: Path, arguments: list[str], variables: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return runc's configuration; what it does not name, the container does not get."""
+    """Return runc's configuration; the container has nothing that is not in it."""
     user, _, group = image.config["User"].partition(":")
     added = [f"{name}={value}" for name, value in variables.items()]
     quiet = ["nosuid", "noexec", "nodev"]
@@ -140,23 +140,23 @@ def _config(
 
 @dataclass(frozen=True)
 class Trial:
-    """What a run of the image has shown."""
+    """The results of a run of the image."""
 
     size: int
     ready: float
-    """Seconds from the start until it leads and has mirrored the cluster."""
+    """Seconds from the start until Mooring leads and has mirrored the cluster."""
     bound: int
     user: str
     read_only: bool
     privileges: str
-    """Its capabilities, as the kernel writes them: zeros."""
+    """The capabilities in the kernel's form: zeros."""
     exit_code: int | None
     stopped: float
     """Seconds from SIGTERM to the end."""
 
     @property
     def passed(self) -> bool:
-        """Return whether it did all that it should."""
+        """Return whether all results are right."""
         return (
             self.bound == PODS
             and self.read_only
@@ -166,7 +166,7 @@ class Trial:
         )
 
     def __str__(self) -> str:
-        """Return one line for people."""
+        """Return the results in one line."""
         root = "read-only" if self.read_only else "WRITABLE"
         return (
             f"{self.size / 1e6:.0f} MB unpacked, ready after {self.ready:.1f} s, "
@@ -177,7 +177,7 @@ class Trial:
 
 
 def try_image(access: Access, images: Images, image: Image, folder: Path) -> Trial:
-    """Run the image on a cluster that has the manifests; return what it did with pods."""
+    """Run the image on a cluster with the manifests; return how it scheduled pods."""
     create_nodes(access, 2)
     namespace = create_namespace(access, "image")
     try:
@@ -205,7 +205,7 @@ def try_image(access: Access, images: Images, image: Image, folder: Path) -> Tri
 
 
 def _bound(client: Client, namespace: str, program: Program) -> int:
-    """Create the pods, and return how many of them get a node."""
+    """Create the pods, and return how many of them got a node."""
     for number in range(PODS):
         spec = {"schedulerName": "mooring", "containers": [{"name": "c", "image": "c"}]}
         client.post(

@@ -1,4 +1,4 @@
-"""The image: built from the Dockerfile by buildah, with a storage of its own."""
+"""Builds the image from the Dockerfile with buildah, in a storage of its own."""
 
 import contextlib
 import fcntl
@@ -28,11 +28,11 @@ ENV PATH=/usr/bin
 ARG PYTHONHASHSEED=0
 RUN ["python", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "{library}"]
 """
-"""Python's library has bytecode too: Debian's packages make it where they are installed."""
+"""The Dockerfile of the base; it compiles Python's library, as Debian does at installation."""
 
 
 def missing() -> str:
-    """Return why an image cannot be built and run here, and what to do; empty if it can."""
+    """Return the obstacles to building and running an image here, with remedies; "" without any."""
     if os.geteuid():
         return "this needs root"
     absent = [program for program in PROGRAMS if shutil.which(program) is None]
@@ -46,27 +46,27 @@ class Image:
     """An image in the storage."""
 
     identity: str
-    """Its id in the storage, which another build does not move, as it does the name."""
+    """The id in the storage; unlike a name, it stays the same after another build."""
     size: int
-    """Bytes of all layers, unpacked."""
+    """The bytes of all layers, unpacked."""
     config: dict[str, Any]
-    """What the Dockerfile says about running it: `Entrypoint`, `Cmd`, `Env`, `User`."""
+    """The Dockerfile's settings for running the image: `Entrypoint`, `Cmd`, `Env`, `User`."""
     base: Path
-    """The tar file of its base."""
+    """The path of the base's tar file."""
 
 
 class Images:
-    """Builds images, with a lock: a second process waits, and finds most steps done."""
+    """Builds images under a lock; a second process waits, and then reuses most steps."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or cache_root() / "image"
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def build(self, lock: str, epoch: str, *, anew: bool) -> Image:
-        """Return the image of this work tree, whose new files all have the time `epoch`.
+        """Return the image of this work tree, with the time `epoch` for all new files.
 
-        `anew` reads Debian's packages and all wheels again. Otherwise a step that was done before
-        is not repeated, even if it was done with another `epoch`.
+        With `anew`, download Debian's packages and all wheels again. Otherwise reuse earlier steps,
+        even those with another `epoch`.
         """
         with self._alone():
             bases = {base: make_base(base, self._folder, anew=anew) for base in (RUNTIME, BUILDER)}
@@ -86,9 +86,9 @@ class Images:
             return self._found(name, bases[RUNTIME])
 
     def save(self, image: Image, file: Path, epoch: str) -> str:
-        """Write the image as an OCI archive, and return the digest that a registry will show.
+        """Write the image as an OCI archive, and return its digest in a registry.
 
-        An archive that buildah writes has the time of the writing.
+        All files get the time `epoch`; buildah would use the present time.
         """
         with tempfile.TemporaryDirectory(prefix="mooring-image-") as folder:
             layout, digest = Path(folder, "layout"), Path(folder, "digest")
@@ -100,7 +100,7 @@ class Images:
 
     @contextlib.contextmanager
     def mounted(self, image: Image) -> Iterator[Path]:
-        """Yield the folder with the image's files."""
+        """Yield a folder with the image's files."""
         container = self._buildah("from", "--pull-never", image.identity)
         try:
             yield Path(self._buildah("mount", container))
@@ -140,5 +140,5 @@ class Images:
 
 
 def _certificates() -> list[str]:
-    """Let pip trust, while the image is built, what this machine trusts."""
+    """Return options that let pip trust the machine's CAs while the image is built."""
     return [f"--volume={CERTIFICATES}:{CERTIFICATES}:ro"] if CERTIFICATES.exists() else []

@@ -1,4 +1,4 @@
-"""The plugin `kubectl mooring` for krew: an archive that any platform runs, and its manifest."""
+"""Makes the plugin `kubectl mooring` for krew: an archive for all platforms, and its manifest."""
 
 import shutil
 import tempfile
@@ -15,7 +15,7 @@ _CAVEATS: Final = "It needs Python 3.11 or newer, and installs its packages at t
 
 
 def krew_plugin(dist: Path, wheel: Path, url: str, epoch: str) -> list[Path]:
-    """Write the plugin's archive and manifest; `url` is where the release's files will be."""
+    """Write the plugin's archive and manifest; `url` is the address of the release's files."""
     with tempfile.TemporaryDirectory(prefix="mooring-krew-") as name:
         folder = Path(name)
         launcher = folder / LAUNCHER.name
@@ -30,7 +30,7 @@ def krew_plugin(dist: Path, wheel: Path, url: str, epoch: str) -> list[Path]:
 
 
 def _manifest(uri: str, file: Path) -> dict[str, Any]:
-    """Return the Plugin that krew reads."""
+    """Return the Plugin object for krew."""
     platforms = [
         {
             "selector": {"matchLabels": {"os": system}},

@@ -88,14 +88,14 @@ def test_wheel_and_sdist_hold_the_program_and_no_time_but_that_of_the_commit(
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    """Return an SSH key, whose public half is beside it."""
+    """Return the path of an SSH key; its public half is beside it."""
     file = tmp_path / "key"
     subprocess.check_call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", file])
     return file
 
 
 def verified(sums: Path, signature: Path, key: Path) -> bool:
-    """Return whether the commands of docs/releasing.md accept the files."""
+    """Return whether the commands in docs/releasing.md accept the signature and the checksums."""
     signers = key.with_name("allowed_signers")
     signers.write_text(f"releases@example.com {key.with_suffix('.pub').read_text()}")
     user = ["-I", "releases@example.com", "-n", NAMESPACE]

@@ -1,1 +1,1 @@
-"""`make soak`: random churn and random faults for half an hour, and what they did."""
+"""`make soak`: random changes and random faults for half an hour, and a verdict."""

@@ -24,11 +24,11 @@ from soak.run import soak
     help="Folder for logs and journals; a run has a folder in it.  [default: build/soak]",
 )
 def main(minutes: float, pods: int, seed: int | None, output: Path) -> None:
-    """Run two replicas under random churn and random faults, and an auditor beside them.
+    """Run two replicas under random changes and random faults, with an auditor beside them.
 
-    First a drain of --pods pods with preemption, then churn and faults until the time is over.
-    Exits with 0 if nothing was lost, done twice, overcommitted or evicted for nothing, nothing was
-    written without the lease, the books agree, and neither memory nor tasks grew; else with 1.
+    First comes a drain of --pods pods with preemption, then changes and faults to the end. Exits
+    with 0 if no pod was lost, bound twice or evicted for nothing, no node was overcommitted, no
+    write came without the lease, all counts agree, and neither memory nor tasks grew; else with 1.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = random.SystemRandom().randrange(10**6) if seed is None else seed

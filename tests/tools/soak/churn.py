@@ -1,6 +1,6 @@
-"""What the cluster's users and its administrator do meanwhile, drawn from a seed.
+"""Acts as the cluster's users and its administrator, at random from a seed.
 
-Names return all the time: those of pods, which get other requests, and those of nodes.
+Names of pods and of nodes return all the time; the new pods have other requests.
 """
 
 import random
@@ -27,7 +27,7 @@ SET_CPUS: Final = ("250m", "500m", "1")
 NODE_CPU: Final = "8"
 APPS: Final = 20
 PROTECTED_APPS: Final = 6
-"""The pods of so many apps have a budget."""
+"""The number of apps whose pods have a budget."""
 SET_SIZE: Final = 10
 SINGLE: Final = (
     *workloads.SHARES,
@@ -42,7 +42,7 @@ STRICT: Final = tuple(f"strict-{number}" for number in range(4))
 
 
 class Churn:
-    """A thread that acts all the time; `size` is about how many pods there are."""
+    """A thread that acts all the time; `size` is roughly the number of pods."""
 
     def __init__(self, scene: Scene, namespace: str, *, seed: int, nodes: int, size: int) -> None:
         self.acts: Counter[str] = Counter()
@@ -72,7 +72,7 @@ class Churn:
             raise self._failure
 
     def begin(self) -> None:
-        """Create the nodes, and at once pods that nearly fill them."""
+        """Create the nodes, and pods that nearly fill them."""
         self._persist(partial(_post, at=workloads.budget(self._namespace)))
         for name in (*self._nodes[: self._fewest_nodes], *workloads.NODES):
             self._create_node(name)
@@ -87,19 +87,19 @@ class Churn:
             self._add_pod(LOW if self._draw.random() < 0.8 else "middle")
 
     def preempt(self, number: int) -> None:
-        """Create so many pods of high priority at once."""
+        """Create `number` pods of high priority at once."""
         for _ in range(number):
             self._add_pod(HIGH, cpu="1")
 
     def bound(self) -> Counter[str]:
-        """Return how many pods of each kind have been bound; their names begin with the kind."""
+        """Return the number of bound pods by kind; a pod's name begins with its kind."""
         pods = (event.object for event in self._scene.books.seen)
         placed = (found for found in pods if isinstance(found, PodSeen) and found.node)
         kinds = {found.uid: _name(found).rstrip("-0123456789") for found in placed}
         return Counter(kinds.values())
 
     def make_room(self) -> None:
-        """Leave nothing but pods with fixed names, all of them, on all nodes: everything fits."""
+        """Leave only the pods with fixed names, and all nodes: then every pod fits."""
         for found in self._scene.books.pods:
             if _name(found).startswith("app"):
                 self._delete(found, now=True)
@@ -111,7 +111,7 @@ class Churn:
         self._create_constrained(name for name in FIXED if name not in there)
 
     def add_pod(self) -> None:
-        """Create an ordinary pod, whose binding is an event."""
+        """Create an ordinary pod; its binding is an event."""
         self._add_pod(LOW)
 
     def _run(self) -> None:
@@ -177,7 +177,7 @@ class Churn:
             self._delete(found)
 
     def _scale(self, apps: Iterable[PodSeen]) -> None:
-        """Give one app another number of pods."""
+        """Give a random app another number of pods."""
         app = self._draw.randrange(APPS)
         its = [found for found in apps if _name(found).startswith(f"app{app}-")]
         wanted = self._draw.randint(0, 2 * self._size // APPS)
@@ -198,7 +198,7 @@ class Churn:
     # Pods with fixed names, which are replaced at once
 
     def _replace(self, names: Iterable[str], pods: Iterable[PodSeen]) -> None:
-        """End the pods of these names, and create others of the same names in the next moment."""
+        """Delete the pods of these names, and create others of the same names immediately."""
         by_name = {_name(found): found for found in pods}
         names = [*names]
         for name in names:
@@ -223,12 +223,12 @@ class Churn:
         self._replace(self._draw.sample(SINGLE, 3), pods)
 
     def _replace_gang(self, pods: Sequence[PodSeen]) -> None:
-        """Replace a whole gang, or one of its members."""
+        """Replace a whole gang or one of its members."""
         gang = self._draw.choice(workloads.GANGS)
         self._replace(gang if self._draw.random() < 0.7 else gang[:1], pods)
 
     def _replace_disk(self, pods: Sequence[PodSeen]) -> None:
-        """Replace a pod, its claim and its volume, which may be on another node then."""
+        """Replace a pod, its claim and its volume; the new volume may be on another node."""
         name = self._draw.choice(workloads.DISKS)
         for found in pods:
             if _name(found) == name:
@@ -242,7 +242,7 @@ class Churn:
             self._persist(partial(_post, at=at))
 
     def _replace_claim(self, pods: Sequence[PodSeen]) -> None:
-        """Replace a pod and its claim, whose devices are free at once."""
+        """Replace a pod and its claim; the devices are free at once."""
         name = self._draw.choice(workloads.DEVICES)
         for found in pods:
             if _name(found) == name:
@@ -256,7 +256,7 @@ class Churn:
         self._persist(partial(_post, at=(path, raw)))
 
     def _preempt_strictly(self, pods: Sequence[PodSeen]) -> None:
-        """Create a pod whose victims are evicted with the Eviction API, or not at all."""
+        """Create a pod whose victims may be evicted only with the Eviction API."""
         name = self._draw.choice(STRICT)
         for found in pods:
             if _name(found) == name:
@@ -275,7 +275,7 @@ class Churn:
         self._persist(partial(_post, at=("/api/v1/nodes", raw)))
 
     def _present(self) -> set[str]:
-        """Return the nodes of the pool that exist."""
+        """Return the existing nodes of the pool."""
         return {found.key for found in self._scene.books.nodes} & {*self._nodes}
 
     def _add_node(self) -> None:
@@ -287,13 +287,13 @@ class Churn:
             self._delete_node(self._draw.choice(present))
 
     def _replace_node(self) -> None:
-        """Delete a node, and add one of its name in the next moment."""
+        """Delete a node, and immediately add a node of the same name."""
         name = self._draw.choice([*sorted(self._present()), *workloads.GPUS])
         self._delete_node(name)
         self._create_node(name)
 
     def _delete_node(self, name: str) -> None:
-        """Delete a node, and its pods as the pod garbage collector would end them."""
+        """Delete a node, and its pods, as the pod garbage collector would."""
         self._persist(partial(_delete_path, path=f"/api/v1/nodes/{name}"))
         for found in self._scene.books.pods:
             if found.node == name:
@@ -307,7 +307,7 @@ class Churn:
             self._persist(partial(_cordon, name=self._draw.choice(present), on=True))
 
     def _change_profile(self) -> None:
-        """Put another policy, which may be one that cannot come into force."""
+        """Replace the profile; the new one may be invalid."""
         spec = self._draw.choice(
             (
                 {},
@@ -343,7 +343,7 @@ def _delete_path(client: Client, *, path: str) -> None:
 
 
 def _delete_now(client: Client, *, path: str) -> None:
-    """Delete an object without waiting for those who protect it while it is in use."""
+    """Delete an object immediately, without its finalizers."""
     client.delete(path)
     client.patch(path, {"metadata": {"finalizers": None}})
 

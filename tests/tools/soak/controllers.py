@@ -1,4 +1,4 @@
-"""What the controllers of volumes, claims for devices and disruptions would do, where none runs."""
+"""Does the work of the controllers of volumes, claims and disruption budgets, which do not run."""
 
 import threading
 from http.client import HTTPException
@@ -13,7 +13,7 @@ Raw = dict[str, Any]
 TICK_SECONDS: Final = 0.5
 VOLUMES: Final = "/api/v1/persistentvolumes"
 ALLOWED: Final = 2
-"""So many disruptions the budget allows, again after each look."""
+"""The disruptions that the budget allows again after each look."""
 
 
 class Controllers:
@@ -47,7 +47,7 @@ class Controllers:
                 continue  # an object changed or went meanwhile, or the API server is away
 
     def _free_devices(self, client: Client) -> None:
-        """Take pods that are gone off the claims; the last of them frees the devices."""
+        """Remove pods that have gone from the claims; without pods, a claim's devices are free."""
         claims = client.get(self._device_claims)["items"]
         there = {raw["metadata"]["uid"] for raw in client.get(self._pods)["items"]}
         for claim in claims:
@@ -62,10 +62,10 @@ class Controllers:
             client.patch(path, {"metadata": version, "status": freed})
 
     def _bind_volumes(self, client: Client) -> None:
-        """Bind claims to the volumes that were chosen for them; free volumes of claims gone.
+        """Bind claims to their chosen volumes; free the volumes of deleted claims.
 
-        Without that a claim may wait for ever: any claim may get the volume that was made for
-        another one, and leave it behind when it is deleted.
+        Otherwise a claim might wait for ever: any claim may get a volume made for another claim,
+        and when it is deleted, the volume stays bound to it.
         """
         volumes = client.get(VOLUMES)["items"]  # before the claims, which may be newer
         claims = {raw["metadata"]["uid"]: raw for raw in client.get(self._claims)["items"]}

@@ -1,4 +1,4 @@
-"""What a run measured, judged and printed; at most 80 columns wide."""
+"""Judges and prints the measurements of a run, in at most 80 columns."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,27 +10,27 @@ from faults.books import Verdict
 
 GROWTH_SHARE: Final = 0.10
 GROWTH_MIB: Final = 20.0
-"""Memory may grow by so much beyond the share: arenas are filled unevenly."""
+"""The MiB that memory may grow in addition to a share, because arenas fill unevenly."""
 MORE_TASKS: Final = 10
-"""A quiet replica at the end may have so many tasks more than the quietest at the beginning."""
+"""The tasks that a quiet replica may have more at the end than at the beginning."""
 WARM_SECONDS: Final = 60.0
-"""A process that begins, or begins to lead, has to see the cluster first."""
+"""The seconds in which a new process, or a new leader, reads the cluster first."""
 JUDGED_SECONDS: Final = 60.0
-"""A process that was not sampled for so long after that has no trend."""
+"""The least seconds of samples after that for a trend."""
 
 HEADER: Final = "minute  bound  pending  faults  leaders     rss MiB     tasks"
 
 
 @dataclass(frozen=True)
 class Minute:
-    """One line a minute."""
+    """The figures of one minute: a line of the output."""
 
     number: int
     bound: int
     pending: int
     faults: int
     leaders: int
-    """How often the lease has changed its holder."""
+    """How often the holder of the lease has changed."""
     rss: Sequence[float]
     tasks: Sequence[int]
 
@@ -45,25 +45,25 @@ class Minute:
 
 @dataclass
 class Life:
-    """The memory of one process over its life; what leads knows more than what stands by."""
+    """The memory of one process over time; a leader needs more than a stand-by."""
 
     name: str
     _warm: dict[bool, list[tuple[float, float]]] = field(
         default_factory=lambda: {True: [], False: []}
     )
-    """When the process had led, or stood by, for long enough, and the MiB that it had then."""
+    """Times and MiB of samples when the process had led, or stood by, for long enough."""
     _leads: bool | None = None
     _since: float = 0.0
 
     def note(self, at: float, mib: float, *, leads: bool) -> None:
-        """Note the memory at this time, in seconds of any clock, of a process that leads or not."""
+        """Note the memory at this time, in seconds of any clock, and whether the process leads."""
         if leads is not self._leads:
             self._leads, self._since = leads, at
         if at - self._since >= WARM_SECONDS:
             self._warm[leads].append((at, mib))
 
     def trends(self) -> Iterator[tuple[float, float]]:
-        """Yield median MiB in the first and in the last quarter, leading and standing by."""
+        """Yield the median MiB of the first and of the last quarter, as leader and as stand-by."""
         for warm in self._warm.values():
             if warm and warm[-1][0] - warm[0][0] >= JUDGED_SECONDS:
                 quarter = max(1, len(warm) // 4)
@@ -72,7 +72,7 @@ class Life:
 
 
 def growth(lives: Iterable[Life], tasks: tuple[int, int]) -> list[str]:
-    """Return what has grown: memory of a process over its life, or tasks from quiet to quiet."""
+    """Return a line for each growth: of a process's memory, or of the tasks when quiet."""
     found = []
     for life in lives:
         for first, last in life.trends():
@@ -86,21 +86,21 @@ def growth(lives: Iterable[Life], tasks: tuple[int, int]) -> list[str]:
 
 @dataclass(frozen=True)
 class Happened:
-    """An episode that has been."""
+    """An episode that has happened."""
 
     at: float
-    """CLOCK_MONOTONIC."""
+    """Seconds of CLOCK_MONOTONIC."""
     name: str
 
 
 def fault_table(
     happened: Sequence[Happened], struck: Mapping[str, int], verdict: Verdict, end: float
 ) -> list[str]:
-    """Return a Markdown table of what was tried and what came of it, a row per fault.
+    """Return a Markdown table of the faults and their effects, with a row per fault.
 
-    Columns: how often it struck, pods lost, pods bound twice, nodes over their allocatable, victims
-    evicted in vain, writes after the lease was lost, and the longest time in which a pod that could
-    be placed waited and none was bound. What went wrong is put down to the fault before it.
+    Columns: how often the fault struck, pods lost, pods bound twice, nodes over their allocatable,
+    victims evicted in vain, writes after the lease was lost, and the longest time without a binding
+    while a feasible pod waited. An error is attributed to the last fault before it.
     """
     names = list(dict.fromkeys(episode.name for episode in happened))
     spans: dict[str, list[tuple[float, float]]] = {name: [] for name in names}

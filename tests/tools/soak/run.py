@@ -1,4 +1,4 @@
-"""One soak: churn and faults at once, a line a minute, and a verdict."""
+"""Runs one soak: changes and faults at the same time, a line per minute, and a verdict."""
 
 import signal
 import tempfile
@@ -29,13 +29,13 @@ from soak.workloads import install_plugin, put_profiles
 LOOK_AGAIN: Final = 0.25
 SAMPLE_SECONDS: Final = 1.0
 RESTART_SECONDS: Final = 2.0
-"""After its end a replica is started again, as a kubelet would."""
+"""The seconds until a replica that ended starts again, as with a kubelet."""
 PAUSE_SECONDS: Final = 20.0
 QUIET_SECONDS: Final = 10.0
 ENDED_SECONDS: Final = 40.0
-"""A replica that is told to stop has ended by then."""
+"""The most seconds until a replica has ended after SIGTERM."""
 ROOM_SECONDS: Final = 60.0
-"""Where everything fits, every pod is bound by then: its last backoff is over, too."""
+"""The most seconds until all pods are bound if all fit; then the last backoff is over, too."""
 AUDIT_SECONDS: Final = 5.0
 REPLICAS: Final = 2
 PODS_PER_NODE: Final = 10
@@ -43,7 +43,7 @@ PODS_PER_NODE: Final = 10
 
 @dataclass
 class Result:
-    """What came of a run: lines to print, and what was wrong."""
+    """The result of a run: lines to print, and errors."""
 
     table: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -51,17 +51,17 @@ class Result:
     evicted: int = 0
     episodes: int = 0
     acts: Counter[str] = field(default_factory=Counter)
-    """How often the churn did what."""
+    """The number of actions of the users, by kind."""
     kinds: Counter[str] = field(default_factory=Counter)
-    """How many pods of each kind were bound."""
+    """The number of bound pods, by kind."""
     strict: Counter[int] = field(default_factory=Counter)
-    """The answers of the Eviction API, by status."""
+    """The number of answers of the Eviction API, by status."""
 
 
 def soak(
     minutes: float, *, seed: int, pods: int, say: Callable[[str], None], folder: Path | None = None
 ) -> Result:
-    """Run for so long, after a drain of so many pods; `say` prints a line."""
+    """Run for `minutes`, after a drain of `pods` pods; `say` prints a line."""
     with (
         tempfile.TemporaryDirectory(prefix="mooring-soak-") as temporary,
         ControlPlane() as plane,
@@ -97,7 +97,7 @@ class _CacheAudit:
             raise self._failure
 
     def faults(self) -> list[str]:
-        """Return what the comparisons found."""
+        """Return the differences that the comparisons found."""
         if not self.looked:
             return ["the leader's cache was never compared"]
         return [f"cache, for a while: {line}" for line in self.standing.found]
@@ -193,7 +193,7 @@ class _Soak:
     # Faults
 
     def _go_wrong(self) -> None:
-        """Inject faults at their times, and look at the clock in between."""
+        """Inject faults at their times; check the clock in between."""
         begun = time.monotonic()
         planned = list(episodes(self._seed, self._seconds - (begun - self._begun)))
         minute = 1
@@ -224,7 +224,7 @@ class _Soak:
             self._act(episode.what, leader)
 
     def _act(self, what: Act, leader: Member) -> None:
-        """Let the fault strike; count it only when it is seen to have struck."""
+        """Inject the fault; count it only if it has visibly struck."""
         plane = self._scene.plane
         match what:
             case Act.KILL:
@@ -250,9 +250,9 @@ class _Soak:
         self._struck[Act.STOP] += member.program.wait(ENDED_SECONDS) is not None
 
     def _idle(self) -> list[str]:
-        """Return the episodes that are not the proxy's and did not strike each time.
+        """Return the episodes, except the proxies', that did not strike every time.
 
-        Rules that struck nothing are in the verdict.
+        The verdict reports rules of proxies that never struck.
         """
         times = Counter(episode.name for episode in self._happened)
         return [act for act in Act if self._struck[act] < times[act]]
@@ -266,7 +266,7 @@ class _Soak:
         )
 
     def _still_waiting(self, churn: Churn) -> list[str]:
-        """Return pods without a node though everything fits, and what Mooring says of them."""
+        """Return the pods without a node although all fit, with Mooring's reasons."""
         deadline = time.monotonic() + ROOM_SECONDS
         event_due = time.monotonic() + ROOM_SECONDS / 4
         while waiting := [pod for pod in self._scene.books.pods if not pod.node]:
@@ -283,7 +283,7 @@ class _Soak:
         return []
 
     def _why(self, pod: PodSeen) -> str:
-        """Return the pod's condition PodScheduled as the API server has it."""
+        """Return the pod's condition PodScheduled from the API server."""
         namespace, _, name = pod.key.partition("/")
         with self._scene.plane.access.client() as client:
             raw = client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
@@ -298,7 +298,7 @@ class _Soak:
                 act()
 
     def _undo(self) -> None:
-        """Resume what is paused, and have two replicas run."""
+        """Resume paused processes, and start missing replicas."""
         self._do_what_is_due(float("inf"))
         self._revive(float("inf"))
 
@@ -309,7 +309,7 @@ class _Soak:
         self._lives[member.name] = Life(member.name)
 
     def _revive(self, now: float) -> None:
-        """Start a replica that has ended again, behind the same proxy."""
+        """Start each replica that has ended, behind the same proxy."""
         for member in list(self._scene.members):
             if member.name not in self._born or member.runs:
                 continue
@@ -349,14 +349,14 @@ class _Soak:
         )
 
     def _counts(self) -> Counter[str]:
-        """Return how often each fault has struck: requests of proxies' rules, else processes."""
+        """Return how often each fault has struck: requests for proxies' rules, else processes."""
         total = Counter(self._struck)
         for name, injected in self._injected:
             total[name] += injected.strikes()
         return total
 
     def _quiet_tasks(self) -> int:
-        """Return the fewest tasks of the leader within some quiet seconds."""
+        """Return the leader's least number of tasks within some quiet seconds."""
         leader = self._scene.wait_for_leader()
         fewest = eventually(leader.tasks, bool, "a number of tasks")
         deadline = time.monotonic() + QUIET_SECONDS
@@ -367,7 +367,7 @@ class _Soak:
 
 
 def _inject_again(injected: Injected) -> None:
-    """Give rules that struck nothing, perhaps because nobody led, a second chance."""
+    """Inject rules again that struck nothing, perhaps because no replica led."""
     if not injected.strikes():
         injected.inject()
 

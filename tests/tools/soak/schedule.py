@@ -1,4 +1,4 @@
-"""Which fault comes when: drawn from a seed, so that a run can be repeated."""
+"""Chooses the times of faults from a seed, so that a run can be repeated."""
 
 import random
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from faults.rules import ASSIGNED_PODS, PENDING_PODS, Kind, Rule
 
 SECONDS_BETWEEN: Final = (8.0, 14.0)
 LONG_SECONDS_AFTER: Final = 30.0
-"""After a fault that takes the lease from its holder the next one waits for a successor."""
+"""The seconds after a fault that ends a lease, until the next fault: a successor must lead."""
 
 WRITES: Final = "POST|PATCH|DELETE"
 PODS: Final = "/pods"
@@ -18,7 +18,7 @@ WATCHES: Final = r"watch="
 
 
 class Act(StrEnum):
-    """A fault that is none of the proxy's."""
+    """A fault that the proxies do not cause."""
 
     KILL = "leader killed"
     STOP = "leader told to stop"
@@ -28,7 +28,7 @@ class Act(StrEnum):
 
 
 class Target(StrEnum):
-    """Whose requests a fault strikes."""
+    """The replicas whose requests a fault strikes."""
 
     LEADER = "leader"
     ALL = "both"
@@ -36,17 +36,17 @@ class Target(StrEnum):
 
 @dataclass(frozen=True)
 class Episode:
-    """One fault at one time."""
+    """A fault at a certain time."""
 
     at: float
-    """Seconds after the run's beginning."""
+    """Seconds after the beginning of the run."""
     name: str
     what: Rule | Act
     target: Target = Target.ALL
 
 
 def episodes(seed: int, seconds: float) -> Iterator[Episode]:
-    """Yield the faults of a run in order: each kind once in a random order, then again."""
+    """Yield the faults of a run in order: every kind once in random order, then all again."""
     draw = random.Random(seed)  # noqa: S311 - has to be repeatable
     at = draw.uniform(*SECONDS_BETWEEN)
     deck: list[str] = []

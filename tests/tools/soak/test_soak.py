@@ -1,4 +1,4 @@
-"""Two minutes of `make soak`, and how it judges."""
+"""Tests two minutes of `make soak`, and its verdict."""
 
 from collections import Counter
 from http import HTTPStatus
@@ -17,7 +17,7 @@ from soak.schedule import Act, episodes
 WIDTH = 80
 MINUTES = 2
 SEED = 2858
-"""Five faults within 47 seconds after the first drain, 409 and a kill of the leader among them."""
+"""With this seed, five faults, among them 409 and a kill, come within 47 s of the first drain."""
 PODS = 150
 
 
@@ -57,7 +57,7 @@ def test_half_an_hour_has_every_fault_several_times() -> None:
 
 
 def life(*mib: float) -> Life:
-    """Return a leader's life whose memory was this from when it was warm."""
+    """Return the memory of a leader with these MiB after its first seconds."""
     found = Life("r")
     found.note(40.0, 1.0, leads=True)
     for index, each in enumerate(mib):

@@ -1,8 +1,8 @@
-"""Pods with fixed names that need more than cpu: cards, devices, volumes, neighbours, and so on.
+"""Pods with fixed names that need more than cpu: cards, devices, volumes or neighbours.
 
-Each kind has its pods' names, of which a name returns again and again with another uid and other
-requests. All of them fit at once when the other pods have gone. But for those that evict strictly
-they evict nobody: what the auditor says of victims is about requests only.
+Each kind has its names; a name returns again and again with another uid and other requests. All
+these pods fit at once when the other pods have gone. Only the kind that evicts strictly preempts,
+because the auditor judges victims by requests alone.
 """
 
 import random
@@ -21,7 +21,7 @@ from storage_builders import pv, pvc, storage_class
 Raw = dict[str, Any]
 
 DEDICATED: Final = "dedicated"
-"""Key of the taint of nodes with cards or disks, and of the label by which pods choose them."""
+"""The key of the taint of nodes with cards or disks, and of the label that selects them."""
 GROUP, MINIMUM = "example.com/group", "example.com/minimum"
 CARD: Final = 16
 CARDS: Final = 2
@@ -31,7 +31,7 @@ RESOURCES: Final = "/apis/resource.k8s.io/v1"
 CLAIMS: Final = f"{RESOURCES}/namespaces/{{}}/resourceclaims"
 BUDGET: Final = "protected"
 NEVER: Final = "never"
-"""A priority class whose pods evict nobody."""
+"""A priority class whose pods never preempt."""
 
 GPUS: Final = tuple(f"gpu-{number}" for number in range(4))
 DISK_NODES: Final = tuple(f"disk-{number}" for number in range(3))
@@ -41,7 +41,7 @@ GANGS: Final = tuple(tuple(f"ring-{gang}-{n}" for n in range(3)) for gang in ran
 SHARES: Final = tuple(f"share-{number}" for number in range(4))
 DISKS: Final = tuple(f"db-{number}" for number in range(4))
 DEVICES: Final = tuple(f"device-{number}" for number in range(5))
-"""Pods with a claim of their name for a device; two devices are on each node with disks."""
+"""Pods with a claim of the same name for a device; each node with disks has two devices."""
 PLACED_APART: Final = (*(f"apart-{n}" for n in range(4)), *(f"near-{n}" for n in range(4)))
 EXTENDED: Final = tuple(f"extended-{number}" for number in range(6))
 HELD: Final = tuple(f"held-{number}" for number in range(6))
@@ -75,7 +75,7 @@ class Hold:
 
 
 def install_plugin(folder: Path, source: str = _PLUGIN) -> Path:
-    """Return the folder with an installed package that announces the source's plugin Hold."""
+    """Install a package that announces the plugin Hold of the source; return its folder."""
     info = folder / "soak_hold-1.0.dist-info"
     info.mkdir(parents=True)
     (folder / "soak_hold.py").write_text(source)
@@ -85,7 +85,7 @@ def install_plugin(folder: Path, source: str = _PLUGIN) -> Path:
 
 
 def put_profiles(plane: ControlPlane, extender_port: int) -> None:
-    """Create profiles, a storage class and a priority class for all of these pods."""
+    """Create the profiles, a storage class and a priority class for all these pods."""
     cards = [{"name": name} for name in ("GPUShare", "GPUTopology", "GPUFragmentation")]
     groups = {"podGroupLabels": [{"name": GROUP, "minimum": MINIMUM}]}
     extender = {
@@ -117,7 +117,7 @@ def put_profiles(plane: ControlPlane, extender_port: int) -> None:
 
 
 def special_node(name: str) -> Raw:
-    """Return a node with cards or disks, for pods that ask for it only."""
+    """Return a node with cards or disks, only for pods that select it."""
     capacity = {"cpu": "16", "memory": "32Gi", "pods": "110"}
     use = name.partition("-")[0]
     if name in GPUS:
@@ -127,7 +127,7 @@ def special_node(name: str) -> Raw:
 
 
 def constrained_pod(name: str, draw: random.Random) -> Raw:
-    """Return the pod of this name, with requests that may be others than last time."""
+    """Return the pod of this name, with random requests."""
     kind = name.partition("-")[0]
     cpu = draw.choice(("100m", "250m", "500m"))
     if kind in {"ring", "share"}:
@@ -173,7 +173,7 @@ def _dedicated(use: str) -> Raw:
 
 
 def _affinity(kind: str, key: str) -> Raw:
-    """Return an affinity near, or not near, any pod whose name begins with `apart`."""
+    """Return an affinity to, or an anti-affinity from, pods with names that begin with `apart`."""
     term = {"labelSelector": {"matchLabels": {"kind": "apart"}}, "topologyKey": key}
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
@@ -182,7 +182,7 @@ def _affinity(kind: str, key: str) -> Raw:
 
 
 def claim_of(name: str) -> str:
-    """Return the name of the pod's claim, as a StatefulSet gives it."""
+    """Return the name of the pod's claim, in a StatefulSet's form."""
     return f"data-{name}"
 
 
@@ -191,7 +191,7 @@ def _volume(claim: str) -> Raw:
 
 
 def disk(name: str, namespace: str, draw: random.Random) -> Sequence[tuple[str, Raw]]:
-    """Return path and object of a local volume on some node, and of the claim that may get it."""
+    """Return paths and objects of a local volume on a random node, and of a claim for it."""
     source = {"local": {"path": f"/mnt/{name}"}}
     node = draw.choice(DISK_NODES)
     volume = pv(f"pv-{name}", nodes=[node], storage_class=DISK_CLASS, spec=source)
@@ -204,7 +204,7 @@ def disk(name: str, namespace: str, draw: random.Random) -> Sequence[tuple[str, 
 
 
 def device_object(name: str, namespace: str) -> tuple[str, Raw]:
-    """Return path and object of the claim of the pod of this name."""
+    """Return path and object of the claim of the pod with this name."""
     wanted = {"deviceClassName": DEVICE_CLASS, "allocationMode": "ExactCount", "count": 1}
     raw = device_claim(name, {"name": "r", "exactly": wanted}, namespace=namespace)
     return CLAIMS.format(namespace), _new(raw)
@@ -215,7 +215,7 @@ def _entry(claim: str) -> Raw:
 
 
 def _new(raw: Raw) -> Raw:
-    """Return an object as its user creates it."""
+    """Return the object without the fields that the server sets."""
     return {**raw, "metadata": {"name": raw["metadata"]["name"]}}
 
 
@@ -223,7 +223,7 @@ def _new(raw: Raw) -> Raw:
 
 
 def budget(namespace: str) -> tuple[str, Raw]:
-    """Return path and object of the budget of all protected pods."""
+    """Return path and object of the budget for all protected pods."""
     selector = {"matchExpressions": [{"key": PROTECTED, "operator": "Exists"}]}
     raw = {"metadata": {"name": BUDGET}, "spec": {"maxUnavailable": 1, "selector": selector}}
     return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets", raw

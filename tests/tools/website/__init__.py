@@ -1,5 +1,5 @@
 """The documents as a site: `python -m website` builds it into `build/website/html`.
 
-The pages are the Markdown files of the repository, as they are, and a reference that is generated
-from the models and the command line. Sphinx builds them; a broken link is an error.
+The pages are the unchanged Markdown files of the repository, and reference pages generated from the
+CRDs and the command line. Sphinx builds them; a broken link is an error.
 """

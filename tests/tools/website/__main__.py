@@ -38,7 +38,7 @@ Choices that cannot be taken back easily, each with its reasons.
 
 
 def stage(root: Path, folder: Path) -> None:
-    """Copy everything that is a page, and what pages link to, into the folder."""
+    """Copy all pages, and the files that they link to, into the folder."""
     shutil.rmtree(folder, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "*.py")
     for name in ("docs", "manifests", "crds"):
@@ -63,7 +63,7 @@ def stage(root: Path, folder: Path) -> None:
 
 
 def _index(folder: Path) -> str:
-    """Return the front page; pages that it does not name yet are listed last."""
+    """Return the front page; pages without a line in it are listed at the end."""
     index = (HERE / "index.md").read_text()
     named = index.splitlines()
     pages = sorted(f"docs/{page.stem}" for page in (folder / "docs").glob("*.md"))
@@ -72,7 +72,7 @@ def _index(folder: Path) -> str:
 
 
 def _without_folders(page: Path) -> str:
-    """Return the page's text with links to folders as text, as a site cannot show folders."""
+    """Return the page's text without links to folders, because a site shows no folders."""
 
     def shown(link: re.Match[str]) -> str:
         return link[1] if (page.parent / link[2]).is_dir() else link[0]
@@ -81,7 +81,7 @@ def _without_folders(page: Path) -> str:
 
 
 def build(root: Path, folder: Path) -> int:
-    """Build the site of a repository into `html` of the folder; return 0 if all links are right."""
+    """Build the site of a repository into `html` in the folder; return 0 if all links are right."""
     source, html = folder / "source", folder / "html"
     stage(root, source)
     shutil.rmtree(html, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Sphinx's configuration of the site; nothing in it names another host."""
+"""The configuration of Sphinx for the site; it names no other host."""
 
 project = "Mooring"
 author = "the authors of Mooring"

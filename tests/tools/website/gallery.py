@@ -1,4 +1,4 @@
-"""The gallery of example profiles: what each decides, drawn from its policy test."""
+"""Makes the gallery of example profiles with pictures of their decisions in policy tests."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -14,7 +14,7 @@ from mooring.simulate.simulation import simulate
 _NO_NODE: Final = "no node"
 _MOST_NODES: Final = 12
 _MOST_PODS: Final = 8
-"""Of one node; of more, the number of the others is drawn."""
+"""The most pods drawn on one node; the picture states the number of the others."""
 _PER_ROW: Final = 6
 _WIDTH: Final = 132
 _LINE: Final = 20
@@ -42,7 +42,7 @@ def gallery(root: Path) -> tuple[str, dict[str, str]]:
 
 
 def _section(example: Path, pictures: Mapping[str, str]) -> str:
-    """Return what the page has about a profile: what it is for, its pictures, and its YAML."""
+    """Return the section about a profile: its purpose, its pictures and its YAML."""
     lines = example.read_text().splitlines()
     comment = [line.lstrip("# ") for line in lines if line.startswith("#")]
     shown = [f"{title}:\n\n![{title}](gallery/{name})\n" for name, title in pictures.items()]
@@ -52,7 +52,7 @@ def _section(example: Path, pictures: Mapping[str, str]) -> str:
 
 
 def _pictures(file: PolicyTestFile, name: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield of each case the name of a picture, and the case's name and the picture itself."""
+    """Yield for each case the name of its picture, and a pair: the case's name, and the picture."""
     registry = Registry(SHIPPED)
     for number, case in enumerate(file.test.cases):
         inputs = inputs_of_case(file, number, registry)
@@ -72,7 +72,7 @@ def _pictures(file: PolicyTestFile, name: str) -> Iterator[tuple[str, tuple[str,
 
 
 def _drawn(nodes: Mapping[str, Sequence[tuple[str, bool]]]) -> str:
-    """Return an SVG of nodes and of their pods; True marks those that were placed now."""
+    """Return an SVG of nodes and their pods; True marks the pods that were placed in the case."""
     shown = [*nodes.items()][:_MOST_NODES]
     if len(nodes) > len(shown):
         shown.append((f"{len(nodes) - len(shown)} more nodes", ()))
@@ -117,7 +117,7 @@ def _box(name: str, pods: Sequence[tuple[str, bool]], x: int, y: int, height: in
 
 
 def _short(name: str) -> str:
-    """Return the name without its middle if it is too long: names differ at their ends."""
+    """Return the name; leave out its middle if it is too long, as names differ at their ends."""
     if len(name) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
         name = f"{name[:half]}…{name[-half:]}"

@@ -1,4 +1,4 @@
-"""Manual pages of the command line, one per command, from the same texts as `--help`."""
+"""Makes a manual page for each command, from the texts of `--help`."""
 
 import inspect
 import shutil
@@ -15,10 +15,7 @@ _SECTION: Final = 1
 
 
 def manual_pages() -> dict[str, tuple[str, str]]:
-    """Return of each command the title in one line and the page as Markdown, by its name.
-
-    The name is that of the page: `mooring-profile-check`.
-    """
+    """Return, by page name, the title in one line and the page in Markdown, for each command."""
     root = click.Context(main, info_name="mooring", **main.context_settings)
     return {
         name: (
@@ -30,7 +27,7 @@ def manual_pages() -> dict[str, tuple[str, str]]:
 
 
 def build_manual(folder: Path) -> int:
-    """Write the pages to `man` in the folder; return 0 if nothing is wrong with them."""
+    """Write the pages to `man` in the folder; return 0 if none has an error."""
     source, pages = folder / "manual", manual_pages()
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
@@ -64,7 +61,7 @@ def _title(command: click.Command) -> str:
 
 
 def _page(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield the page's lines: how the command is called, what it does, its options, examples."""
+    """Yield the page's lines: usage, description, options and examples."""
     usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
     yield from (f"# {context.command_path}", "", "## SYNOPSIS", "", "```", usage, "```", "")
     yield from ("## DESCRIPTION", "", _escaped(inspect.cleandoc(command.help or "")), "")
@@ -84,7 +81,7 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
 
 
 def _related(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield the pages of the command above and of those below."""
+    """Yield links to the pages of the parent command and the subcommands."""
     if context.parent is not None:
         yield f"{context.parent.command_path.replace(' ', '-')}({_SECTION})"
     if isinstance(command, click.Group):
@@ -93,7 +90,7 @@ def _related(command: click.Command, context: click.Context) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return the text with the characters escaped that Markdown would read."""
+    """Return the text with escapes for the characters that Markdown would interpret."""
     for char in "\\`*_<>[]":
         text = text.replace(char, f"\\{char}")
     return text

@@ -1,4 +1,4 @@
-"""Pages of reference that follow from the code: the command line, and the custom resources."""
+"""Makes the reference pages: the command line and the custom resources."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from mooring.run.settings import RunSettings
 
 
 def command_line() -> str:
-    """Return a page with every command, its options and its examples, as `--help` has them."""
+    """Return a page with every command, its options and its examples, from `--help`'s texts."""
     lines = ["# Command line", "", "Every command has `-h` and `--help`.", ""]
     context = click.Context(main, info_name="mooring")
     lines += _command(main, context, depth=1)
@@ -34,7 +34,7 @@ def _command(command: click.Command, context: click.Context, depth: int) -> Iter
 
 
 def custom_resources(folder: Path) -> dict[str, str]:
-    """Return a page for each CRD of the folder, by the plural name of its kind and its group."""
+    """Return a page for each CRD in the folder, by plural name and group."""
     definitions = [
         document
         for path in sorted(folder.glob("*.yaml"))
@@ -63,7 +63,7 @@ def custom_resource(definition: Mapping[str, Any]) -> str:
 
 
 def _fields(schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Yield a row for each field below the path, itself included."""
+    """Yield a row for the field at the path, and for each field below it."""
     yield f"| `{path}` | {_type(schema)} | {_text(schema)} |"
     inner = schema.get("items", schema) if schema.get("type") == "array" else schema
     prefix = f"{path}[]" if schema.get("type") == "array" else path
@@ -96,9 +96,9 @@ def _text(schema: Mapping[str, Any]) -> str:
 
 
 def with_settings(page: str) -> str:
-    """Return docs/settings.md with its tables made anew of the settings in the source.
+    """Return docs/settings.md with new tables from the settings in the source.
 
-    A table begins with the same setting as before, and ends where the next one begins.
+    Each table begins with its former first setting, and ends before the next table's first one.
     """
     rows = {f"--{f.name.replace('_', '-')}": _row(f) for f in fields(RunSettings)}
     flags = [*rows]
@@ -111,7 +111,7 @@ def with_settings(page: str) -> str:
 
 
 def _row(setting: "Field[Any]") -> str:
-    """Return the row of a setting: its flag, its default and what it means."""
+    """Return the row of a setting: its flag, its default and its description."""
     name, default = setting.name.replace("_", "-"), setting.default
     flag = f"`--{name}` / `--no-{name}`" if isinstance(default, bool) else f"`--{name}`"
     written = f"`{default}`" if isinstance(default, str) else "none"

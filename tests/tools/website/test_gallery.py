@@ -1,4 +1,4 @@
-"""The gallery has every example, and pictures of what it decides."""
+"""Tests that the gallery has every example, with pictures of its decisions."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""There is a manual page for each command, with what its help says."""
+"""Tests that each command has a manual page with the texts of its help."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The reference says what the code says."""
+"""Tests that the reference agrees with the code."""
 
 from pathlib import Path
 

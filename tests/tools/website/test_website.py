@@ -1,4 +1,4 @@
-"""The site has every page, every link leads somewhere, and no other host is named."""
+"""Tests that the site has every page, that all links work, and that it names no other host."""
 
 import os
 import re
