@@ -30,7 +30,7 @@ Example:
   mooring shadow report"""
 )
 def shadow() -> None:
-    """Compare the decisions of profiles in mode Shadow with the bindings of the pods."""
+    """Compare profiles in mode Shadow with what was bound."""
 
 
 @shadow.command(
