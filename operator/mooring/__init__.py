@@ -1,3 +1,3 @@
-"""Mooring: a Kubernetes scheduler whose policy is a custom resource."""
+"""Mooring: a Kubernetes scheduler that custom resources configure."""
 
 __version__ = "0.1.0"

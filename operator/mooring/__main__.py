@@ -67,7 +67,7 @@ class _Commands(click.Group):
             formatter.write_dl([*_COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options with this beginning, without importing a command."""
+        """Return the commands and options that begin so, without importing a command."""
         found = [
             CompletionItem(name, help=text)
             for name, text in _COMMANDS.items()
@@ -78,7 +78,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name; NoSuchCommand suggests similar names."""
+        """Return the command that the arguments name; raise NoSuchCommand with similar names."""
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as unknown:

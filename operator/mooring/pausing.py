@@ -1,8 +1,8 @@
-"""Lets long work pause: `pause` is a plain function that is called at the head of loops.
+"""Lets long work pause: loops call the plain function `pause` at their heads.
 
-Code that decides knows neither the event loop nor a clock. Its caller decides when a pause is due,
-and runs other tasks in the pause: `Work.advance` runs a call until its next pause. Without such a
-caller, `pause` does nothing. Only this module knows that greenlets make this possible.
+Code that decides knows neither the event loop nor a clock. Its caller decides when to pause, and
+runs other tasks in the pause: `Work.advance` runs a call until its next pause. Without such a
+caller, `pause` does nothing. Only this module knows that it uses greenlets for this.
 """
 
 from collections.abc import Callable
@@ -23,20 +23,21 @@ class _Thread(local):
 
     def __init__(self) -> None:
         self.idle = list[greenlet]()
-        """Greenlets without work, kept because making one takes as long as ten pauses."""
+        """Greenlets without work, which are reused because a new one takes as long as ten
+        pauses."""
 
 
 _thread = _Thread()
 
 
 def pause() -> None:
-    """Let other tasks run, if the present work may pause and a pause is due."""
+    """Let other tasks run, if the current work may pause and a pause is due."""
     if (work := _thread.active) is not None:
         work.pause()
 
 
 def pause_now() -> None:
-    """Let other tasks run, if the present work may pause."""
+    """Let other tasks run, if the current work may pause."""
     if (work := _thread.active) is not None:
         work.leave()
 
@@ -101,7 +102,7 @@ class Work(Generic[_Result]):
         return self._results[0]
 
     def cancel(self) -> None:
-        """End the call by raising Interrupted at its pause; after that it does not pause again."""
+        """End the call by raising Interrupted at its pause; it does not pause again after this."""
         if self._worker is not None and not self._has_ended:
             self._is_cancelled = True
             with suppress(Interrupted):
@@ -113,9 +114,10 @@ class Work(Generic[_Result]):
             self.leave()
 
     def leave(self) -> None:
-        """Pause now: the caller of `advance` goes on, and calls `advance` again later.
+        """Pause now: the caller of `advance` continues, and calls `advance` again later.
 
-        Raise Interrupted if the work is cancelled in this pause; do nothing if it was before.
+        Raise Interrupted if the work is cancelled in this pause; do nothing if it was cancelled
+        before.
         """
         if self._is_cancelled:
             return
@@ -126,7 +128,7 @@ class Work(Generic[_Result]):
         self.paused += self._pace.clock() - began if self._pace is not None else 0.0
 
     def run(self) -> "greenlet":
-        """Run the call to its end; return the greenlet to continue with."""
+        """Run the call to its end; return the greenlet that continues."""
         try:
             self._results.append(self._call())
         except BaseException as error:  # noqa: BLE001 - `advance` raises it
@@ -138,7 +140,7 @@ class Work(Generic[_Result]):
 class Interrupted(BaseException):
     """Ends work in a pause.
 
-    It is not an error of the plugins that it passes, and none may catch it.
+    It is not an error of a plugin, and no plugin may catch it.
     """
 
 
@@ -152,7 +154,7 @@ def _run_each(work: Work[Any]) -> None:
 
 
 def worked(clock: Callable[[], float]) -> float:
-    """Return the time by the clock, minus the pauses of the present work."""
+    """Return the time by the clock, minus the pauses of the current work."""
     work = _thread.active
     return clock() - work.paused if work is not None else clock()
 

@@ -1,4 +1,4 @@
-"""Metrics whose values other packages already have; they are read when the metrics are scraped."""
+"""Metrics of values that other packages already keep; a scrape reads these values."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -33,7 +33,7 @@ def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateCollector:
-    """One callback per metric; a scrape calls each once, on the event loop.
+    """One callback per metric; a scrape calls each callback once, on the event loop.
 
     A callback returns one value, or a mapping from label values to values; several labels form a
     tuple.
@@ -141,7 +141,7 @@ class StateCollector:
     )
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics with their present values, in prometheus_client's form."""
+        """Yield all metrics with their current values, in prometheus_client's form."""
         for reading in fields(self):
             family_of, name, text, labels = reading.metadata["declaration"]
             family = family_of(name, text, labels=labels)

@@ -1,7 +1,7 @@
 """Writes every step of every pod as a line of JSON into a file, for long-term records.
 
-The file is bounded: when it is full it is renamed by adding `.1`, which replaces the former file of
-that name. A thread writes lines once a second, so that no decision waits for a disk.
+The file is bounded: a full file is renamed by adding `.1`, and replaces the former file of that
+name. A thread writes lines once a second, so that no decision waits for a disk.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 _MOST_HELD: Final = 16 * 2**20
-"""The most bytes that wait to be written; further lines are lost, as when the disk is full."""
+"""The most bytes that wait to be written; more lines are lost, as when the disk is full."""
 _PAUSE_SECONDS: Final = 1.0
 
 
 @dataclass(eq=False, repr=False)
 class DecisionFile:
-    """Appends lines to the file at `path`, while `run` runs; the file has at most `limit` bytes."""
+    """Appends lines to the file at `path`; the file has at most `limit` bytes."""
 
     path: Path
     limit: int
@@ -42,7 +42,7 @@ class DecisionFile:
         self._held += len(line) + 1
 
     async def run(self) -> None:
-        """Write until cancelled; then write the remaining lines."""
+        """Write lines until cancelled; then write the remaining lines."""
         writing: asyncio.Task[None] | None = None
         try:
             while True:
@@ -59,7 +59,7 @@ class DecisionFile:
         return lines
 
     def _write(self, lines: Sequence[bytes]) -> None:
-        """Write whole lines; log an error or a loss of lines once."""
+        """Write whole lines; log the first error or the first loss of lines."""
         trouble, done = "", 0
         try:
             while done < len(lines):
@@ -76,7 +76,7 @@ class DecisionFile:
             self._trouble = trouble
 
     def _write_some(self, lines: Sequence[bytes]) -> int:
-        """Write as many lines as fit into the file, at least one; return how many."""
+        """Write as many lines as fit into the file, at least one; return their number."""
         with self.path.open("ab+") as file:
             before = size = file.tell()
             number = 0

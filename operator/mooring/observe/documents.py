@@ -1,9 +1,9 @@
-"""Turns documents into JSON; no other module does so.
+"""Turns documents into JSON; no other module does this.
 
 A document is a dataclass, or a list or mapping of dataclasses. Its fields are written in camel
 case; a field with the default None is left out while it is None. A document refers to pods only by
-`PodRef` or `TextAboutPods`. Therefore these types alone decide which names are hidden from users
-who may not get the pods (`mooring.observe.viewer`).
+`PodRef` or `TextAboutPods`. So code can hide the names of these pods from users who may not get
+them (`mooring.observe.viewer`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +61,7 @@ def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], 
 
 
 def _whole_value_of(value: Any) -> Any:
-    """Return the JSON for a value that orjson cannot write, with the names of all pods."""
+    """Return the JSON for a value that orjson cannot write; hide no names of pods."""
     # The cells of tables come first, because there are many, and without reading their fields.
     if type(value) is Rejection:
         reasons = value.reasons

@@ -1,7 +1,7 @@
 """Measures how long each step of a task holds the event loop.
 
-Nothing else runs during a step: no watch is read, no binding sent, no lease renewed. All of
-Mooring's work is in tasks; callbacks outside of tasks only hand data over.
+Nothing else runs during a step: no watch is read, no binding is sent, and no lease is renewed. All
+of Mooring's work is in tasks; callbacks outside of tasks only pass data on.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from typing import Any, Final
 logger = logging.getLogger(__name__)
 
 SHORTEST_SECONDS: Final = 0.001
-"""Shorter steps, of which there are thousands a second, are not reported."""
+"""Shorter steps are not reported, because there are thousands per second."""
 _LONG_SECONDS: Final = 1.0
-"""Steps of this length delay decisions so much that people ask why."""
+"""Steps of this length delay decisions so much that users ask for the reason."""
 
 
 _Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
@@ -26,8 +26,8 @@ _Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 class HoldTimer:
     """A task factory that reports each step of a millisecond or longer to `held`.
 
-    `held` gets the seconds and the name of the task's coroutine. `clock` is in seconds; the clock
-    of the thread's CPU time would leave out the time of other processes.
+    `held` gets the seconds and the name of the task's coroutine. `clock` is in seconds; it must not
+    be the clock of the thread's CPU time, which leaves out the time of other processes.
     """
 
     held: Callable[[float, str], object]
@@ -39,7 +39,7 @@ class HoldTimer:
         coro: _Steps,
         **options: Any,
     ) -> "asyncio.Task[Any]":
-        """Return a task for the coroutine whose steps are timed."""
+        """Return a task for the coroutine; it reports long steps."""
         return asyncio.Task(_Timed(coro, self.held, self.clock), loop=loop, **options)
 
 
@@ -89,6 +89,6 @@ class _Timed(Coroutine[Any, Any, Any]):
 
 
 def log_long_hold(seconds: float, task: str) -> None:
-    """Log the task that held the event loop, if it did for a second or longer."""
+    """Log the task that held the event loop, if it held the loop for a second or longer."""
     if seconds >= _LONG_SECONDS:
         logger.warning("%s held the event loop for %.1f seconds", task, seconds)

@@ -48,15 +48,15 @@ from mooring.process.turn import Turn
 logger = logging.getLogger(__name__)
 
 RELOAD_SECONDS: Final = 10.0
-"""The interval at which certificate files are read again."""
+"""The time in seconds after which certificate files are read again."""
 _SLICE: Final = 200
-"""Records of the cache that are sent at once, which takes some milliseconds."""
+"""The number of cache records that are sent at once, which takes some milliseconds."""
 
 _Answer = TypeVar("_Answer")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 Check = Callable[[], str | None]
-"""Returns one line about what is wrong, None if nothing is; called on the event loop."""
+"""Returns what is wrong in one line, or None if nothing is wrong; runs on the event loop."""
 
 
 class AccessReviews(Protocol):
@@ -78,7 +78,7 @@ class Pending(Protocol):
     def groups(self, visible: frozenset[str], namespace: str = "") -> Mapping[str, Any]:
         """Return the pods by state, cause and owner; pods outside `visible` are only counted.
 
-        If `namespace` is given, only its pods are returned.
+        If `namespace` is given, only pods of this namespace are returned.
         """
 
 
@@ -93,7 +93,7 @@ class PendingQueue(Protocol):
 
 
 class PageRoutes(Protocol):
-    """What is served below /ui/ and at /api/v1/what-if; see `mooring.page`."""
+    """The handlers for /ui/ and /api/v1/what-if, see `mooring.page`."""
 
     def is_public(self, path: str) -> bool:
         """Return whether everybody may get the path: it is a file of the page and holds no data."""
@@ -105,7 +105,7 @@ class PageRoutes(Protocol):
         """Return the headers for every answer to this path, whatever its status."""
 
     async def stop(self) -> None:
-        """End the streams, which would otherwise go on until their clients leave."""
+        """End the streams, which would otherwise continue until their clients leave."""
 
 
 class ListenError(Exception):
@@ -228,9 +228,8 @@ class Endpoints:
     async def reload(self) -> None:
         """Serve new connections with the present contents of the certificate files.
 
-        If the files cannot be used, nothing changes, and the reason is logged once. While both
-        files are being replaced, certificate and key may not match for a moment; the process may
-        also have too many open files.
+        If the files cannot be used, nothing changes, and the reason is logged once. This may happen
+        for a moment while both files are replaced, or if the process has too many open files.
         """
         try:
             context = await self.tls.context()
@@ -254,7 +253,7 @@ class Endpoints:
 
     @web.middleware
     async def _authorized(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Return the handler's answer if the user may have it, else one line that says why not."""
+        """Return the handler's answer if the user may have it; else an answer that says why not."""
         path = request.path
         always = path in self._always_allowed or path.startswith(self._always_allowed_below)
         always |= self.page is not None and self.page.is_public(path)
@@ -300,7 +299,7 @@ class Endpoints:
         return user
 
     async def _answered(self, review: Awaitable[_Answer]) -> _Answer:
-        """Return the review's result; HTTPServiceUnavailable if the API server does not answer."""
+        """Return the review's result; raise HTTPServiceUnavailable without an answer."""
         try:
             answer = await review
         except ReviewError as error:
@@ -352,9 +351,9 @@ class Endpoints:
     async def _show_decisions(self, request: web.Request) -> web.Response:
         """Return the records of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or all.
 
-        ?summary=true returns short records, of at most ?limit=N pods. ?podgroup=NAMESPACE/NAME
-        returns the groups of this name; for this the user needs the right to get the pods of the
-        namespace. Other pods are named only to users who may get them.
+        ?summary=true returns short records of at most ?limit=N pods. ?podgroup=NAMESPACE/NAME
+        returns the groups with this name, if the user may get the pods of the namespace. Names of
+        pods that the user may not get are hidden.
         """
         if (group := request.query.get("podgroup")) is not None:
             return await self._show_pod_groups(request, group)
@@ -395,8 +394,8 @@ class Endpoints:
     async def _show_pending(self, request: web.Request) -> web.Response:
         """Return the pending pods by state, cause and owner, with the names that the user may see.
 
-        All other pods are only counted. For ?namespace=NAMESPACE, and for a workload in it,
-        ?workload=KIND/NAME, the user needs the right to get the pods of the namespace.
+        All other pods are only counted. For ?namespace=NAMESPACE, and for a workload there
+        (?workload=KIND/NAME), the user needs the right to get the pods of the namespace.
         """
         namespace = request.query.get("namespace", "")
         if namespace:
@@ -446,7 +445,7 @@ class Endpoints:
         return response
 
     async def _send_cache(self, response: web.StreamResponse) -> None:
-        """Send the records in slices; wait for the client after each, so that few are in memory."""
+        """Send the records in slices; after each slice wait for the client, to save memory."""
         lines = (orjson.dumps(record) + b"\n" for record in self.cache_dump())
         while True:
             slices = TimeSlices(0.0, rest=REST)
@@ -465,7 +464,7 @@ async def _unless_gone(request: web.Request, handler: _Handler) -> web.StreamRes
     """Return the handler's answer, or an empty one if the client has closed the connection.
 
     A client may leave at any moment, for example a browser that loads another page. Without this
-    middleware, aiohttp logs each such case as an error of the handler, with a traceback.
+    middleware, aiohttp would log an error of the handler with a traceback.
     """
     try:
         return await handler(request)
@@ -481,7 +480,7 @@ def json_answer(body: bytes) -> web.Response:
 
 
 def namespace_and_name(parameter: str, value: str, path: str = "") -> tuple[str, str]:
-    """Return both parts of NAMESPACE/NAME; else raise HTTPBadRequest, which shows the form."""
+    """Return both parts of NAMESPACE/NAME; else raise HTTPBadRequest with the expected form."""
     namespace, slash, name = value.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise web.HTTPBadRequest(text=f"say which {parameter}: {path}?{parameter}=NAMESPACE/NAME\n")
@@ -489,7 +488,7 @@ def namespace_and_name(parameter: str, value: str, path: str = "") -> tuple[str,
 
 
 class _Listener:
-    """A listening socket; new connections use the TLS context that was given last."""
+    """A listening socket; new connections use the newest TLS context."""
 
     def __init__(self, runner: web.AppRunner, listening: socket.socket) -> None:
         self._runner = runner
@@ -498,10 +497,7 @@ class _Listener:
         self._site: web.SockSite | None = None
 
     async def serve_with(self, context: ssl.SSLContext) -> bool:
-        """Serve new connections with `context`; return False if it was in use already.
-
-        The socket stays open, so that clients can connect all the time.
-        """
+        """Serve new connections with `context`; return False if this was the context before."""
         if context is self._context:
             return False
         earlier = self._site

@@ -2,8 +2,8 @@
 
 prometheus_client guards each number with a lock, which Mooring's single writing thread does not
 need. A histogram's `observe` takes 0.7 us there and 0.14 us here, and each pod causes a dozen of
-these calls. prometheus_client still writes the text for Prometheus: at scrape time, each family
-here gives its values as that library's metric families.
+these calls. At scrape time, prometheus_client still writes the text, from the metric families that
+`collect` returns.
 """
 
 from bisect import bisect_left
@@ -15,13 +15,13 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 
 _LONGEST_VALUE: Final = 512
 _VALUE: Final = 256
-"""Bytes of a value, without its characters."""
+"""The bytes of a value, without its characters."""
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
     """Return `count` upper bounds; each is `factor` times the one before.
 
-    They are computed as in Go's client, so that the `le` labels agree to the last digit.
+    The computation is that of Go's client, so that the `le` labels agree to the last digit.
     """
     bounds = [start]
     while len(bounds) < count:
@@ -91,7 +91,7 @@ class _Family(Generic[_Series]):
         self._series: dict[tuple[str, ...], _Series] = {}
 
     def child(self, *values: str) -> _Series:
-        """Return the series with these label values, made on first use; callers should keep it."""
+        """Return the series with these label values; callers should keep it."""
         series = self._series.get(values)
         if series is None:
             series = self._series[values] = self._new()
@@ -115,7 +115,7 @@ class CounterFamily(_Family[Count]):
         return Count()
 
     def collect(self) -> CounterMetricFamily:
-        """Return the present values, in prometheus_client's form."""
+        """Return the current values, in prometheus_client's form."""
         family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
         for values, count in self._series.items():
             family.add_metric(values, count.value)
@@ -135,7 +135,7 @@ class HistogramFamily(_Family[Distribution]):
         return Distribution(self._bounds)
 
     def collect(self) -> HistogramMetricFamily:
-        """Return the present values, in prometheus_client's form."""
+        """Return the current values, in prometheus_client's form."""
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
         bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
         for values, distribution in self._series.items():

@@ -1,10 +1,10 @@
-"""One line per log record, as JSON or as text, for Mooring's loggers and its libraries' alike.
+"""Writes one line per log record, as JSON or text, for the loggers of Mooring and its libraries.
 
 Calls use the standard library: a constant message, and variable values as fields in `extra`:
 
     logger.info("pod bound", extra={"pod": key, "node": node})
 
-A call below the level in force costs a dictionary and a cached lookup; nothing is formatted.
+A call below the current level costs only a dictionary and a cached lookup.
 """
 
 import json
@@ -21,7 +21,7 @@ FORMATS = ("json", "text")
 LEVELS = ("debug", "info", "warning", "error")
 
 LIBRARIES = ("aiohttp", "asyncio", "kopf", "kubernetes_asyncio")
-"""Loggers of libraries: below the level warning they are shown only with --log-level debug."""
+"""Loggers of libraries: records below the level warning are shown only with --log-level debug."""
 
 KOPF_PLUMBING = frozenset({"k8s_ref", "k8s_skip", "settings"})
 """Attributes that kopf adds to its records; only `k8s_ref` is shown, as `object`."""
@@ -61,7 +61,7 @@ def configure(
 
 
 class _LineFormatter(logging.Formatter):
-    """Splits a record into time, level, logger, message and fields."""
+    """Writes a record as one line: time, level, logger, message and fields."""
 
     def __init__(self, mistakes: tuple[type[BaseException], ...]) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def _object_name(reference: Mapping[str, Any]) -> str:
 
 
 def _plain(value: object) -> str:
-    """Return a single word as it is, any other value quoted as in JSON."""
+    """Return a single word unchanged, any other value quoted as in JSON."""
     text = value if isinstance(value, str) else json.dumps(value, default=str, skipkeys=True)
     if isinstance(value, str) and (not text or not text.isprintable() or set(text) & set(' "=')):
         return json.dumps(text, ensure_ascii=not text.isprintable())

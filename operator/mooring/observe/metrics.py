@@ -1,4 +1,4 @@
-"""The metrics that Mooring exports: those of kube-scheduler, and its own as `mooring_*`.
+"""The metrics that Mooring exports: kube-scheduler's metrics, and its own as `mooring_*`.
 
 Names, labels and buckets are those of kube-scheduler's pkg/scheduler/metrics/metrics.go, so that
 existing dashboards and alerts work unchanged. All durations are in seconds.
@@ -31,26 +31,26 @@ _MOST_EXTENDERS = 100
 """The most values of the label `extender`, which profiles choose."""
 
 _MOST_DRIVERS = 100
-"""The most values of the label `driver`, which anyone who publishes devices chooses."""
+"""The most values of the label `driver`, which anybody who publishes devices chooses."""
 
 _MOST_PLUGINS = 500
 """The most values of the label `plugin`; each rule of a profile is a value."""
 
 ATTEMPTS_LABEL_LIMIT = 15
-"""From this number of attempts on, the label `attempts` is "15+", which bounds its series."""
+"""The label `attempts` is "15+" for this number of attempts and more, to limit its series."""
 
 _POD, _POD_GROUP = "pod", "podgroup"
-"""What is scheduled: kube-scheduler's values of the labels `entity`, `preemptor` and `victim`."""
+"""kube-scheduler's values of the labels `entity`, `preemptor` and `victim`."""
 _FROM_A_MILLISECOND = exponential_buckets(0.001, 2, 15)
 _FROM_TEN_MILLISECONDS = exponential_buckets(0.01, 2, 20)
 _FROM_A_TENTH_OF_A_MILLISECOND = exponential_buckets(0.0001, 2, 12)
 _OF_HOLDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _OF_CALLS = exponential_buckets(0.00001, 1.5, 20)
-"""Bounds of durations in seconds, most of them kube-scheduler's; calls begin at 10 us."""
+"""The bounds of durations in seconds; most are kube-scheduler's, but they begin at 10 us."""
 
 
 class ProfileMetrics:
-    """The series of one profile, looked up once."""
+    """The series of one profile, which are looked up only once."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class ProfileMetrics:
     def attempt(self, result: str, algorithm_seconds: float, attempt_seconds: float) -> None:
         """Count an attempt that has ended with one of `RESULTS`.
 
-        `algorithm_seconds` is the time of the decision alone, `attempt_seconds` the time from the
-        queue to the outcome, including the binding.
+        `algorithm_seconds` is the time of the decision alone. `attempt_seconds` is the time from
+        the queue to the outcome, including the binding.
         """
         count, duration = self._attempts[result]
         count.add()
@@ -83,7 +83,7 @@ class Metrics(Collector, DeviceMetrics):
 
     def __init__(self) -> None:
         self.pods_bound = 0
-        """How many pods have been bound since the start."""
+        """The number of pods that have been bound since the start."""
         self._families: list[CounterFamily | HistogramFamily] = []
         self._readings: StateCollector | None = None
         self._build = GaugeMetricFamily(
@@ -397,8 +397,7 @@ class Metrics(Collector, DeviceMetrics):
     def pod_bound(self, attempts: int, seconds: float, *, flushed: bool = False) -> None:
         """Count a pod bound after `attempts` attempts, `seconds` after it entered the queue.
 
-        `flushed` means that the pod was retried only because five minutes were over, not by an
-        event.
+        `flushed` means that no event but the end of five minutes caused the retry.
         """
         if flushed:
             self._after_flush.child().add()
@@ -464,11 +463,11 @@ class Metrics(Collector, DeviceMetrics):
         self._group_algorithm_duration.child(profile, _POD_GROUP).observe(seconds)
 
     def placements_generated(self, profile: str, count: int) -> None:
-        """Count the placements that were found for a pod group."""
+        """Count the placements that plugins proposed for a pod group."""
         self._placements.child(profile, _POD_GROUP).add(count)
 
     def placement_evaluated(self, profile: str, *, feasible: bool, seconds: float) -> None:
-        """Count a placement that was tried for a pod group; `feasible` says that the group fits."""
+        """Count a placement that was tried for a pod group; `feasible`: whether the group fits."""
         labels = "feasible" if feasible else "infeasible", profile, _POD_GROUP
         self._placements_tried.child(*labels).add()
         self._placement_duration.child(*labels).observe(seconds)
@@ -541,7 +540,8 @@ class Metrics(Collector, DeviceMetrics):
     ) -> None:
         """Count the `seconds` that PreBind waited for binding conditions.
 
-        `drivers` has the driver of each device of the claims, `waited` of each with conditions.
+        `drivers` has the driver of each device of the claims, `waited` only of devices with
+        conditions.
         """
         for driver in map(self._drivers.of, drivers):
             self._device_waits.child(profile, driver, status).observe(seconds)
@@ -553,7 +553,7 @@ class Metrics(Collector, DeviceMetrics):
         self._claims_created.child(status, "false", "", "Pod").add()
 
     def extender_called(self, extender: str, verb: str, result: str, seconds: float) -> None:
-        """Count a call of an extender; the result invalid comes after a success for the same call.
+        """Count a call of an extender; a call with the result invalid counts as a success too.
 
         Extenders after the first 100 of a process share the label "other".
         """
@@ -563,7 +563,7 @@ class Metrics(Collector, DeviceMetrics):
             self._extender_duration.child(extender, verb).observe(seconds)
 
     def read_from(self, readings: StateCollector) -> None:
-        """Include the values of `readings` in each scrape from now on."""
+        """Include the values of `readings` in each later scrape."""
         self._readings = readings
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
@@ -572,7 +572,7 @@ class Metrics(Collector, DeviceMetrics):
         return encode(self.registry), content_type
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families with their present values; the registry calls this."""
+        """Yield all families with their current values; the registry calls this."""
         yield self._build
         for family in self._families:
             yield family.collect()

@@ -1,11 +1,11 @@
-"""Makes foreign text safe for a terminal: no character may control it, or hide another one."""
+"""Makes text safe for a terminal: no character may control it, or hide other characters."""
 
 
 def printable(text: str) -> str:
     """Return the text in one line, with unprintable characters escaped as in Python.
 
-    Unprintable are control characters, including C1, and characters that change the direction of
-    text.
+    Control characters, including C1, and characters that change the direction of text count as
+    unprintable.
     """
     if text.isprintable():
         return text

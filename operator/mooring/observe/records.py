@@ -1,10 +1,10 @@
-"""A bounded memory of recent decisions and of pods' paths.
+"""Keeps recent decisions, and the steps of pods, in a limited number of bytes.
 
 A running scheduler keeps the path of each pod in a `DecisionLog`: the steps of the pod, and the
-decisions about it. The log's memory does not grow with the cluster. Each step is a line of JSON.
-Equal decisions are stored once for all pods, so that many equal pods with the same decision cost
-little more than one. Readers of the log get the documents `PodPath`, `KeptDecision` and
-`PodSummary`, which `mooring.observe.documents` writes as JSON.
+decisions about it. The log does not grow with the cluster. Each step is a line of JSON. Equal
+decisions are stored once for all pods, so that many equal pods need little more memory than one.
+Readers of the log get the documents `PodPath`, `KeptDecision` and `PodSummary`;
+`mooring.observe.documents` writes them as JSON.
 """
 
 import time
@@ -35,50 +35,50 @@ from mooring.runtime.queued_pod import PodState, StateTimes
 MOST_SUMMARIES: Final = 50_000
 """The most short records in one answer."""
 LATEST: Final = 100
-"""The most pods with whole records in one answer; bounds how long the loop writes JSON."""
+"""The most pods with whole records in one answer; it limits how long the loop writes JSON."""
 DEFAULT_LIMIT: Final = 64 * 2**20
-"""Bytes; enough for the paths of 20,000 pending pods with two different decisions each."""
+"""The bytes of the log: enough for the paths of 20,000 pending pods with two decisions each."""
 
 _MOST_STEPS: Final = 32
-"""The most steps kept of one pod."""
+"""The most steps of one pod that are kept."""
 _FIRST_STEPS: Final = 4
-"""The number of first steps that stay when a pod has more than _MOST_STEPS."""
+"""The number of first steps that are kept if a pod has more than _MOST_STEPS."""
 _MOST_VICTIMS: Final = 10
 """The most victims that a step names."""
 _MOST_DROPPED: Final = 1_000
-"""The most paths that one step drops, or strips of decisions; this many take a millisecond."""
+"""The most paths, or decisions of paths, that one step drops, which takes a millisecond."""
 
 _PATH_BYTES: Final = 1000
-"""Bytes of a path without steps and names, with its `StateTimes` and its entries in two dicts."""
+"""The bytes of a path without steps and names, with its `StateTimes` and its dict entries."""
 _STEP_BYTES: Final = 56
-"""Bytes of a step, without the characters of its line."""
+"""The bytes of a step, without the characters of its line."""
 _TEXT_BYTES: Final = 240
-"""Bytes of a shared decision, without its characters."""
+"""The bytes of a shared decision, without its characters."""
 
 
 class RecordedStep(StrEnum):
-    """The steps of a pod, with their names in JSON; a field named here is one of `PathStep`."""
+    """The steps of a pod by their JSON names; the fields in these texts are those of `PathStep`."""
 
     SEEN = "seen"
     """The replica has seen the pod without a node for the first time."""
     NO_PROFILE = "noProfile"
     GATED = "gated"
-    """A PreEnqueue plugin (`plugins`) gated the pod; no plugin is named if something else did."""
+    """A PreEnqueue plugin (`plugins`) gated the pod; without `plugins`, something else did."""
     QUEUED = "queued"
     UNSCHEDULABLE = "unschedulable"
     """An attempt found no node; `mooring.scheduling.causes` computes `cause`."""
     NOMINATED = "nominated"
     """The pod is nominated to `node`, from which `victims` are evicted."""
     PREEMPTION_FAILED = "preemptionFailed"
-    """The evictions were given up for the reason in `cause`, and `victims` stay."""
+    """The scheduler gave up the evictions for the reason in `cause`, and `victims` stay."""
     ASSUMED = "assumed"
     """An attempt chose `node`."""
     WAITING_AT_PERMIT = "waitingAtPermit"
-    """The pod waits for `plugins`; it has a place on `node`."""
+    """The pod is assumed on `node` and waits for `plugins`."""
     REJECTED = "rejected"
     """A Reserve or Permit plugin (`plugins`) rejected the pod; `cause` is its reason."""
     ERROR = "error"
-    """The attempt or the binding ended in the error in `cause`."""
+    """The attempt or the binding ended with the error in `cause`."""
     BOUND = "bound"
     """The pod is bound to `node`."""
     PREEMPTED = "preempted"
@@ -92,12 +92,12 @@ _ENDS: Final = (RecordedStep.BOUND, RecordedStep.GONE)
 
 _WallTime = Callable[[float], str]
 _Fields = Mapping[str, Any]
-"""The fields of a `PathStep` that follow its times."""
+"""The fields of a `PathStep`, without its times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptDecision(Decision):
-    """The last of `count` attempts in a row with the same cause or node; the first was at `since`.
+    """The last of `count` consecutive attempts with the same cause or node, which began at `since`.
 
     `truncated` has the full size of each table from which nodes were left out.
     """
@@ -129,7 +129,7 @@ class PathStep:
 class PodPath:
     """The steps of a pod, in order.
 
-    `state` is the pod's present state, `since` when it began, `seconds` how long the pod was in
+    `state` is the pod's current state, `since` is its beginning, and `seconds` are the times in
     each state. `left_out` counts the steps that are missing after the first four.
     """
 
@@ -158,14 +158,14 @@ class PodSummary:
 
 
 class NotedStep(NamedTuple):
-    """A step of a pod at the moment when it is noted, with the values for a trace of the pod."""
+    """A step of a pod at the moment when it is noted, with values for a trace of the pod."""
 
     pod: str
     uid: Uid
     step: RecordedStep
     time: float
     since: float
-    """When the state before this step began; for a decision, when its attempt began."""
+    """The time when the state before this step began; for a decision, when its attempt began."""
     fields: _Fields
     decision: bytes | None
     """The decision of an attempt, packed; equal decisions share one object."""
@@ -237,17 +237,17 @@ class _Text:
 
 @dataclass(slots=True, eq=False)
 class _Path:
-    """The steps of one pod, in order."""
+    """The path of one pod: its steps, in order."""
 
     pod: str
     uid: Uid
     times: StateTimes | None
     admission: tuple[RecordedStep, str | None] | None = None
-    """The last step that told whether the pod is in the queue, and the gate that holds it back."""
+    """The last step about entering the queue, and the gate that holds the pod back."""
     steps: list[bytes] = field(default_factory=list)
     """Lines made by `_line`."""
     decisions: list[_Text | None] = field(default_factory=list)
-    """For each step its decision; None if it has none, or it is not kept."""
+    """The decision of each step; None if it has none, or if the decision was dropped."""
     last_step: RecordedStep | None = None
     changed: float = 0.0
     """The time of the last step."""
@@ -260,7 +260,7 @@ class _Path:
         return _PATH_BYTES + len(self.pod) + len(self.uid) + sum(map(_size, self.steps))
 
     def decided(self, wall: _WallTime) -> Iterator[KeptDecision]:
-        """Yield the kept decisions, newest first."""
+        """Yield the kept decisions, the newest first."""
         for line, text in zip(reversed(self.steps), reversed(self.decisions), strict=True):
             if text is not None:
                 yield _kept(self, line, text.value, wall)
@@ -279,13 +279,13 @@ def _size(line: bytes) -> int:
 
 
 def _line(step: RecordedStep, first: float, last: float, in_a_row: int, fields: _Fields) -> bytes:
-    """Return a step as JSON; it happened `in_a_row` times without another step between."""
+    """Return a step as JSON; it happened `in_a_row` times without another step in between."""
     # A copy, because what orjson returns occupies 4 KiB however short it is.
     return memoryview(dumps([step.value, first, last, in_a_row, fields])).tobytes()
 
 
 def _plain(value: Any) -> Any:
-    """Return the field for JSON: strings and integers as they are, sequences as lists, else str."""
+    """Return the field for JSON: strings and integers unchanged, sequences as lists, else str."""
     if type(value) in (str, int):
         return value
     return [*map(_plain, value)] if isinstance(value, list | tuple) else str(value)
@@ -310,16 +310,15 @@ def _document(line: bytes, wall: _WallTime) -> PathStep:
 class DecisionLog:
     """The paths and last decisions of pods, in a bounded number of bytes.
 
-    When there are too many, paths of pods that are bound or gone are dropped first, the oldest
-    first. Next, decisions are dropped: of those pods first whose last step is the longest ago. At
-    last their paths are dropped, too. Times that callers pass are seconds on the scheduler's
-    monotonic clock. Paths are kept by the pods' uids; people ask for the latest pod of a
-    "namespace/name". When another pod of the same name is seen, the path of a pod that is bound or
-    gone is dropped.
+    If the log is full, it first drops paths of bound or deleted pods, the oldest first. Next it
+    drops decisions, beginning with the pods whose last step is the oldest; at last it drops their
+    paths, too. Times that callers pass are seconds on the scheduler's monotonic clock. Paths are
+    stored by the pods' uids; users ask for the latest pod of a "namespace/name". A new pod replaces
+    the path of a bound or deleted pod with the same name.
 
     Args:
         limit: The number of bytes; 0 keeps nothing.
-        decisions_per_pod: How many decisions are kept of one pod. Of consecutive decisions with the
+        decisions_per_pod: The number of decisions to keep of one pod. Of consecutive ones with the
             same cause, only the last one is kept.
         nodes: How many nodes are kept in each table of a decision: the best scores, including that
             of the chosen node, and rejections of as many different kinds as possible.
@@ -339,12 +338,12 @@ class DecisionLog:
 
     def __post_init__(self) -> None:
         self.bytes = 0
-        """The estimated memory in use."""
+        """The estimated bytes in use."""
         self._texts: dict[bytes, _Text] = {}
         # In each of these the path that has changed last is the last one.
         self._live: OrderedDict[Uid, _Path] = OrderedDict()
         self._without_decisions: OrderedDict[Uid, _Path] = OrderedDict()
-        """Paths of live pods whose decisions were dropped, and that have had no step since."""
+        """Paths of live pods without a step since their decisions were dropped."""
         self._ended: OrderedDict[Uid, _Path] = OrderedDict()
         self._names = Names()
 
@@ -356,7 +355,7 @@ class DecisionLog:
     ) -> StateTimes | None:
         """Begin the path of a pod without a node, if it has none; return the pod's times.
 
-        `known` are the times of a pod that is queued already. If nothing is kept, the result is
+        `known` are the times of a pod that is queued already. A log that keeps nothing returns
         `known`.
         """
         path = self._find(uid)
@@ -378,7 +377,7 @@ class DecisionLog:
         return times
 
     def without_profile(self, pod: str, uid: Uid, now: float) -> None:
-        """Note that no profile takes the pod, unless this was noted already."""
+        """Note that no profile takes the pod, unless this is its last step already."""
         times = self.seen(pod, uid, now)
         if times is not None and times.state is not PodState.NO_PROFILE:
             times.enter(PodState.NO_PROFILE, now)
@@ -409,7 +408,7 @@ class DecisionLog:
     ) -> None:
         """Note the decision about the pod; `cause` is a short reason why it got no node.
 
-        If nodes were left out of `decision`, `scored` and `rejected` are their full numbers.
+        If `decision` does not have all nodes, `scored` and `rejected` are their full numbers.
         """
         if not self.limit:
             return
@@ -439,7 +438,7 @@ class DecisionLog:
             self.nominated(uid, decision.nominated_node, decision.victims, now)
 
     def nominated(self, uid: Uid, node: str, victims: Sequence[PodRef], now: float) -> None:
-        """Note that evicting these victims will make room for the pod on the node."""
+        """Note that the pod is nominated to the node, and which victims are evicted there."""
         self._note(uid, RecordedStep.NOMINATED, now, {"node": node, **_victims(victims)})
 
     def preempted(self, uid: Uid, by: PodRef, node: str, now: float) -> None:
@@ -447,7 +446,7 @@ class DecisionLog:
         self._note(uid, RecordedStep.PREEMPTED, now, {"by": by, "node": node})
 
     def preemption_failed(self, uid: Uid, why: str, victims: Sequence[PodRef], now: float) -> None:
-        """Note that the evictions for the pod were given up, and that these victims stay."""
+        """Note that evictions for the pod were given up, and that these victims stay."""
         self._note(uid, RecordedStep.PREEMPTION_FAILED, now, {"cause": why, **_victims(victims)})
 
     def note(self, uid: Uid, step: RecordedStep, now: float, **fields: str | Sequence[str]) -> None:
@@ -464,7 +463,7 @@ class DecisionLog:
         self._note(uid, RecordedStep.BOUND, now, {"node": node})
 
     def bound_by_another(self, uid: Uid, node: str, now: float) -> None:
-        """Note that another scheduler has bound the pod, unless its path has ended already."""
+        """Note that another scheduler has bound the pod, unless its path has already ended."""
         if uid not in self._ended:
             self.bound(uid, node, now)
 
@@ -478,21 +477,21 @@ class DecisionLog:
         self._note(uid, RecordedStep.GONE, now, {})
 
     def of(self, pod: str) -> list[KeptDecision]:
-        """Return the kept decisions about the pod, newest first."""
+        """Return the kept decisions about the pod, the newest first."""
         path, wall = self._named(pod), self._wall_time()
         return [*path.decided(wall)] if path is not None else []
 
     def latest(self, namespace: str = "") -> list[KeptDecision]:
-        """Return the last decision about each of the pods that changed last, newest first.
+        """Return the last decision about each of the pods that changed last, the newest first.
 
-        At most `LATEST` decisions are returned, of pods of the namespace, or of all if it is "".
+        It returns at most `LATEST` decisions, for pods of the namespace; "" means all namespaces.
         """
         wall = self._wall_time()
         found = islice(self._newest(namespace, decided=True), LATEST)
         return [next(path.decided(wall)) for path in found]
 
     def path(self, pod: str) -> PodPath | None:
-        """Return the steps of the pod "namespace/name"; None if its path is not kept."""
+        """Return the steps of the pod "namespace/name"; None if the log does not have its path."""
         path = self._named(pod)
         if path is None:
             return None
@@ -507,21 +506,21 @@ class DecisionLog:
         )
 
     def cause(self, uid: Uid) -> str | None:
-        """Return why the last failed attempt did not bind the pod; None if that is not kept."""
+        """Return why the last failed attempt did not bind the pod; None if this is not known."""
         path = self._find(uid)
         failure = path.last(*_FAILURES) if path is not None else None
         return str(failure["cause"]) if failure is not None else None
 
     def victims(self, uid: Uid) -> Sequence[PodRef]:
-        """Return up to ten pods whose eviction makes room for the pod, by its last nomination."""
+        """Return up to ten pods that are evicted for the pod, from its last nomination."""
         path = self._find(uid)
         nominated = path.last(RecordedStep.NOMINATED) if path is not None else None
         return [PodRef(*victim) for victim in nominated["victims"]] if nominated is not None else ()
 
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
-        """Yield short records of the `limit` pods that changed last, newest first.
+        """Yield short records of the `limit` pods that changed last, the newest first.
 
-        Only pods of the namespace count; "" means all. The pods are chosen immediately; each record
+        Only pods of the namespace count; "" means all. The pods are chosen at once, but each record
         is built when it is read.
         """
         chosen, wall = [*islice(self._newest(namespace), limit)], self._wall_time()
@@ -575,7 +574,7 @@ class DecisionLog:
         fields: _Fields,
         decided: tuple[Decision, Mapping[str, int]] | None = None,
     ) -> None:
-        """Append the step to the path, or count it if it equals the last one.
+        """Append the step to the path, or count it if it equals the last step.
 
         Steps after a pod's end are left out, except the preemption of a bound pod.
         """
@@ -626,7 +625,7 @@ class DecisionLog:
             self._drop(path.uid)
 
     def _made_live(self, uid: Uid, step: RecordedStep) -> _Path | None:
-        """Move the pod's path back to the live ones; return None if the step must be left out."""
+        """Return the path, as that of a live pod; None if the step must be left out."""
         path = self._without_decisions.pop(uid, None)
         if path is None and step is RecordedStep.PREEMPTED:
             path = self._ended.pop(uid, None)
@@ -684,8 +683,8 @@ class DecisionLog:
     def _shrink(self) -> None:
         """Drop the oldest entries, at most _MOST_DROPPED; later steps drop the rest.
 
-        A decision that thousands of paths share is freed with the last of them. This must not
-        pause, because the caller may be in the middle of a change.
+        A decision that thousands of paths share is freed with the last of these paths. The function
+        must not pause, because the caller may be in the middle of a change.
         """
         for _ in range(_MOST_DROPPED):
             if self.bytes <= self.limit or not len(self):
@@ -758,7 +757,7 @@ def _best(
 
 
 def _witnesses(rejections: Mapping[str, Rejection], limit: int) -> Mapping[str, Rejection]:
-    """Return at most `limit` rejections; all kinds come once before any comes twice."""
+    """Return at most `limit` rejections; every kind comes once before a kind comes twice."""
     if len(rejections) <= limit:
         return rejections
     first_of_kind: dict[Rejection, str] = {}

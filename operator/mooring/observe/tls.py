@@ -1,7 +1,7 @@
 """Makes the TLS context of the endpoints, and a new one whenever its files change.
 
-Without files, a certificate is made at the start, as in kube-scheduler. It encrypts, but clients
-cannot verify it.
+Without files, it makes a certificate at the start, as kube-scheduler does. Clients cannot verify
+this certificate.
 """
 
 import os
@@ -59,7 +59,8 @@ class ServingTls:
         self._context: ssl.SSLContext | None = None
         self._made: tuple[datetime, bytes, bytes] | None = None
         self.trouble = ""
-        """Why the present CAs of client certificates could not be read; "" if they could."""
+        """Why the current CAs of client certificates could not be read; "" if they could be
+        read."""
 
     @property
     def certificate(self) -> str:
@@ -70,10 +71,10 @@ class ServingTls:
         return f"{begin}{body}{end}\n" if body else ""
 
     async def context(self) -> ssl.SSLContext:
-        """Return a context for the present files; the same object until they change.
+        """Return a context for the current files; return the same object until they change.
 
-        If the CAs of client certificates cannot be looked up, the last known CAs stay. Raises
-        TlsError if a file cannot be read, or if certificate and key do not belong together.
+        If the CAs of client certificates cannot be read, the last known CAs stay. Raises TlsError
+        if a file cannot be read, or if certificate and key do not match.
         """
         certificate, key = self._certificate()
         material = _Material(certificate, key, await self._client_cas())

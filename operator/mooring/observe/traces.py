@@ -1,9 +1,9 @@
-"""Traces of pods for the long term, sent to an OTLP endpoint with OpenTelemetry's SDK.
+"""Sends traces of pods to an OTLP endpoint with OpenTelemetry's SDK.
 
-A pod is a trace. Its root span lasts from the first sight of the pod until it is bound or gone;
-each scheduling attempt is a child span. The identifiers of trace and root span are derived from the
-pod's uid: the trace's is the uid without dashes. Therefore the span of an attempt can be sent when
-the attempt ends, however long the pod waits, and another leader continues the same trace.
+A pod is a trace. Its root span lasts from the first sight of the pod until it is bound or deleted;
+each scheduling attempt is a child span. The identifiers of the trace and of the root span are
+computed from the pod's uid: the trace has the uid without dashes. Therefore the span of an attempt
+can be sent at once when the attempt ends, and another leader continues the same trace.
 
 This module needs the packages of the extra `otlp`; it is imported only if an endpoint is given.
 """
@@ -45,17 +45,17 @@ from mooring.process.time_slices import TimeSlices
 logger = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 32_768
-"""The most steps that wait until spans are made of them; further steps are lost."""
+"""The most steps that wait until spans are made of them; more steps are lost."""
 _MOST_BYTES: Final = 64 * 2**20
 """The most bytes of these waiting steps."""
 _MOST_OPEN: Final = 16_384
-"""The most attempts that have a node and have not ended; of more, the oldest is lost."""
+"""The most attempts that have a node and have not ended; if there are more, the oldest is lost."""
 _LONGEST_CAUSE: Final = 1_024
 """The most characters of a cause in a span."""
 _BATCH: Final = 256
 """The most spans in one request."""
 _SLICE_SECONDS: Final = 0.001
-"""Making spans pauses after this time."""
+"""After this time in seconds, making spans pauses."""
 _PAUSE_SECONDS: Final = 1.0
 _FLUSH_SECONDS: Final = 0.8
 """The most seconds for sending spans when the process ends."""
@@ -71,7 +71,7 @@ _FOLLOWED: Final = frozenset(
         RecordedStep.GONE,
     }
 )
-"""The steps at which an attempt or a pod's trace ends, or an attempt gets a node."""
+"""Steps at which an attempt or a pod's trace ends, or at which an attempt gets a node."""
 
 _Attributes = dict[str, str | int | float]
 
@@ -83,10 +83,10 @@ class _First(local):
 
 
 class _Reasons(logging.Filter):
-    """Keeps OpenTelemetry's first message about an export, and lets none of its messages be logged.
+    """Keeps OpenTelemetry's first message about an export, and suppresses its log.
 
-    Each thread keeps its own message, because a thread that was abandoned may fail while another
-    one exports.
+    Each thread keeps its own message, because an abandoned thread may fail while another thread
+    exports.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class _Reasons(logging.Filter):
 
 
 class _WithoutHeaders(logging.Filter):
-    """Removes values from OpenTelemetry's messages about bad headers, as they may be secret."""
+    """Removes values from OpenTelemetry's messages about bad headers; they may be secret."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.args = ("(not shown)",) * len(record.args or ())
@@ -125,11 +125,11 @@ logging.getLogger("opentelemetry.util.re").addFilter(_WithoutHeaders())
 
 @dataclass(eq=False, repr=False)
 class Traces:
-    """Sends the traces of pods to the OTLP endpoint while `run` runs.
+    """Sends the traces of pods to the OTLP endpoint.
 
-    A bounded number of steps waits in memory. Spans are made of them on the event loop in short
-    slices, and a thread sends them, one batch at a time. Spans that the endpoint does not take are
-    lost.
+    A bounded number of steps waits in memory. The event loop makes spans of these steps in short
+    slices, and a thread sends the spans, one batch at a time. Spans that the endpoint does not
+    accept are lost.
 
     Args:
         endpoint: The endpoint's base URL; spans are posted to `v1/traces` below it. Headers,
@@ -161,7 +161,7 @@ class Traces:
         self._spans = _PodSpans(self._finished, self.version, self.instance, self._lose)
         self._exporting: asyncio.Future[bool] | None = None
         self._in_flight = 0
-        """The number of spans that were sent and not answered yet."""
+        """The number of spans that were sent and have no answer yet."""
         self._dropped = 0
         self._told = False
 
@@ -198,7 +198,7 @@ class Traces:
             self._exporter.shutdown()  # type: ignore[no-untyped-call] # the library does not say
 
     async def _round(self) -> None:
-        """Send the spans of all waiting steps; stop if the endpoint does not take a batch."""
+        """Send the spans of all waiting steps; stop if the endpoint does not accept a batch."""
         while self._waiting:
             await self._make_spans()
             if len(self._finished.spans) >= _BATCH and not await self._export():
@@ -209,7 +209,7 @@ class Traces:
         self._told = False
 
     async def _make_spans(self) -> None:
-        """Make spans until there is a whole batch, or no step is left."""
+        """Make spans until there is a whole batch, or until no step is left."""
         offset = self.wall() - self.clock()
         slices = TimeSlices(_SLICE_SECONDS, clock=self.clock)
         while self._waiting and len(self._finished.spans) < _BATCH:
@@ -246,7 +246,7 @@ class Traces:
         return await asyncio.shield(exported)
 
     def _exported(self, exported: "asyncio.Future[bool]", number: int, lost: str | None) -> None:
-        """End an export; `lost` says why the endpoint did not take the spans, None if it did."""
+        """End an export; `lost` says why the endpoint did not accept the spans, None if it did."""
         self._in_flight = 0
         if lost is not None:
             self._lose(number, lost)
@@ -301,8 +301,8 @@ class _Identifiers(IdGenerator):
 class _PodSpans:
     """Makes spans of steps, which must come in order.
 
-    An attempt that has a node is open until it ends. `lose` is called with the number of lost spans
-    and the reason.
+    An attempt with a node is open until it ends. It calls `lose` with the number of lost spans and
+    the reason.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The user of a request, the pods that this user may see, and answers that hide other pods.
+"""Finds the user of a request and the pods that this user may see; hides other pods in answers.
 
 To see all nodes and the whole queue, a user needs the right to `get` the path. Names of pods, their
 owners and their namespaces are shown only to users who may `get` the pods of the namespace.
@@ -15,7 +15,7 @@ from mooring.model.access import Attributes, User, pod_read
 from mooring.observe.documents import dumps
 
 MOST_NAMESPACES: Final = 64
-"""The most namespaces checked for one answer; each may take a request to the API server."""
+"""The most namespaces to check for one answer; each may take a request to the API server."""
 
 
 class Access(Protocol):
@@ -33,7 +33,7 @@ class Access(Protocol):
 
 
 class Viewer:
-    """The user of one request; the API server's answers are kept for ten seconds."""
+    """The user of one request; the API server's answers are cached for ten seconds."""
 
     def __init__(self, access: Access, user: User) -> None:
         self._access = access
@@ -59,9 +59,9 @@ class Viewer:
         return await self.may(pod_read())
 
     async def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Return those of the namespaces whose pods the user may get.
+        """Return the namespaces, out of the given ones, whose pods the user may get.
 
-        If the user may not get all pods, only the first `MOST_NAMESPACES` are checked.
+        If the user may not get all pods, it checks only the first `MOST_NAMESPACES`.
         """
         names = tuple(dict.fromkeys(namespaces))
         if await self.sees_all_pods():

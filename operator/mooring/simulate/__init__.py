@@ -1,1 +1,1 @@
-"""Schedule the pods of manifests or of a cluster dump without a cluster."""
+"""Schedules the pods of manifests or of a cluster dump without a cluster."""

@@ -1,7 +1,7 @@
-"""Fill in and check fields as the API server's admission plugins do when an object is created.
+"""Fills in and checks fields of new objects as the API server's admission plugins do.
 
-Only fields that a scheduling decision reads are filled in, and only where they are absent. So an
-object that comes from a cluster is not changed.
+It only fills in absent fields that a scheduling decision reads. So an object from a cluster does
+not change.
 """
 
 import math
@@ -79,17 +79,17 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class DefaultStorageClass:
-    """The class of new claims that name none (storageclass/setdefault in plugin/pkg/admission).
+    """The class of new claims that name no class (storageclass/setdefault in plugin/pkg/admission).
 
-    If several classes are the default, the newest is used, and among equal ones the first by name.
-    A class that no cluster has stored is newer than all others.
+    If several classes are the default, the newest one is used; among equals, the first by name. A
+    class that no cluster has stored is newer than all others.
     """
 
     def __init__(self) -> None:
         self._created: dict[str, float] = {}
 
     def put(self, raw: Mapping[str, Any]) -> None:
-        """Store a StorageClass; it replaces the one of the same name."""
+        """Store a StorageClass; replace a former one with the same name."""
         metadata = mapping(raw, "metadata")
         annotations = strings(metadata, "annotations", "metadata")
         self._created.pop(name_of(raw), None)
@@ -163,7 +163,7 @@ class Admission:
         return {**raw, "metadata": metadata, "spec": spec, "status": status}
 
     def pod_group(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the PodGroup with its class's priority or the default; else Forbidden."""
+        """Return the PodGroup with its class's priority or the default; may raise Forbidden."""
         spec = dict(mapping(raw, "spec"))
         try:
             self._set_group_priority(spec)
@@ -217,7 +217,7 @@ class Admission:
                 )
 
     def _class_of(self, spec: Mapping[str, Any]) -> PriorityClass:
-        """Return the PriorityClass of a pod or PodGroup, or the default one."""
+        """Return the PriorityClass of a pod or PodGroup, or the default class."""
         name = text(spec, "priorityClassName", "spec")
         found = self._priorities.get(name) if name else self._default
         if found is None:
@@ -291,7 +291,7 @@ def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> 
 
 
 def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Return the term with one requirement more for each of its label keys that the pod has."""
+    """Return the term with a requirement added for each of its label keys that the pod has."""
     selector = optional_mapping(term, "labelSelector", where)
     if selector is None:
         return term
@@ -325,8 +325,8 @@ def _set_tolerations(spec: dict[str, Any]) -> None:
 def _set_pod_level_requests(spec: dict[str, Any]) -> None:
     """Set missing pod-level requests of a pod that has pod-level limits.
 
-    `defaultPodRequests` in pkg/apis/core/v1/defaults.go: the API server runs it before any
-    admission plugin. In versions where it runs last, decisions compute the same amounts.
+    See `defaultPodRequests` in pkg/apis/core/v1/defaults.go. The API server runs it before any
+    admission plugin; in versions that run it last, decisions compute the same amounts.
     """
     resources = mapping(spec, "resources", "spec")
     if not mapping(resources, "limits", "spec.resources"):

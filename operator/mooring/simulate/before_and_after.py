@@ -1,4 +1,4 @@
-"""Draw nodes before and after moves, as SVG or PNG: a bar per node, a block per pod."""
+"""Draws nodes before and after moves, as SVG or PNG: a bar per node, a block per pod."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: st
 
 
 def _shown(cluster: ClusterView, moves: Iterable[Move]) -> list[str]:
-    """Return the names of the nodes to draw: nodes that change, and others while there is space."""
+    """Return the names of the nodes to draw: nodes that change, and others if there is space."""
     changing = {name for move in moves for name in (move.source, move.target)}
     every = [cluster.nodes.name(row) for row in cluster.nodes_in_order.tolist()]
     chosen = sorted(every, key=lambda name: (name not in changing, name))[:_MOST_NODES]

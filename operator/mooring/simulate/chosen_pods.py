@@ -1,4 +1,4 @@
-"""Choose which pods a simulation tries."""
+"""Chooses which pods a simulation tries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TYPES: Final[Mapping[str, str]] = {
     }.items()
     for word in words.split()
 }
-"""The words that kubectl accepts for a type."""
+"""The words that kubectl accepts as a type."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
 
@@ -56,7 +56,7 @@ def type_and_name(word: str) -> TypeAndName | None:
 
 @dataclass(frozen=True, slots=True)
 class ChosenPods:
-    """The pods of a namespace, of some objects, or of both; without a choice all pods."""
+    """The pods of a namespace, of some objects, or of both; all pods without a choice."""
 
     namespace: str | None = None
     targets: tuple[TypeAndName, ...] = ()
@@ -65,7 +65,7 @@ class ChosenPods:
         """Return the selection.
 
         Raises InputError if a chosen object is neither a pod of the inputs nor a controller with
-        pods there. A controller for which the inputs explain the lack of pods is accepted.
+        pods there. A controller without pods is accepted if the inputs say why it has none.
         """
         if not self.targets:
             return self
@@ -141,7 +141,7 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
     """Return the inputs with the selected running pods pending, as if they had no node yet.
 
     Terminating pods and static pods stay, because no scheduler places them. Claims for devices are
-    freed if no other pod uses them, and claims of a group if none of its pods has a node.
+    freed if no other pod uses them; claims of a group are freed if none of its pods has a node.
     """
     running = [placed.pod for placed in inputs.state.pods if placed.pod.node_name is not None]
     taken = []
@@ -160,7 +160,7 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
 def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
     """Free the claims of pods and groups as their controller does (controller/resourceclaim).
 
-    A claim that a scheduler created for one of them is deleted.
+    A claim that a scheduler created for one of these pods is deleted.
     """
     claims = {
         claim.key: claim
@@ -179,6 +179,6 @@ def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
 
 
 def _kind_and_name(owner: str) -> tuple[str, str]:
-    """Return kind and name of `Kind namespace/name`; empty for ""."""
+    """Return the kind and the name of `Kind namespace/name`; both are "" for ""."""
     kind, _, key = owner.partition(" ")
     return kind, key.partition("/")[2]

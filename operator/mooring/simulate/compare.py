@@ -33,7 +33,7 @@ POOL_LABELS: Final = (
     "agentpool",
     "node.kubernetes.io/instance-type",
 )
-"""The labels that name a node's pool; the first label that a node has is used."""
+"""The labels that name a node's pool; the first label of a node that exists is used."""
 
 _NO_POOL: Final = "(none)"
 COMPARED: Final = (CPU, MEMORY)
@@ -70,7 +70,7 @@ class PoolUse:
 class ChangedNode:
     """A pod that two policies place differently.
 
-    A node of None means that the pod gets no node, and `reason` says why.
+    If a node is None, the pod gets no node, and `reason` says why.
     """
 
     pod: str
@@ -86,7 +86,7 @@ class ChangedNode:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How two policies differ.
+    """The differences between two policies.
 
     Attributes:
         pods: The number of pods that were placed.
@@ -104,17 +104,17 @@ class Comparison:
 
     @property
     def lost(self) -> tuple[ChangedNode, ...]:
-        """The pods that have a node with the old policy only."""
+        """The pods that have a node only with the old policy."""
         return tuple(move for move in self.moves if move.new is None)
 
     @property
     def gained(self) -> tuple[ChangedNode, ...]:
-        """The pods that have a node with the new policy only."""
+        """The pods that have a node only with the new policy."""
         return tuple(move for move in self.moves if move.old is None)
 
     @property
     def moved(self) -> tuple[ChangedNode, ...]:
-        """The pods that have a node with both policies, but not the same."""
+        """The pods that have different nodes with both policies."""
         return tuple(move for move in self.moves if move.old and move.new)
 
     def document(self) -> dict[str, Any]:
@@ -163,21 +163,26 @@ def compare(
     Pods that neither policy takes are left out. If a policy is one profile, the profile decides
     about all selected pods, whatever it matches. Profiles in mode Shadow count as Active.
 
-    Running pods are taken off their nodes first; static and terminating ones stay. With `order`
+    Running pods are taken off their nodes first; static and terminating pods stay. With => Pods
+    that neither policy takes are left out. If a policy is one profile, the profile decides about
+    all selected pods, whatever it matches. Profiles in mode Shadow count as Active. Running pods
+    are taken off their nodes first; static and terminating pods stay. With `order`
     ("namespace/name"), only these pods are placed, in this order; all others stay on their nodes.
-    The old policy runs in its own process at the same time.
+    The old policy runs in its own process at the same time. `order` ("namespace/name"), only these
+    pods are placed, in this order; all others stay on their nodes. The old policy runs in its own
+    process at the same time.
 
     Args:
         inputs: The cluster and its pods; the pods move in it.
         registry: The plugins that profiles may name.
         old: The profiles of the old policy.
-        new: Those of the new one.
+        new: The profiles of the new policy.
         selection: Which pods are placed.
         as_profile: The name, in both policies, of the profile that decides about every pod.
-        order: Of which pods the recorded order of arrival is replayed.
+        order: The pods whose recorded order of arrival is replayed.
         pool_label: The node label that names a node's pool, instead of `POOL_LABELS`.
         seed: Chooses among nodes of equal score.
-        progress: Gets the attempts with the new policy, and how many there will be.
+        progress: Gets the attempts with the new policy, and their final number.
 
     Raises:
         InputError: if no pod is selected, or the old policy fails.
@@ -240,8 +245,8 @@ def recorded_order(path: str) -> list[str]:
 def arrival_order(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the pods of decision records in the order in which the scheduler saw them.
 
-    Pods seen at the same time are in the order of the decisions. Short records have this time as
-    `seen`. Records without `time` are in the order of the decisions.
+    Short records have the time of the first sight as `seen`. Pods seen at the same time, and
+    records without `time`, are in the order of the decisions.
     """
     timed = sorted(records, key=lambda record: (record.get("seen") or "", record.get("time") or ""))
     return [*dict.fromkeys(str(record["pod"]) for record in timed)]
@@ -304,10 +309,10 @@ class NodeUse:
     """The free and used resources of nodes.
 
     Args:
-        allocatable: Of cpu and memory, int64 per node.
-        requested: Likewise.
-        slots: How many further pods each node takes.
-        empty: Whether it has no pod, those of DaemonSets and static ones aside.
+        allocatable: The allocatable cpu and memory, int64 per node.
+        requested: The requested cpu and memory, int64 per node.
+        slots: The number of additional pods that fit each node's pod limit.
+        empty: Whether it has only pods of DaemonSets and static pods.
         large: The requests of a large pod, see `large_requests`.
     """
 
@@ -372,7 +377,7 @@ def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
 
 
 def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNode]:
-    """Yield the fewest moves of equal pods; exchanged places of equal pods are no moves."""
+    """Yield the fewest moves of equal pods; two equal pods that exchange places do not move."""
     pods = [*pods]
     old = [before.nodes[pod.key] for pod in pods]
     new = Counter(after.nodes[pod.key] for pod in pods)
@@ -391,7 +396,7 @@ def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNo
 def merged(moves: Iterable[ChangedNode]) -> list[list[ChangedNode]]:
     """Return the moves in groups: equal pods of one controller with the same change.
 
-    Lost places come first, then gained ones, then moves.
+    Lost places come first, then gained places, then moves.
     """
     groups: dict[tuple[str, str | None, str | None, str], list[ChangedNode]] = {}
     for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):

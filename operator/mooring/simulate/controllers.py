@@ -1,4 +1,4 @@
-"""Make the pods that kube-controller-manager would make for new objects.
+"""Makes the pods that kube-controller-manager would make for new objects.
 
 An object is new if it has no `metadata.uid`, because then no API server has stored it. The pods of
 a stored object exist already, or its controller has a reason not to make them.
@@ -30,8 +30,7 @@ _SUFFIX: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX
 """A generated name is cut to this length before its suffix (apiserver, storage/names)."""
 _POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
-"""The annotation with which a claim that was created for a pod names its entry in
-`resourceClaims`."""
+"""The annotation that a claim created for a pod has: the name of its entry in `resourceClaims`."""
 _DAEMON_TOLERATIONS: Final = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -50,7 +49,7 @@ def is_new(raw: Mapping[str, Any]) -> bool:
 
 
 def generated_names(base: str, seed: list[str], first: int = 0, step: int = 1) -> Iterator[str]:
-    """Yield names like those of generateName, but the same in every run."""
+    """Yield names like those of generateName; each run yields the same names."""
     return (
         base[:_LONGEST_BASE] + _digest([*seed, number])[:_SUFFIX] for number in count(first, step)
     )
@@ -74,8 +73,8 @@ def device_claims(
     """Yield the claims for devices from the owner's templates (controller/resourceclaim).
 
     The owner is a pod or a PodGroup. Each claim comes with the name of its entry in the owner's
-    `resourceClaims`. `templates` are by namespace and name; if a template is missing, its claim is
-    not created. Keys in `taken` are not used again.
+    `resourceClaims`. `templates` are by namespace and name; a missing template yields no claim.
+    Keys in `taken` are not used again.
     """
     namespace = namespace_of(owner)
     for entry in mappings(mapping(owner, "spec"), "resourceClaims", "spec"):
@@ -94,10 +93,10 @@ def device_claims(
 
 
 class Controllers:
-    """Makes the pods that new Deployments, StatefulSets, Jobs and so on still lack.
+    """Makes the missing pods of new Deployments, StatefulSets, Jobs and so on.
 
     Args:
-        pods: The pods that exist. Those of a controller count towards its replicas.
+        pods: The pods that exist. A controller's own pods count towards its replicas.
         deployments: The Deployment's name of each ReplicaSet that exists, by namespace and name.
         claims: The keys of the PersistentVolumeClaims that exist.
         nodes: The nodes, on which DaemonSets run.
@@ -166,7 +165,7 @@ class Controllers:
             yield _pod(self._generated(f"{name_of(raw)}-", raw, number), raw, template)
 
     def _stateful_set(self, raw: Raw) -> Iterator[Raw]:
-        """Yield missing pods by ordinal, each with the claims of the templates."""
+        """Yield the missing pods by ordinal, each with the claims of the templates."""
         spec, template = _checked(raw)
         name, revision = name_of(raw), _digest(template)[:10]
         claims = [dict(claim) for claim in mappings(spec, "volumeClaimTemplates", "spec")]
@@ -259,7 +258,7 @@ class Controllers:
         yield from self._job(job)
 
     def _generated(self, base: str, owner: Raw, number: int) -> str:
-        """Return an unused name for a pod, like those of generateName, but the same in every run.
+        """Return an unused name for a pod, as by generateName, but the same in every run.
 
         Without this check, two of 5,000 names with five random characters would probably be equal.
         """
@@ -284,11 +283,11 @@ _EXPANSIONS: Final[Mapping[tuple[str, str], Callable[[Controllers, Raw], Iterato
 }
 
 CONTROLLERS: Final = frozenset(_EXPANSIONS)
-"""API group and kind of the objects that are expanded."""
+"""The API group and the kind of the objects that are expanded to pods."""
 
 
 def _owner(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of the pod's controller; empty without one of a known API."""
+    """Return the kind and the name of the pod's controller; both are "" without a known one."""
     owner = pod.owner
     if owner is None:
         return "", ""
@@ -303,7 +302,7 @@ def _replicas(spec: Mapping[str, Any]) -> int:
 
 
 def _pods(spec: Mapping[str, Any], field: str) -> int:
-    """Return the number of pods in the field, 1 if it is absent."""
+    """Return the number of pods in the field; 1 if it is absent."""
     wanted = integer(spec, field, "spec")
     if wanted is not None and wanted > _MOST_PODS:
         raise ManifestError(f"spec.{field}", f"must be at most {_MOST_PODS:,} in a simulation")
@@ -315,7 +314,7 @@ def _template(spec: Mapping[str, Any]) -> Raw:
 
 
 def _checked(raw: Raw) -> tuple[Mapping[str, Any], Raw]:
-    """Return spec and template of an object whose selector must match its template's labels."""
+    """Return spec and template of an object; raise if the selector does not match the template."""
     spec = mapping(raw, "spec")
     template = _template(spec)
     selector = parse_label_selector(mapping(spec, "selector", "spec"), "spec.selector")
@@ -377,7 +376,7 @@ def _pod(name: str, owner: Raw, template: Raw) -> Raw:
 
 
 def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
-    """Return the pod with a volume per claim template, in place of volumes of the same name."""
+    """Return the pod with a volume per claim template, which replaces a volume of the same name."""
     others = [
         volume
         for volume in mappings(pod["spec"], "volumes", "spec")

@@ -1,4 +1,4 @@
-"""Run the cases of policy tests, and compare the decisions with their expectations."""
+"""Runs the cases of policy tests, and compares the decisions with their expectations."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,9 +32,9 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class FailedExpectation:
-    """An expectation that does not hold: its path in the case, and the actual state.
+    """An expectation that was not met: its path in the case, and the actual state.
 
-    `decisions` are the decisions about at most three of its pods.
+    `decisions` are the decisions about at most three of the pods.
     """
 
     path: str
@@ -46,8 +46,8 @@ class FailedExpectation:
 class CaseResult:
     """The result of a case: the failed expectations, or the mistake that prevented the run.
 
-    `ignored` counts the objects that no decision reads, by `Kind` or `Kind.group`. `notes` are
-    those of `Inputs`.
+    `ignored` counts the objects that no decision reads, by `Kind` or `Kind.group`. For `notes` see
+    `Inputs`.
     """
 
     name: str
@@ -59,7 +59,7 @@ class CaseResult:
 
     @property
     def passed(self) -> bool:
-        """Return whether the case was run and all its expectations hold."""
+        """Return whether the case ran and met all its expectations."""
         return not self.failures and self.error is None
 
 
@@ -68,8 +68,8 @@ def run_case(
 ) -> CaseResult:
     """Schedule the pods of a case on a cluster of its own, and check the result.
 
-    `kubernetes` is the version of the API server; by default the test's. A mistake in the objects,
-    files or profiles of the case becomes its `error`.
+    `kubernetes` is the version of the API server; the default is the test's version. A mistake in
+    the objects, files or profiles of the case becomes its `error`.
     """
     case, line = file.test.cases[number], file.lines[number]
     ignored: Mapping[str, int] = {}
@@ -143,7 +143,7 @@ class _Decided:
         self._pods |= {placed.pod.key: placed.pod for placed in inputs.state.pods}
 
     def pod(self, name: str, path: str) -> str:
-        """Return the key of the pod NAME or NAMESPACE/NAME; InputError if it does not exist."""
+        """Return the key of the pod NAME or NAMESPACE/NAME; raise InputError without such a pod."""
         key = _key(name)
         known = {*self._pods, *self.decisions}
         if key not in known:

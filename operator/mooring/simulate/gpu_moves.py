@@ -56,9 +56,9 @@ class CardPlan:
 def plans(inputs: Inputs, profile: ActiveProfile, form: CardFormat) -> Iterator[CardPlan]:
     """Yield a plan for each pending pod that requests cards, as if no other pod were pending.
 
-    A plan moves the fewest pods with cards, at most three, that fit on other nodes and without
-    which the pending pod fits. The search is bounded: at most 2,000 sets of pods on 200 nodes,
-    those with the most free cards first.
+    A plan moves the fewest pods with cards, at most three, so that the pending pod fits. The moved
+    pods must fit on other nodes. The search is limited to 2,000 sets of pods on 200 nodes; nodes
+    with the most free cards come first.
     """
     planner = _Planner(inputs.state, profile, form)
     for pod in inputs.pending:
@@ -111,7 +111,7 @@ class _Planner:
                     yield row, chosen
 
     def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> tuple[CardMove, ...] | None:
-        """Return where a set of pods goes if the pending pod takes the node; None if that fails."""
+        """Return the moves of these pods if the pending pod takes the node; None if one fails."""
         node, moves = self._state.nodes.names[row], []
         moved = [
             replace(placed.pod, node_name=None)
@@ -150,14 +150,14 @@ _LEGEND: Final = (
     ("not usable", "#b0b0b0"),
     ("overcommitted", "#f0a0a0"),
 )
-"""The meaning of a card's colours; the text on all of them is black."""
+"""The colours of cards by their meaning; the text on all of them is black."""
 _IN_USE, _FREE, _NOT_USABLE, _OVERCOMMITTED = (colour for _, colour in _LEGEND)
 
 
 def picture(nodes: Iterable[NodeGPUs], unit: str) -> str:
-    """Return an SVG: nodes as rows, cards as cells, filled as far as their memory is in use.
+    """Return an SVG: nodes as rows, cards as cells; the filled part of a cell is the used memory.
 
-    Devices follow the cards; they are filled if they are in use.
+    Devices follow the cards; devices in use are filled.
     """
     rows = list(nodes)
     widest = max((len(node.cards) + len(node.devices) for node in rows), default=0)

@@ -1,4 +1,4 @@
-"""Turn manifests into the state of a cluster and the pods to schedule."""
+"""Turns manifests into the state of a cluster and the pods to schedule."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ class Inputs:
         without_pods: The controllers for which no pod was made, each with the reason.
         deployments: The Deployment's name of each ReplicaSet, by namespace and name.
         raw: Nodes and pods as JSON by kind and key, for extenders; empty unless they were kept.
-        notes: About profiles whose newest spec is invalid, and controllers that are not played.
+        notes: Texts about profiles with an invalid newest spec, and about missing controllers.
     """
 
     state: ClusterState
@@ -69,12 +69,11 @@ def inputs_of(
     """Build the inputs of a simulation from Kubernetes objects.
 
     New controllers (Deployments, Jobs and so on) are expanded to their pods. If `profiles` is not
-    empty, SchedulingProfiles among the objects are not used, and those in mode Shadow count as
-    Active: what they would do is what the user wants to know. `keep_raw` keeps whole nodes and
-    pods. `kubernetes` is the version of the API server, such as 1.36; by default that of the
-    cluster that the objects were read from, and if they do not say it, the newest. Raises
-    InputError if an object is malformed, incomplete or given twice; the text names the file, the
-    object and the field.
+    empty, SchedulingProfiles among the objects are not used, and given profiles in mode Shadow
+    count as Active. `keep_raw` keeps whole nodes and pods. `kubernetes` is the version of the API
+    server, such as 1.36; the default is the version of the cluster that the objects were read from,
+    or else the newest version. Raises InputError if an object is malformed, incomplete or given
+    twice; the text names the file, the object and the field.
     """
     reader = _Reader(keep_raw=keep_raw, kubernetes=kubernetes)
     read_all(manifests, reader.read)
@@ -127,14 +126,15 @@ class _Reader:
             _LIMIT_RANGE: [],
         }
         self._templates: dict[str, tuple[Manifest, bool]] = {}
-        """The templates of claims for devices, by namespace and name, and whether each is new."""
+        """The templates of claims for devices, by namespace and name; the bool says whether it is
+        new."""
         self._default_class = DefaultStorageClass()
         self._without_class: dict[str, None] = {}
         """The new PersistentVolumeClaims that get the default class, by namespace and name."""
         self._new_groups: dict[str, Manifest] = {}
-        """The new PodGroups by namespace and name: their classes may come later."""
+        """The new PodGroups by namespace and name; their PriorityClasses may come later."""
         self._of_groups: dict[str, Mapping[str, str]] = {}
-        """The names of the claims from groups' templates: by the group's uid, then by entry."""
+        """The names of the claims from groups' templates, by the group's uid and then by entry."""
 
     def read(self, manifest: Manifest) -> None:
         new, group_and_kind = is_new(manifest.raw), (manifest.group, manifest.kind)
@@ -173,7 +173,7 @@ class _Reader:
             self.ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
 
     def _put(self, kind: Kind, manifest: Manifest, *, new: bool) -> None:
-        """Take in an object that decisions read; a new one replaces the stored one of its name."""
+        """Store an object that decisions read; a new one replaces a stored one of its name."""
         key = object_key(kind, manifest.raw)
         source, was_new = self._sources.get((kind, key), ("", None))
         if was_new is not None and (kind is Kind.POD or new == was_new):
@@ -219,7 +219,7 @@ class _Reader:
         self._admission[group_and_kind].append(raw)
 
     def _add_template(self, manifest: Manifest, *, new: bool) -> None:
-        """Take in a template of claims; a new one replaces the stored one of its name."""
+        """Store a template of claims; a new one replaces a stored one with the same name."""
         key = resource_claim_template_key(manifest.raw)
         known, was_new = self._templates.get(key, (None, None))
         if known is not None and new == was_new:
@@ -240,7 +240,7 @@ class _Reader:
             self.raw[kind, key] = as_json(raw)
 
     def make_pods(self) -> None:
-        """Expand the controllers, and let the API server's admission see the new objects."""
+        """Expand the controllers, and apply the API server's admission to the new objects."""
         new_objects = NewObjects(
             self.state,
             pods=self._stored_pods,
@@ -319,7 +319,7 @@ class _Reader:
         return {**pod, "status": {**status, "resourceClaimStatuses": names}} if names else pod
 
     def _made_claims(self, manifest: Manifest, owner: dict[str, Any]) -> dict[str, str]:
-        """Create claims from the templates that a pod or group names; return them by entry."""
+        """Create claims from the templates of a pod or group; return their names by entry."""
         templates = {key: template.raw for key, (template, _) in self._templates.items()}
         known, names = self.state.objects.of(Kind.RESOURCE_CLAIM), dict[str, str]()
         for entry, claim in device_claims(owner, templates, known):
@@ -328,7 +328,7 @@ class _Reader:
         return names
 
     def _claims_of_group(self, manifest: Manifest, pod: dict[str, Any]) -> Mapping[str, str]:
-        """Return the claims that the pod shares with its group, by entry; create missing ones."""
+        """Return the claims that the pod shares with its group, by entry; create missing claims."""
         wanted = parse_pod_claims(mapping(pod, "spec"))
         name = mapping(mapping(pod, "spec"), "schedulingGroup", "spec").get("podGroupName")
         key = f"{namespace_of(pod)}/{name}"

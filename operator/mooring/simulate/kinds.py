@@ -1,6 +1,6 @@
 """The kinds of objects that a simulation reads, and the versions of each.
 
-A kind is an API group and a name: Volcano has a Job of its own, and Longhorn a Node.
+A kind is an API group and a name, because Volcano has its own Job, and Longhorn its own Node.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,21 +43,21 @@ READ: Final[tuple[Resource, ...]] = (
     Resource("batch", "v1", "jobs", "Job"),
     Resource("batch", "v1", "cronjobs", "CronJob"),
 )
-"""Every version of every kind that is read from files, the newest first."""
+"""Every version of every kind that is read from files; the newest comes first."""
 _OF_KUBERNETES: Final = {"extensions", *(r.group for r in READ)} - {
     resource.group
     for resource, kind in MIRRORED_IF_SERVED.items()
     if kind in {*GROUP_KINDS, Kind.HYPER_NODE, Kind.QUEUE} - {Kind.POD_GROUP}
 }
-"""API groups of Kubernetes itself; until 1.16 `extensions` had Deployments."""
+"""The API groups of Kubernetes itself; until 1.16 `extensions` had Deployments."""
 _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
 
 
 def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
     """Return the object in the newest version of its kind.
 
-    Errors call an object that an API server has stored by the name `stored`. Raises ManifestError
-    if its apiVersion is absent, or not supported for its kind.
+    `stored` is the object's name in errors if an API server has stored it. Raises ManifestError if
+    the apiVersion is absent, or not supported for the kind.
     """
     given, kind = raw.get("apiVersion"), raw.get("kind")
     if not given or not isinstance(given, str):
@@ -113,4 +113,5 @@ _OF_V1BETA1: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] 
         "spec": _claim(mapping(raw, "spec"), "spec.spec"),
     },
 }
-"""How the API server converts resource.k8s.io/v1beta1 (pkg/apis/resource/v1beta1)."""
+"""Functions that convert resource.k8s.io/v1beta1 as the API server does
+(pkg/apis/resource/v1beta1)."""

@@ -1,8 +1,8 @@
-"""Read from a live cluster everything that a decision reads, and save it in a file.
+"""Reads from a live cluster everything that a decision reads, and saves it in a file.
 
-Only lists are requested, so the user needs only the right to list the kinds in `KINDS`. The file
-has one object per line, each with `apiVersion` and `kind`. Fields that no decision reads and that
-may be secret or large (`env`, `command`, `args`, `managedFields` and others) are left out.
+It requests only lists, so the user needs only the right to list the kinds in `KINDS`. The file has
+one object per line, with `apiVersion` and `kind`. It leaves out fields that no decision reads and
+that may be secret or large (`env`, `command`, `args`, `managedFields` and others).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,8 +37,7 @@ KINDS: Final[tuple[Resource, ...]] = (
     SCHEDULING_PROFILE,
     *MIRRORED_IF_SERVED,
 )
-"""The kinds to read; if there are several versions of a kind, the first that the cluster serves is
-read."""
+"""The kinds to read; of several versions of a kind, the first that the cluster serves is read."""
 
 _KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _KEPT_OF_STATUSES: Final = ("name", "resources", "allocatedResources")
@@ -51,10 +50,10 @@ async def read_cluster(
 ) -> tuple[list[Manifest], list[str]]:
     """Return every object that decisions read, and notes about kinds that were not found.
 
-    The first object has the server's version.
+    The first object is the server's version.
 
-    `progress` is called with a line about the objects that were read so far. Raises InputError if
-    the cluster cannot be reached, or the user may not list one of the kinds.
+    It calls `progress` with a line about the objects that were read so far. Raises InputError if
+    the cluster cannot be reached, or if the user may not list one of the kinds.
     """
     manifests: list[Manifest] = []
     notes: list[str] = []
@@ -90,7 +89,7 @@ async def read_cluster(
 
 
 async def _server(client: ApiClient, source: str, notes: list[str]) -> list[Manifest]:
-    """Return the server's version as an object; add a note if the server does not state one.
+    """Return the server's version as an object; add a note if the server does not tell it.
 
     If the server cannot be reached, the first request for objects reports this.
     """

@@ -1,4 +1,4 @@
-"""Load profiles from SchedulingProfiles, KubeSchedulerConfigurations and Policies."""
+"""Loads profiles from SchedulingProfiles, KubeSchedulerConfigurations and Policies."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -100,7 +100,7 @@ def _is_meant_as_profile(manifest: Manifest) -> bool:
 
 
 class ProfileLoader:
-    """Loads profiles from objects; its messages are those of a scheduler with these plugins.
+    """Loads profiles from objects; the messages are those of a scheduler with the same plugins.
 
     `scheduler_name` is given to profiles made from a Policy, which contains no scheduler name.
     """
@@ -147,7 +147,7 @@ class ProfileLoader:
 
 
 def profile_objects(path: str) -> Iterator[Manifest]:
-    """Yield the objects of a profile file; InputError if it is empty or cannot be read."""
+    """Yield the objects of a profile file; raise InputError if it is empty or cannot be read."""
     found = 0
     for manifest in read_manifests([path]):
         found += 1
@@ -162,8 +162,8 @@ def load_profiles(
     """Load every profile that the objects define, in the order of the objects.
 
     `scheduler_name` is given to profiles made from a Policy, which contains no scheduler name.
-    Raises InvalidProfile with every mistake of the first object that has any. Raises InputError for
-    an object of another kind.
+    Raises InvalidProfile with every mistake of the first object with mistakes. Raises InputError
+    for an object of another kind.
     """
     loader = ProfileLoader(registry, scheduler_name)
     return [loaded for manifest in manifests for loaded in loader.load(manifest)]
@@ -175,9 +175,9 @@ def stored_profiles(
     """Load the profiles among the objects of a cluster; return them, and a note of each mistake.
 
     If the newest spec of a stored profile is invalid, its spec in force is used, as in the
-    scheduler. If that is not known, the profile is left out. Raises InvalidProfile with every
-    mistake of the first new profile that has any. Raises InputError for a profile without a name,
-    or with a status that is no object.
+    scheduler. If this is not known, the profile is left out. Raises InvalidProfile with every
+    mistake of the first new profile with mistakes. Raises InputError for a profile without a name,
+    or with a malformed status.
     """
     loader, found, notes = ProfileLoader(registry), list[LoadedProfile](), list[str]()
     for manifest in manifests:
@@ -196,7 +196,7 @@ def stored_profiles(
 def _in_force(
     manifest: Manifest, loader: ProfileLoader, invalid: InvalidProfile
 ) -> tuple[list[LoadedProfile], str]:
-    """Return an invalid profile with the spec that was last in force, as its status keeps it.
+    """Return the profile with its last valid spec, which is stored in its status.
 
     The list is empty if there is no such spec. The text is a note for users.
     """
@@ -242,7 +242,7 @@ def read_profiles(
 def _imported(
     manifest: Manifest, registry: Registry, scheduler_name: str, server: KubernetesRules = NEWEST
 ) -> list[LoadedProfile]:
-    """Return the profiles made from one of kube-scheduler's objects, without their plugins.
+    """Return the profiles made from an object of kube-scheduler, without their plugins.
 
     Raises ProfileInvalid with every mistake of the object. Raises InputError for an object of
     another kind.
@@ -271,8 +271,8 @@ def _of_config_map(
 ) -> Iterator[LoadedProfile]:
     """Yield the profiles made from the texts in a ConfigMap.
 
-    Raises ProfileInvalid with every mistake of the first text that has any. Raises InputError if no
-    text can be a profile, or a text is neither JSON nor YAML.
+    Raises ProfileInvalid with every mistake of the first text with mistakes. Raises InputError if
+    no text can be a profile, or if a text is neither JSON nor YAML.
     """
     texts = dict(_texts(manifest))
     if not texts:

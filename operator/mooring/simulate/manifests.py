@@ -1,4 +1,4 @@
-"""Read Kubernetes objects from YAML and JSON files or from standard input.
+"""Reads Kubernetes objects from YAML and JSON files or from standard input.
 
 The objects contain values of JSON only: dates in YAML stay strings, and all keys are strings.
 """
@@ -22,7 +22,7 @@ from mooring.model.manifest_error import ManifestError
 STDIN: Final = "-"
 """The file name that stands for standard input."""
 _ENCODING: Final = "utf-8-sig"
-"""UTF-8, with or without the mark with which Windows programs begin a file."""
+"""UTF-8, with or without a byte order mark, which Windows programs write."""
 _MERGE: Final = "tag:yaml.org,2002:merge"
 """The tag of the key `<<`, which adds the keys of another mapping."""
 _MOST_SHOWN: Final = 40
@@ -42,14 +42,14 @@ class InputError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a text may be; None where there is no limit.
+    """The limits for a text; None means no limit.
 
     Attributes:
-        depth: How deep YAML may be nested. The YAML library calls itself for each level, and a
-            process that runs out of stack is ended.
-        values: How many scalars, lists and mappings there may be.
-        objects: How many Kubernetes objects.
-        aliases: Whether YAML aliases are read, with which a short text becomes a large value.
+        depth: The most levels of nested YAML. The YAML library calls itself for each level, and a
+            process without stack is ended.
+        values: The most scalars, lists and mappings.
+        objects: The most Kubernetes objects.
+        aliases: Whether to read YAML aliases; with these a short text can become a large value.
     """
 
     depth: int = 250
@@ -62,12 +62,12 @@ _OWN_FILES: Final = Limits()
 
 
 class NoObjectError(InputError):
-    """A document that is not a Kubernetes object."""
+    """A document is not a Kubernetes object."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedKey:
-    """A key that a YAML mapping has twice, and where the second one is, counted from 1."""
+    """A key that a YAML mapping has twice, and the line of the second one, counted from 1."""
 
     key: str
     line: int
@@ -137,10 +137,10 @@ def manifests_in(
 ) -> Iterator[Manifest]:
     """Yield every object of a text in order; a list object is replaced by its items.
 
-    Keys that a YAML mapping has twice are appended to `repeated`, if it is given, and the last
-    value is used; without `repeated`, such a key is an InputError. Raises InputError if the text is
-    neither YAML nor JSON, if it exceeds a limit, or if a document is not an object; the text calls
-    the file `name`.
+    If `repeated` is given, it gets the keys that a YAML mapping has twice, and the last value is
+    used. Without `repeated`, such a key raises InputError. Raises InputError if the text is neither
+    YAML nor JSON, if it exceeds a limit, or if a document is not an object. `name` is the file's
+    name in messages.
     """
     found = 0
     for number, document in enumerate(_documents(text, name, repeated, limits)):
@@ -154,14 +154,14 @@ def manifests_in(
 
 
 def read_text(path: str) -> str:
-    """Return the text of a file, or of standard input; InputError if it cannot be read."""
+    """Return the text of a file, or of standard input; raise InputError if it cannot be read."""
     with _opened(path) as file:
         return file.read()
 
 
 @contextmanager
 def _opened(path: str) -> Iterator[TextIO]:
-    """Open the file or standard input; any reason why it cannot be read is an InputError."""
+    """Open the file or standard input; raise InputError if it cannot be read."""
     try:
         if path == STDIN:
             if sys.stdin is None:  # a shell can close it
@@ -180,7 +180,7 @@ def _opened(path: str) -> Iterator[TextIO]:
 
 
 def _json_object(text: str) -> Any:
-    """Return the JSON object in the text; None if the text is something else."""
+    """Return the JSON object in the text; None if the text is not a JSON object."""
     if text.lstrip().startswith("{"):
         with suppress(orjson.JSONDecodeError):
             return orjson.loads(text)
@@ -204,7 +204,7 @@ def _json_lines(lines: Iterable[str], name: str) -> Iterator[Manifest]:
 
 
 def composed(text: str) -> Iterator[yaml.Node]:
-    """Yield the nodes of YAML or JSON documents, which know their lines; raise YAMLError."""
+    """Yield the nodes of YAML or JSON documents, which have line numbers; may raise YAMLError."""
     return yaml.compose_all(text, Loader=_Loader)
 
 
@@ -242,7 +242,7 @@ def _documents(
 
 
 def _check_yaml(text: str, name: str, limits: Limits) -> None:
-    """Raise InputError if the text exceeds a limit, YAMLError if it is no YAML; not recursive."""
+    """Raise InputError if the text exceeds a limit, YAMLError if it is not YAML; no recursion."""
     depth, values = 0, 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.ScalarEvent):
@@ -276,7 +276,7 @@ def _check_size(depth: int, values: int, name: str, limits: Limits) -> None:
 
 
 def _repeated_keys(document: yaml.Node) -> Iterator[RepeatedKey]:
-    """Yield keys that a mapping has a second time: YAML would silently use the last one."""
+    """Yield keys that a mapping has twice; YAML would silently use the last value."""
     seen = set[int]()
     nodes = [document]
     while nodes:
@@ -301,7 +301,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """A YAML loader that reads scalars as kubectl does.
 
     Dates, `=` and times of day such as 22:00 (in YAML 1.1 a number of base 60) are texts; y, 1e3
-    and 0o17 are not. A number that JSON cannot express is a mistake.
+    and 0o17 are not texts. A number that JSON cannot express is a mistake.
     """
 
 
@@ -314,14 +314,11 @@ VALUES_FOR_KUBECTL: Final = (
     ),
     ("int", re.compile(r"^[-+]?0o[0-7_]+$"), "-+0"),
 )
-"""Kind, pattern and first characters of values that only PyYAML takes for text.
-
-Source: resolve.go of go.yaml.in/yaml/v2.
-"""
+"""Kind, pattern and first characters of values that PyYAML alone reads as text. Source: resolve.go
+of go.yaml.in/yaml/v2."""
 _BASE_60: Final = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
 _LONG_IN_GO: Final = 1e21
-"""From this number on Go writes numbers in JSON with an exponent, and smaller integers without
-fraction."""
+"""Go writes larger numbers in JSON with an exponent, and smaller integers without a fraction."""
 _TEXT: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
 
 _Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
@@ -336,7 +333,7 @@ for _first in "-+0123456789":  # before those of numbers, because the first that
 
 
 def _constructor_of(kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
-    """Return a reader of scalars of this kind; it raises YAMLError for others."""
+    """Return a function that reads scalars of this kind, and raises YAMLError for others."""
     construct = _Loader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
 
     def checked(loader: Any, node: yaml.ScalarNode) -> Any:
@@ -374,7 +371,7 @@ def _problem(error: yaml.YAMLError) -> str:
 
 
 def objects_in(manifest: Manifest) -> Iterator[Manifest]:
-    """Yield the object of a document, or a list object's items; NoObjectError if one is none."""
+    """Yield the object of a document, or a list object's items; may raise NoObjectError."""
     document: Any = manifest.raw
     if not isinstance(document, dict):
         shown = type(document).__name__

@@ -24,7 +24,7 @@ from mooring.state.cluster import ClusterState
 SELECT_PODS: Final = frozenset(
     {Kind.SERVICE, Kind.REPLICATION_CONTROLLER, Kind.REPLICA_SET, Kind.STATEFUL_SET}
 )
-"""The kinds whose selectors say which pods the default topology constraints count."""
+"""The kinds whose selectors determine which pods the default topology constraints count."""
 _CLUSTER_WIDE: Final = frozenset((r.group, r.kind) for r in READ if not r.namespaced)
 _MOST_OBJECTS: Final = 20
 """The most objects whose mistakes are reported together."""
@@ -66,7 +66,7 @@ class NewObjects:
         )
 
     def expand(self, manifest: Manifest) -> Iterator[Manifest]:
-        """Yield the pod, or the pods and other objects that controllers create for the object.
+        """Yield the pod itself, or the pods and other objects that controllers create for it.
 
         Raises InputError if the API server would reject the object for its selector or template.
         """
@@ -76,7 +76,7 @@ class NewObjects:
             yield from self._controllers.expand(manifest)
 
     def admit(self, manifest: Manifest) -> dict[str, Any] | RejectedPod:
-        """Return the stored pod or the API server's answer; ManifestError for a malformed field."""
+        """Return the stored pod or its rejection; raise ManifestError if it is malformed."""
         try:
             return self._admission.pod(manifest.raw)
         except Forbidden as answer:
@@ -84,7 +84,7 @@ class NewObjects:
             return RejectedPod(pod.key, owner_of(pod), str(answer))
 
     def pod_group(self, raw: Mapping[str, Any]) -> PodGroup:
-        """Return a new PodGroup as the API server would store it; if it would not, an invalid one.
+        """Return a new PodGroup as the API server would store it; an invalid one if it is rejected.
 
         Raises ManifestError if its metadata is malformed.
         """
@@ -104,7 +104,7 @@ def makes_pods(manifest: Manifest) -> bool:
 
 
 class Written:
-    """Checks objects as users write them, and limits the number of mistakes per object."""
+    """Checks objects written by users, and limits the number of mistakes per object."""
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
@@ -112,10 +112,10 @@ class Written:
         self._taken = set[tuple[str, ...]]()
 
     def checked(self, manifest: Manifest) -> Manifest:
-        """Return the object with a name, in a version that is read.
+        """Return the object with a name, in a supported version.
 
-        Raises InputError with its unknown and missing fields. Raises ManifestError if its
-        apiVersion is not supported for its kind.
+        Raises InputError with all unknown and missing fields. Raises ManifestError if the
+        apiVersion is not supported for the kind.
         """
         manifest = self._named(manifest)
         mistakes = [*islice(field_mistakes(manifest.raw), self._most)]
@@ -125,7 +125,7 @@ class Written:
         return replace(manifest, raw=as_read(manifest.raw))
 
     def _named(self, manifest: Manifest) -> Manifest:
-        """Return the object; if it has no name, with a name made from its generateName."""
+        """Return the object; without a name, it gets a name made from its generateName."""
         metadata = mapping(manifest.raw, "metadata")
         base = text(metadata, "generateName", "metadata")
         if metadata.get("name") or not base:
@@ -155,7 +155,7 @@ def read_all(manifests: Iterable[Manifest], read: Callable[[Manifest], object]) 
 
 
 def display_key(manifest: Manifest) -> str:
-    """Return kind, namespace and name of the object, as messages name it."""
+    """Return the object's kind, namespace and name for messages."""
     metadata = mapping(manifest.raw, "metadata")
     name = metadata.get("name", "(no name)")
     if (manifest.group, manifest.kind) in _CLUSTER_WIDE:
@@ -164,6 +164,6 @@ def display_key(manifest: Manifest) -> str:
 
 
 def owner_of(pod: Pod) -> str:
-    """Return the controller of the pod as `Kind namespace/name`, "" if it has none."""
+    """Return the controller of the pod as `Kind namespace/name`; "" if it has none."""
     owner = pod.owner
     return f"{owner.kind} {pod.namespace}/{owner.name}" if owner is not None else ""

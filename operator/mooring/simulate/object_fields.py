@@ -1,4 +1,4 @@
-"""Find unknown fields in objects written by hand, as the API server's strict check does."""
+"""Finds unknown fields in objects written by hand, as the API server's strict check does."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -30,7 +30,7 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "apps/v1 StatefulSet": ("spec",),
     "StatefulSetSpec": ("selector", "template"),
 }
-"""Fields without which no API server stores the object."""
+"""The fields that the API server requires, by type."""
 
 
 @cache
@@ -47,7 +47,7 @@ def _types() -> Mapping[str, Mapping[str, str]]:
 
 
 def field_mistakes(raw: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield every unknown or missing field of an object; none if its kind is not read."""
+    """Yield every unknown or missing field of an object; yield nothing for other kinds."""
     root = f"{raw.get('apiVersion')} {raw.get('kind')}"
     if root in _types():
         yield from _in_object(raw, root, "")

@@ -1,4 +1,4 @@
-"""Call extenders in a simulation, with the objects of the input."""
+"""Calls extenders in a simulation, with the objects of the input."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ Call = Callable[[Sequence[Needed], Pipeline, ExtenderResults, ClusterView], None
 
 @contextmanager
 def calling_extenders(inputs: Inputs) -> Iterator[Call]:
-    """Yield a caller of extenders, and close all connections afterwards."""
+    """Yield a function that calls extenders; close all connections afterwards."""
     with asyncio.Runner() as runner:
         extenders = Extenders(_GivenObjects(inputs.raw))
         try:

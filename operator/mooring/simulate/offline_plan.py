@@ -1,4 +1,4 @@
-"""Plans which running pods of files or of a live cluster to move, and where.
+"""Plans which running pods of files or of a live cluster to move, and to which nodes.
 
 Nothing is written. Pending pods that fit are first placed, as the scheduler would do if nothing
 else changed; plans can make room for the other pending pods.
@@ -29,9 +29,9 @@ from mooring.simulate.simulation import SimulatedAttempt, Simulation, why_not_qu
 from mooring.state.cluster_view import ClusterView
 
 USUAL_GOALS: Final = (Goal.VIOLATIONS, Goal.SPREAD)
-"""The goals if no profile has any."""
+"""The goals if no profile has goals."""
 _MOST_STEPS: Final = 10_000_000
-"""The most decisions of one plan; a command may take long, because no queue waits for it."""
+"""The most decisions of one plan; a command may take long, because no pods wait for it."""
 _MOST_NAMED: Final = 3
 
 _Found = TypeVar("_Found")
@@ -48,7 +48,7 @@ class PlannedProfile:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A pod or a pod group that needs room; the namespace may be unknown."""
+    """A pod or a pod group that needs room; its namespace may be unknown."""
 
     name: str
     namespace: str | None = None
@@ -65,8 +65,8 @@ class WantedPlan:
 
     Attributes:
         wanted: The pod or group, with its namespace.
-        message: Whether it fits as a sentence, and why not, if it does not.
-        fits: The same, after the plan if there is one.
+        message: Whether it fits, or why it does not, as a sentence.
+        fits: Whether it fits, after the plan if there is one.
         planned: The plan that makes it fit; None if there is none, or no pod has to move.
     """
 
@@ -77,10 +77,10 @@ class WantedPlan:
 
 
 class Rebalance:
-    """Plans on the state of `inputs`, and changes it: pending pods that fit are put on nodes.
+    """Makes plans on the state of `inputs`; changes this state by placing pending pods that fit.
 
-    If `goals` is not empty, they replace the profiles' goals. `now`, in seconds since the epoch,
-    gives pods their age. The other arguments are those of `simulate`.
+    If `goals` is not empty, they replace the profiles' goals. `now`, in seconds since the epoch, is
+    the time for the ages of pods. The other arguments are those of `simulate`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Rebalance:
         self._simulation = Simulation(inputs, registry, seed=seed, profile=profile, preempts=False)
         self._attempts: dict[Uid, SimulatedAttempt] = {}
         self._waiting: list[Pod] = []
-        """Pods that fit nowhere, in the order of the queue: the highest priority first."""
+        """Pods that fit nowhere, in queue order: the highest priority first."""
 
     @property
     def cluster(self) -> ClusterView:
@@ -108,7 +108,7 @@ class Rebalance:
         return self._simulation.cluster
 
     def place_pending(self) -> Iterator[SimulatedAttempt]:
-        """Place pending pods; yield the attempts. Call this once, before making plans."""
+        """Place pending pods and yield the attempts; call this once, before making plans."""
         named = {pod.uid: pod for pod in self._inputs.pending}
         for attempt in self._simulation.attempts(self._inputs.pending):
             pod = named[attempt.decision.pod.uid]
@@ -124,7 +124,7 @@ class Rebalance:
 
     @property
     def placed(self) -> int:
-        """How many pending pods fit without any move."""
+        """The number of pending pods that fit without any move."""
         return sum(each.decision.node is not None for each in self._attempts.values())
 
     def profiles(self) -> list[tuple[ActiveProfile, Rebalancing]]:
@@ -134,14 +134,14 @@ class Rebalance:
         return [(entry, self._section(entry)) for entry in chosen or known]
 
     def plan(self, entry: ActiveProfile, section: Rebalancing) -> PlannedProfile:
-        """Return the plan of the profile; it pauses, so that a caller can show the progress."""
+        """Return the plan of the profile; pause, so that a caller can show the progress."""
         plan = self._plan(entry, section)
         return PlannedProfile(entry.profile.name, section, plan)
 
     def plan_for(self, wanted: Wanted) -> WantedPlan:
         """Return the fewest moves that make the pod or group fit, without preempting any pod.
 
-        Raises InputError if there is no such pod or group, or if there are several of the name.
+        Raises InputError if there is no such pod or group, or if several have this name.
         """
         if wanted.is_group:
             return self._plan_for_group(wanted)
@@ -248,7 +248,7 @@ def _is(wanted: Wanted, namespace: str, name: str) -> bool:
 
 
 def _only(wanted: Wanted, found: dict[str, _Found], names: Sequence[str]) -> _Found:
-    """Return the only item of `found`; InputError if there is none, or if there are several."""
+    """Return the only item of `found`; raise InputError if there is none, or more than one."""
     if not found:
         meant = did_you_mean(wanted.name, names) or " among the objects that were read"
         raise InputError(f"there is no {wanted}{meant}")

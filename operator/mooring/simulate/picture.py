@@ -1,4 +1,4 @@
-"""Draw a comparison of two policies, as SVG or PNG."""
+"""Draws a comparison of two policies, as SVG or PNG."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final

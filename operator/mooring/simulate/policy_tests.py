@@ -1,4 +1,4 @@
-"""Read policy tests: YAML files, kept beside profiles, that say what the profiles must decide."""
+"""Reads policy tests: YAML files with the expected decisions of profiles."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -185,9 +185,9 @@ def schema() -> dict[str, Any]:
 def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
     """Read the policy tests of files and folders, in order.
 
-    A folder is searched with its subfolders for YAML and JSON files with policy tests; other files
-    and objects are ignored. Raises InputError with every mistake in the tests; also if a file or a
-    folder has no test, or if a file cannot be read.
+    In a folder and its subfolders it reads YAML and JSON files with policy tests; other files and
+    objects are ignored. Raises InputError with every mistake in the tests, or if a file or a folder
+    has no test, or if a file cannot be read.
     """
     found, mistakes = list[PolicyTestFile](), list[str]()
     for path in paths:

@@ -1,7 +1,7 @@
-"""Stores the version of an API server as an object beside the objects read from it.
+"""Stores the version of an API server as an additional object in a cluster dump.
 
-No API server has such an object. `mooring simulate --save` writes it, so that decisions about the
-file follow the rules of the cluster.
+No API server has such an object. `mooring simulate --save` writes it, so that later decisions
+follow the rules of the cluster.
 """
 
 from typing import Any, Final
@@ -28,12 +28,12 @@ def server_object(version: str) -> dict[str, Any]:
 
 
 def is_server(manifest: Manifest) -> bool:
-    """Return whether the object states the version of an API server."""
+    """Return whether the object is the version of an API server."""
     return (manifest.group, manifest.kind) == (MOORING_GROUP, _KIND)
 
 
 def version_of(manifest: Manifest) -> str:
-    """Return the minor version that the object states (1.37); ManifestError if none."""
+    """Return the minor version in the object (1.37); raise ManifestError if there is none."""
     written = text(mapping(manifest.raw, "status"), "version", "status")
     version = minor_version(written)
     if version is None:

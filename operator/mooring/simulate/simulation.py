@@ -1,4 +1,4 @@
-"""Run the scheduling engine without a cluster: one decision for every pending pod."""
+"""Runs the scheduling engine without a cluster: one decision for every pending pod."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,8 @@ _REST: Final = re.compile(r"(: |\. ).*", re.DOTALL)
 WITH_GROUP: Final = "placed together with its pod group"
 _NOMINATED: Final = "its nominated node"
 _MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
-"""More than in the operator: a whole cluster is placed at once, and the process ends soon."""
+"""The limit is larger than in the operator: a whole cluster is placed at once, and the process ends
+soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class SimulatedAttempt:
 
     Attributes:
         decision: The decision record.
-        feasible: The number of nodes that passed all filters; 0 if others were not looked at.
+        feasible: The number of nodes that passed all filters; 0 if only one node was checked.
         owner: The controller of the pod as `Kind namespace/name`, or "".
-        reason: Without a node, why there is none, in a few words; equal for many pods. With a node
+        reason: Without a node, why there is none, in a few words. With a node
             that was not compared with others, why it was not; else "".
     """
 
@@ -72,15 +73,15 @@ def simulate(
     profile: str | None = None,
     extenders: bool = False,
 ) -> Iterator[SimulatedAttempt]:
-    """Yield one attempt per pending pod, in queue order, then those that are gated or rejected.
+    """Yield one attempt per pending pod, in queue order; gated and rejected pods come last.
 
     The simulation changes the state of `inputs`: a scheduled pod counts on its node for all later
-    pods. The victims of a preemption stay on their node, because in a cluster they leave only
-    after their grace period; the node is nominated, so later pods of lower or equal priority do
-    not get the victims' resources. Permit plugins do not run, because no pod can wait.
+    pods. The victims of a preemption stay on their node, because in a cluster they leave only after
+    their grace period; the node is nominated, so later pods of lower or equal priority do not get
+    the victims' resources. Permit plugins do not run, because no pod can wait.
 
     Args:
-        inputs: The cluster, the pods and the profiles. Without any profile, one with
+        inputs: The cluster, the pods and the profiles. Without any profile, a profile with
             kube-scheduler's defaults applies.
         registry: The plugins that profiles may name.
         seed: Chooses among nodes of equal score, together with the pod's uid.
@@ -138,7 +139,7 @@ class Simulation:
         return [self._always] if self._always else [*self._profiles.in_force.values()]
 
     def named(self, name: str) -> ActiveProfile:
-        """Return the profile of this name; InputError if there is none."""
+        """Return the profile of this name; raise InputError if there is none."""
         found = self._profiles.in_force
         if name not in found:
             raise InputError(f'there is no profile "{name}"; there are {", ".join(sorted(found))}')
@@ -216,7 +217,7 @@ class Simulation:
     def _nominate_as_shown(self, pods: Iterable[Pod]) -> None:
         """Nominate all pods to the nodes in their statuses, even pods that get no decision.
 
-        The object of a pod group says whether these nodes are reserved.
+        The object of a pod group tells whether these nodes are reserved.
         """
         for pod in {pod.uid: pod for pod in pods}.values():
             if pod.nominated_node is not None and self.takes(pod):
@@ -266,7 +267,7 @@ class Simulation:
     def _assume_members(
         self, members: list[Pod], pipeline: Pipeline, rows: Mapping[Uid, int], devices: Devices
     ) -> None:
-        """Assume all these members on their rows, or none; PodRejected by a Reserve plugin."""
+        """Assume all these members on their rows, or none; may raise PodRejected."""
         pods = {pod.uid: pod for pod in members}
         with ExitStack() as undo:
             for uid, row in rows.items():
@@ -359,7 +360,7 @@ class Simulation:
         return outcome
 
     def _record(self, pod: Pod, outcome: FitError) -> None:
-        """Record the pod's nomination and the evictions it needs, so that later pods see them."""
+        """Record the pod's nomination and the needed evictions, so that later pods see them."""
         if (nomination := outcome.nomination) is not None:
             self._nominate(pod, nomination.node, nomination.victims)
             self._state.begin_evictions(pod, nomination.victims)
@@ -377,21 +378,21 @@ class Simulation:
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
     """Return the latest creation or start time of all pods, in seconds since the epoch.
 
-    This time replaces a clock, so that the same input gives the same decisions. How long a pod has
-    run (`minRuntimeSeconds` of a profile) is counted up to this time.
+    This time replaces a clock, so that the same input gives the same decisions. The running time of
+    a pod (for `minRuntimeSeconds` of a profile) ends at this time.
     """
     pods = (*(placed.pod for placed in state.pods), *pending)
     return max((max(pod.created, pod.started or 0.0) for pod in pods), default=0.0)
 
 
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
-    """Return the pod as queued at its creation; pods without a creation time come last."""
+    """Return the pod as if queued at its creation; pods without a creation time come last."""
     entered = pod.created or inf
     return QueuedPod(pod, pipeline, entered, entered, ticket=ticket, times=StateTimes(entered))
 
 
 def why_not_queued(pod: Pod, pipeline: Pipeline) -> str | None:
-    """Return why the pod would not be queued, or which plugin fails; None if it would be."""
+    """Return why the pod would not enter the queue, or which plugin fails; None if it would."""
     try:
         return held_back(pod, pipeline)
     except PluginError as error:

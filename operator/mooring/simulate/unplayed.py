@@ -1,4 +1,4 @@
-"""Find decisions that a controller would change which the simulation does not run."""
+"""Finds decisions that depend on a controller which the simulation does not run."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -17,8 +17,8 @@ def unplayed(
 ) -> Iterator[str]:
     """Yield a note for each missing controller that could change a decision.
 
-    These are the disruption controller (`without_status` has the keys of new budgets without
-    status) and the volume controller (claims of `pending` pods that stay unbound).
+    It knows the disruption controller (`without_status` has the keys of new budgets without status)
+    and the volume controller (claims of `pending` pods that stay unbound).
     """
     budgets = [key for key in without_status if _selects_some(key, state)]
     if budgets:

@@ -1,1 +1,1 @@
-"""For tests of Mooring and of plugin authors: builders, fakes and the contract of a plugin."""
+"""For tests of Mooring and of plugins: builders, fakes and the contract for plugins."""

@@ -71,7 +71,7 @@ _API_VERSIONS: Final = {
 
 
 def cluster(*objects: Mapping[str, Any]) -> ClusterState:
-    """Return a state with the objects; pods without a node count only as members of groups."""
+    """Return a state with the objects; pods without a node are added only as members of groups."""
     state = ClusterState()
     for raw in objects:
         kind = _kind(raw)
@@ -107,7 +107,7 @@ def _uid(kind: str, namespace: str | None, name: str) -> str:
 
 
 def uid_of(name: str, namespace: str = "default") -> Uid:
-    """Return the uid that `pod` gives to a pod of this name."""
+    """Return the uid that `pod` gives to a pod with this name."""
     return Uid(_uid("Pod", namespace, name))
 
 
@@ -145,8 +145,8 @@ def pod(
     `requests` are resources other than cpu and memory. `ports` are host ports: numbers (TCP, every
     address) or whole port objects. `affinity`, `spread` (topologySpreadConstraints), `tolerations`
     and `owner` (the controlling ownerReference) are as in the API. `claims` names
-    PersistentVolumeClaims, `group` a PodGroup of scheduling.k8s.io. `spec` and `status` add further
-    fields, or replace fields.
+    PersistentVolumeClaims, `group` a PodGroup of scheduling.k8s.io. `spec` and `status` add or
+    replace fields.
     """
     raw = api_object(
         "Pod", name, namespace=namespace, labels=labels, annotations=annotations, created=created
@@ -202,7 +202,7 @@ def node(
 
     `resources` are resources other than cpu, memory and pods. `taints` are written as for kubectl,
     `key=value:Effect` or `key:Effect`. `images` maps names to bytes; `conditions` maps types to
-    statuses, in addition to Ready=True. `status` adds further fields.
+    statuses, in addition to Ready=True. `status` adds fields.
     """
     own = {HOSTNAME: name, **({ZONE: zone} if zone is not None else {})}
     amounts = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
@@ -233,7 +233,7 @@ def toleration(key: str = "", value: str | None = None, effect: str = "") -> dic
 
 
 def namespace(name: str, labels: Labels | None = None) -> Raw:
-    """Return a namespace with its name as a label, which every stored namespace has."""
+    """Return a namespace with its name as a label, as in a cluster."""
     own = {"kubernetes.io/metadata.name": name}
     return api_object("Namespace", name, labels=own | dict(labels or {}))
 
@@ -260,7 +260,7 @@ def pdb(
     namespace: str = "default",
     selector: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return a PodDisruptionBudget for these labels (or `selector`); `allowed` pods may go now."""
+    """Return a PodDisruptionBudget for these labels (or `selector`) with `allowed` disruptions."""
     return api_object(
         "PodDisruptionBudget",
         name,
@@ -335,7 +335,7 @@ def kai_pod_group(name: str, minimum: int | None = None, **spec: Any) -> Raw:
 
 
 def pod_gang(name: str, groups: Mapping[str, int], **spec: Any) -> Raw:
-    """Return a PodGang of Grove; `groups` has the least replicas of each of its groups of pods."""
+    """Return a PodGang of Grove; `groups` maps its groups of pods to their least replicas."""
     raw = coscheduling_pod_group(name, 1)
     parts = [
         {"name": role, "minReplicas": least, "podReferences": []} for role, least in groups.items()
@@ -361,7 +361,7 @@ def queue_object(
 ) -> Raw:
     """Return a Queue with a nominal quota for each resource, or with the fields of its quota.
 
-    Pods of every namespace may be in it; with the selector None only other queues.
+    Pods of every namespace may be in it; with the selector None it can only have child queues.
     """
     resources = [
         {"name": resource, **(quota if isinstance(quota, Mapping) else {"nominalQuota": quota})}
@@ -373,7 +373,7 @@ def queue_object(
 
 
 def given(**fields: Any) -> Raw:
-    """Return the fields without those that are None, False or empty."""
+    """Return the fields without None, False and empty values."""
     return {name: value for name, value in fields.items() if value}
 
 

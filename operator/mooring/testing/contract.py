@@ -1,5 +1,5 @@
 # ruff: noqa: S101 - asserting is what this file is for; it runs under pytest only
-"""The rules that every plugin must keep, as a test class to inherit.
+"""The rules that every plugin must follow, as a test class to inherit.
 
 The author of a plugin writes a test class, and pytest runs the tests that it inherits:
 
@@ -8,10 +8,10 @@ The author of a plugin writes a test class, and pytest runs the tests that it in
         scenarios = [Scenario(nodes=(node("n1", zone="a"), node("n2")), pod=pod("web"))]
 
 The scenarios should make the plugin accept nodes, reject nodes, and skip the pod. In at least one
-scenario the filter must reject a node, and in at least one the scores of two nodes must differ. The
-tests check the shapes and types of `mooring.framework.plugin`. They also check that deciding
-methods change nothing and depend only on their arguments, and that results for all nodes and for
-single nodes are the same.
+scenario the filter must reject a node, and in at least one scenario the scores of two nodes must
+differ. The tests check the shapes and types of `mooring.framework.plugin`. They also check that
+deciding methods change nothing and depend only on their arguments, and that results for all nodes
+and for single nodes are the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -61,7 +61,7 @@ class Scenario:
 
 
 class PluginContract:
-    """Inherit, set `plugin` and `scenarios`, and `args` if the defaults are not what to test.
+    """Tests the rules for one plugin: inherit it, set `plugin`, `scenarios`, and perhaps `args`.
 
     As in the scheduler, the filter does not run after SKIP or Unschedulable. The score runs for all
     nodes, as if every node were feasible.
@@ -69,7 +69,7 @@ class PluginContract:
 
     plugin: ClassVar[type[Any]]
     args: ClassVar[Raw] = {}
-    """The plugin's arguments as a profile writes them."""
+    """The plugin's arguments, with the names of a profile."""
     scenarios: ClassVar[Iterable[Scenario]]
 
     def test_it_can_be_built_with_default_arguments(self) -> None:
@@ -100,7 +100,7 @@ class PluginContract:
                 _check(wrong_mask(trial.filter(nodes), len(nodes)))
 
     def test_it_explains_every_rejected_node_with_a_reason(self) -> None:
-        """`explain` runs for the nodes that `filter` rejects, and for no others."""
+        """`explain` runs for nodes that `filter` rejects, and for no others."""
         for trial in self._filters():
             rejected = trial.nodes.take(trial.rows[~trial.filter(trial.nodes)])
             if len(rejected):
@@ -115,7 +115,7 @@ class PluginContract:
                 assert_array_equal(part, whole[np.isin(trial.rows, rows)])
 
     def test_it_scores_with_one_integer_per_node_that_normalizes_to_0_to_100(self) -> None:
-        """Raw scores are not negative; without normalization they are 0-100 themselves."""
+        """Raw scores are not negative; without normalization they are between 0 and 100."""
         for trial in self._scores():
             raw = trial.score(trial.nodes)
             _check(wrong_scores(raw, len(trial.rows), self.plugin.normalize))
@@ -124,7 +124,7 @@ class PluginContract:
             assert in_range, f"a score is outside of 0-{MAX_SCORE}: {final}"
 
     def test_it_scores_some_nodes_as_it_scores_all_if_it_is_node_only(self) -> None:
-        """Otherwise scores that the scheduler keeps and updates node by node would be wrong."""
+        """Otherwise scores that the scheduler caches and updates per node would be wrong."""
         for trial in self._scores() if self.plugin.depends_on_node_only else ():
             whole = trial.score(trial.nodes)
             for rows in _choices(trial.rows):
@@ -132,7 +132,7 @@ class PluginContract:
                 assert_array_equal(part, whole[np.isin(trial.rows, rows)])
 
     def test_pre_filter_and_pre_score_do_not_read_the_cluster_if_it_is_node_only(self) -> None:
-        """The scheduler keeps the results of both methods while the cluster changes."""
+        """The scheduler caches the results of both methods while the cluster changes."""
         for scenario in self.scenarios if self.plugin.depends_on_node_only else ():
             here, elsewhere = self._trial(scenario), self._trial(Scenario((), scenario.pod))
             before = here.by_name()
@@ -156,7 +156,7 @@ class PluginContract:
             assert there.by_name() == here.by_name(), "its results depend on the order of nodes"
 
     def test_it_returns_the_same_without_pods_if_it_depends_on_the_node_object_only(self) -> None:
-        """Otherwise its kept results would be wrong after pods are added or deleted."""
+        """Otherwise its cached results would be wrong after pods are added or deleted."""
         for scenario in (
             self.scenarios if getattr(self.plugin, "depends_on_node_object_only", False) else ()
         ):
@@ -164,7 +164,7 @@ class PluginContract:
             assert empty.by_name() == full.by_name(), "its results depend on the pods on the nodes"
 
     def test_pods_with_equal_keys_have_equal_results(self) -> None:
-        """Otherwise a pod would get the results of another one."""
+        """Otherwise a pod would get the results of another pod."""
         keys = {"filter_key": "may_filter", "score_key": "may_score"}
         for key, runs in keys.items():
             for one, other in permutations(self.scenarios if hasattr(self.plugin, key) else (), 2):
@@ -178,13 +178,13 @@ class PluginContract:
                     assert_array_equal(first, second, err_msg=f"{key} is not all it reads")
 
     def test_it_has_a_queueing_hint_if_it_registers_events(self) -> None:
-        """Without both, a rejected pod is tried again after any event."""
+        """Without both, a rejected pod is tried again after every event."""
         both = hasattr(self.plugin, "events_to_register"), hasattr(self.plugin, "queueing_hint")
         wrong = "events_to_register and queueing_hint belong together"
         assert both in ((True, True), (False, False)), wrong
 
     def test_it_changes_nothing_while_it_decides(self) -> None:
-        """Only `ClusterState` writes."""
+        """Only `ClusterState` may change the state."""
         for scenario in self.scenarios:
             trial = self._trial(scenario)
             before = _fingerprint(trial.state)
@@ -295,7 +295,7 @@ def _choices(rows: IntArray) -> Iterable[IntArray]:
 
 
 def _fingerprint(state: ClusterState) -> dict[str, Any]:
-    """Return a copy of everything that a decision could wrongly write to."""
+    """Return a copy of everything that a decision could change by mistake."""
     table, rows = state.nodes, state.nodes.row_count
     columns = {
         "present": table.present,

@@ -1,4 +1,4 @@
-"""A fake API that remembers what plugins write; a handle, a pipeline and a queued pod."""
+"""A fake API that remembers the writes of plugins; a handle, a pipeline and a queued pod."""
 
 import asyncio
 from collections import deque
@@ -48,7 +48,7 @@ def queued_pod(
     timestamp: float = 0.0,
     **fields: Any,
 ) -> QueuedPod:
-    """Return the pod as queued since `timestamp`; `fields` are further fields of QueuedPod.
+    """Return the pod as queued since `timestamp`; `fields` are other fields of QueuedPod.
 
     Without `plugins`, its profile has the default plugins.
     """
@@ -60,7 +60,7 @@ def queued_pod(
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One merge patch as it was sent; `key` is the object's name or namespace/name."""
+    """A merge patch that was sent; `key` is the object's name or namespace/name."""
 
     resource: str
     key: str
@@ -68,15 +68,15 @@ class Patch:
 
 
 class Lost(Enum):
-    """The part of an update that is lost."""
+    """The part of an update that does not arrive."""
 
     NOTHING = "nothing"
     REQUEST = "request"
     ANSWER = "answer"
     TIME = "time"
-    """No answer comes in time; `arrive` carries the update out later, if that is still possible."""
+    """No answer comes in time; `arrive` makes the update later if this is still possible."""
     CALLER = "caller"
-    """The update is carried out, but the caller is cancelled while it waits for the answer."""
+    """The update is made, but the caller is cancelled while it waits for the answer."""
 
 
 class FakeApi:
@@ -90,10 +90,10 @@ class FakeApi:
             and times out after the last.
         bindings: Pairs of namespace/name and node, in order.
         patches: The patches and created objects, in order.
-        annotations: By namespace/name, the annotations for the pod's Binding.
+        annotations: The annotations for the pod's Binding, by namespace/name.
         failure: While it is set, every write raises it.
         writes: The writes that `later` was given and `write_all` has not run.
-        lost: For the next updates, in order, what is lost of each.
+        lost: The part that does not arrive, for each of the next updates in order.
         recorded: The events, each with its pod's key.
     """
 
@@ -119,7 +119,7 @@ class FakeApi:
         self.bindings.append((pod.key, node))
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Add the annotations to the pod's; an empty mapping removes all of them."""
+        """Add the annotations to those of the pod; an empty mapping removes all of them."""
         if annotations:
             self.annotations.setdefault(pod.key, {}).update(annotations)
         else:
@@ -156,7 +156,7 @@ class FakeApi:
         return self.objects.get((resource, f"{namespace}/{name}"))
 
     async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Add the object, even if `failure` is raised; a generated name ends with 0, 1, ..."""
+        """Add the object, even if `failure` is raised; generated names end with 0, 1, ..."""
         metadata = dict(body["metadata"])
         made = sum(name == resource for name, _ in self.objects)
         metadata.setdefault("name", f"{metadata.get('generateName', '')}{made}")
@@ -169,7 +169,7 @@ class FakeApi:
         return created
 
     async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
-        """Delete the object of this uid; an object with finalizers is only marked."""
+        """Delete the object with this uid; only mark an object that has finalizers."""
         self._raise_failure()
         known = self.objects.get((resource, f"{namespace}/{name}"))
         if known is None or known["metadata"]["uid"] != uid:
@@ -218,7 +218,7 @@ class FakeApi:
         return merged
 
     async def arrive(self) -> None:
-        """Carry out the late updates, except those whose object has another version now."""
+        """Make the late updates, except updates of objects that have another version now."""
         while self._late:
             with suppress(ReadAgainError):
                 await self._late.pop(0)()
@@ -232,12 +232,12 @@ class FakeApi:
         self.writes.append(write)
 
     async def write_all(self) -> None:
-        """Run the writes that `later` was given."""
+        """Run the writes that `later` has remembered."""
         while self.writes:
             await self.writes.pop(0)()
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
-        """Run the events until `done` returns True; raise TimeoutError after the last one."""
+        """Run the events until `done` returns True; raise TimeoutError after the last event."""
         while not done():
             if not self.events:
                 raise TimeoutError(f"not done after {seconds:g}s")
