@@ -226,7 +226,7 @@ def _as_text(value: Value) -> str:
 
 
 def _inner(value: Value, key: bool = False) -> str:
-    """Return the text of an element of a list or a map; `key` says that it is a map's key."""
+    """Return the text of an element of a list or a map; `key`: the element is a map's key."""
     kind = type(value)
     if key and kind not in {str, bool, int, UInt}:
         raise FormatError(f"no formatting function for map key of type {type_name(value)}")

@@ -67,7 +67,7 @@ _HASHED: Final = frozenset((bool, int, UInt, float, str))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """An expression that can be evaluated."""
+    """A planned expression; `run` evaluates it."""
 
     _evaluate: Evaluate
     _loops: int

@@ -272,7 +272,7 @@ def _wrong_tag(tag: str) -> Failure | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Address(Opaque):
-    """An IP address."""
+    """An IP address, as a value of expressions."""
 
     cel_type: ClassVar[Type] = NAMED["IP"]
     go_type: ClassVar[str] = "cel.IP"
@@ -425,7 +425,7 @@ def parse_network(text: str) -> "Network | Failure":
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FormatValue(Opaque):
-    """A named format of texts."""
+    """A named format of texts, such as DNS labels, as a value of expressions."""
 
     cel_type: ClassVar[Type] = NAMED["Format"]
     go_type: ClassVar[str] = "cel.Format"

@@ -103,7 +103,7 @@ def parse(source: str, macros: Macros = MACROS) -> Expression:
 
 
 class _SyntaxError(Exception):
-    """The parser cannot go on after this mistake."""
+    """A mistake after which the parser cannot continue."""
 
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text)

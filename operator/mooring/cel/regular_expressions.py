@@ -47,7 +47,7 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """A compiled regular expression."""
+    """A compiled regular expression of RE2; searches cost work."""
 
     memory: ClassVar[int] = _MOST_MEMORY
     _compiled: Any

@@ -95,7 +95,7 @@ def parse_timestamp(text: str) -> Timestamp | Failure | None:
 
 
 def timestamp_of_seconds(seconds: int) -> Value:
-    """Return the moment that is this number of seconds after 1970."""
+    """Return the moment this number of seconds after 1970-01-01 UTC."""
     if not _FIRST <= seconds <= _LAST:
         return Failure("timestamp overflow")
     return Timestamp(seconds * _SECOND)

@@ -22,7 +22,7 @@ RESULT: Final = "@result"
 
 
 class UInt(int):
-    """A number of CEL's type uint."""
+    """A number of CEL's type uint; an int stands for CEL's int."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ class Expression:
 
 
 class Literal(Expression):
-    """A constant."""
+    """A constant value in an expression."""
 
     __slots__ = ("value",)
 

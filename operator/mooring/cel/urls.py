@@ -14,7 +14,7 @@ from mooring.cel.values import NO_OVERLOAD, Failure, Opaque, work
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UrlValue(Opaque):
-    """A parsed URL."""
+    """A parsed URL, as a value of expressions."""
 
     cel_type: ClassVar[Type] = NAMED["URL"]
     go_type: ClassVar[str] = "cel.URL"

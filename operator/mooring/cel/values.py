@@ -300,7 +300,7 @@ def at_once(value: Value) -> Iterator[Value]:
 
 
 def paced(items: Iterable[Value]) -> Iterator[Value]:
-    """Yield the items; after some thousand of them the evaluation may pause."""
+    """Yield the items; the evaluation may pause after some thousand items."""
     left = iter(items)
     while some := tuple(islice(left, _WORK_PER_STEP)):
         work.look_at(len(some))

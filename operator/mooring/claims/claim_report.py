@@ -53,7 +53,7 @@ class ClaimReport:
 
 @dataclass(frozen=True, slots=True)
 class ClaimsReport:
-    """All claims of a pod, and how many nodes have been searched for devices.
+    """All claims of a pod, and the number of nodes that were searched for devices.
 
     `error` is the mistake in the claims or their selectors; None if there is none.
     """

@@ -204,7 +204,7 @@ def _is_own(each: ResourceSlice, device: Device, node: Node) -> bool:
 
 
 def _text(value: object) -> str:
-    """Return an attribute as people write it; "" for a type that is not known."""
+    """Return an attribute as text; "" for an unknown type."""
     if isinstance(value, Version):
         return value.text
     if isinstance(value, bool):

@@ -45,7 +45,7 @@ class ExtenderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What a decision needs from extenders about one pod.
+    """The questions of a decision to extenders about one pod.
 
     If `candidates` is set, they are asked about a preemption. Otherwise they filter and score
     `nodes`. `rows` has the rows (int64) of these nodes in version `node_set_version` of the node
@@ -71,7 +71,7 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class NodeFailure:
-    """Why an extender filtered a node out, and whether preemption could help there."""
+    """The reason why an extender rejected a node, and whether preemption could help there."""
 
     reason: str
     resolvable: bool
@@ -237,7 +237,7 @@ class ExtenderResults:
         return self._codes[failure]
 
     def _shared(self, answer: NodesAnswer) -> NodesAnswer:
-        """Return the kept answer that is equal to this one; keep this one if there is none.
+        """Return the kept answer that equals this answer; if there is none, keep this answer.
 
         Answers are equal if the same nodes passed with the same scores. Reasons may differ, because
         they may name the pod. An answer beyond _MOST_DIFFERENT loses its scores.

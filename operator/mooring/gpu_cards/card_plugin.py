@@ -34,7 +34,7 @@ class AssignsInTrials(ABC):
 
     @abstractmethod
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Do the same as `reserve` inside a trial; the end of the trial undoes it."""
+        """Reserve as `reserve` does, but in a trial, whose end undoes it."""
 
 
 def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:

@@ -530,7 +530,7 @@ class ProfileStatusWriter:
 
 
 def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status; if it has a section `rebalancing`, that is emptied."""
+    """Return the status with an empty section `rebalancing`, if it has this section."""
     return {**status, "rebalancing": {}} if "rebalancing" in status else status
 
 

@@ -316,7 +316,7 @@ async def _end(tasks: Collection[asyncio.Task[Any]], sessions: KopfSessions) -> 
 
 
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
-    """End the tasks, and tasks that kopf lost track of; return the messages of those that failed.
+    """End these tasks and those that kopf has lost; return the messages of failed tasks.
 
     The watchers end first: if one has failed, kopf closes the connections that the others still
     use.

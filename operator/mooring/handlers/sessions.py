@@ -74,7 +74,7 @@ OnPods = Callable[[list[dict[str, Any]]], Awaitable[None]]
 
 
 class OnWatch(Protocol):
-    """A function that is called for each list and watch of kopf."""
+    """A function to call for each list and watch of kopf."""
 
     def __call__(self, path: str, *, accepted: bool) -> None:
         """Note that a list or watch of `path` is sent, or (`accepted`) its watch is accepted."""
@@ -241,7 +241,7 @@ def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientReques
     """Return a request class whose writes are sent only if `may_write` returns True."""
 
     class GuardedRequest(aiohttp.ClientRequest):
-        """Checks at sending; a middleware would check before the wait for a connection."""
+        """Checks when sending; a middleware would check before the wait for a connection."""
 
         async def send(self, conn: Any) -> aiohttp.ClientResponse:
             if self.method != "GET" and not may_write():
@@ -287,7 +287,7 @@ class _CutContent(_Content):
 
 @dataclass(slots=True)
 class _Read:
-    """The state of reading one resource; `trouble` says why the last answer was broken off."""
+    """The state of reading one resource; `trouble` is the mistake in the last answer, if any."""
 
     resource: Resource
     backoff: Backoff = field(

@@ -85,7 +85,7 @@ class ApiError(KubeError):
 
     @property
     def kind(self) -> tuple[type, int | None, str]:
-        """A key that is equal for errors with the same cause, whatever their object."""
+        """A key for the error's cause: errors with equal keys may concern different objects."""
         return type(self), self.status, self.reason
 
     def __str__(self) -> str:
@@ -207,7 +207,7 @@ _RBAC_REFUSAL = re.compile(r'User "([^"]*)" cannot ')
 
 _QUOTA = re.compile(r"\b(exceeded|failed) quota: ")
 _ADMISSION = re.compile(r"admission webhook \"|(Validating|Mutating)AdmissionPolicy '")
-"""Finds denials by admission in a message; their status may be any, so it does not tell."""
+"""Finds denials by admission by the message, because a webhook may choose any status."""
 
 
 def exceeds_quota(error: KubeError) -> bool:

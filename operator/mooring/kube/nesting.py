@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 DEEPEST: Final = 100
-"""Levels that are kept; a Deployment has 15."""
+"""The levels of JSON that are kept; a Deployment has 15."""
 
 _TOO_DEEP: Final = b'"(nested too deeply)"'
 _MARK: Final = 0xFF

@@ -91,7 +91,7 @@ class Relist(Protocol):
         """Remove an object that was deleted before the list was complete."""
 
     def apply(self) -> None:
-        """Replace the former objects by those that were added; pauses let other work run."""
+        """Replace the former objects by the added ones; other work may run in pauses."""
 
 
 class Sink(Protocol):
@@ -105,7 +105,7 @@ class Sink(Protocol):
         """Begin a new list of the resource; called before the list is requested."""
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Take over one added, changed or deleted object; pauses let other work run.
+        """Store one added, changed or deleted object; other work may run in pauses.
 
         ADDED may come for an object that is known already.
         """

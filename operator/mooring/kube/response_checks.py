@@ -14,7 +14,6 @@ from mooring.model.fields import integer, mapping, mappings, name_of, required, 
 from mooring.model.manifest_error import ManifestError
 
 WatchEvent = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
-"""The type of a watch event."""
 
 _EVENTS: Final[Mapping[str, WatchEvent]] = {name: name for name in get_args(WatchEvent)}
 _VERSION: Final = "resourceVersion"

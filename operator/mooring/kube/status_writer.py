@@ -189,7 +189,7 @@ class StatusWriter(Generic[_Key]):
 
 
 class ProfileSectionWriter(StatusWriter[str]):
-    """Writes one field of profiles' statuses when it has changed.
+    """Writes one field of the status of each profile when the field has changed.
 
     Args:
         field: The name of the field.
@@ -231,7 +231,7 @@ class ProfileSectionWriter(StatusWriter[str]):
 
 
 def _digest(status: Mapping[str, Any]) -> bytes:
-    """Return a short key that is equal for statuses that differ only in times."""
+    """Return a short key for the status; statuses that differ only in times have equal keys."""
     conditions = [
         {name: value for name, value in condition.items() if name != "lastTransitionTime"}
         for condition in status.get("conditions", ())

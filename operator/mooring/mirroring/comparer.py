@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 300.0
 PAUSE_SECONDS: Final = 10.0
-"""The wait between a hint and the comparison, so that the many hints of one relist cause only one.
+"""The wait between a hint and its comparison; the many hints of a relist cause one comparison.
 
 In this time kopf may still show objects that would otherwise be read.
 """
@@ -42,7 +42,7 @@ class WatchedResource:
         knows: Returns whether the object with this key and uid is known, in any state.
         gone: Removes the object with this uid.
         found: Takes an unknown object, as the API server returned it.
-        gone_meanwhile: Returns a context manager that collects the uids of objects that go inside.
+        gone_meanwhile: Returns a context manager that collects the uids of objects that go in it.
         in_flight: Returns the uids of objects that are not known now, but may become known again.
         selectors: `fieldSelector` and `labelSelector` of the list.
     """
@@ -84,7 +84,7 @@ class CacheComparer:
         self._hint.set()
 
     async def run(self) -> None:
-        """Compare until cancelled."""
+        """Compare at intervals and after hints, until cancelled."""
         while True:
             await self._until_due()
             await self.sleep(PAUSE_SECONDS)

@@ -120,7 +120,7 @@ class Reflectors:
         self._looked = asyncio.Event()
 
     async def run(self) -> None:
-        """List and watch until cancelled."""
+        """List and watch all resources until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._tell_of_devices()
             await self._discovery.look()

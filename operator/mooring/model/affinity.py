@@ -43,7 +43,7 @@ class PodAffinity:
 
     @property
     def empty(self) -> bool:
-        """Whether the pod has no inter-pod term at all."""
+        """Whether the pod has no inter-pod term."""
         return not (self.required or self.required_anti or self.preferred)
 
     @property

@@ -125,7 +125,7 @@ class BoundedCache(Generic[_Key, _Value]):
         return found[0]
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all entries."""
         self._kept.clear()
         self.bytes = 0
 

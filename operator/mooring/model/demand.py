@@ -277,7 +277,7 @@ class _Resize:
 def _amounts(
     raw: Mapping[str, Any], where: str
 ) -> tuple[dict[str, int] | None, dict[str, int] | None]:
-    """Return the allocated and the used resources in a status; None for those it lacks."""
+    """Return the allocated and the used resources in a status; None for an absent field."""
     allocated = used = None
     if raw.get("allocatedResources") is not None:
         amounts = mapping(raw, "allocatedResources", where)

@@ -41,7 +41,7 @@ class Kind(StrEnum):
 
 
 class Action(StrEnum):
-    """What happened to the object."""
+    """The change of an object in an event: added, updated or deleted."""
 
     ADD = "Add"
     UPDATE = "Update"

@@ -41,13 +41,13 @@ _START_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class OwnerRef:
-    """The controller that a pod belongs to."""
+    """The controller of a pod, from its ownerReferences."""
 
     kind: str
     name: str
     uid: str
     api_version: str = ""
-    """Empty if a manifest leaves it out; the API server requires it."""
+    """The controller's API version; "" if a manifest leaves it out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -261,7 +261,7 @@ class PodSpecCache:
 
 
 _MOST_MEMORY_PER_BYTE: Final = 25
-"""A spec takes at most this many times the size of its JSON, usually a fifth of that."""
+"""The most bytes of a spec per byte of its JSON; ordinary specs take a fifth of that."""
 _SMALL: Final = 2048
 """Specs with at most this many bytes of JSON are not measured, because parsing is faster.
 

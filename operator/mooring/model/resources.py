@@ -184,7 +184,7 @@ def _requirements(raw: Mapping[str, Any], where: str) -> tuple[dict[str, int], d
 
 
 def _parsing_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
-    """Do the same as `parse_amounts`, with pauses."""
+    """Return the result of `parse_amounts`; pause between the amounts."""
     if len(raw) <= ITEMS_PER_STEP:
         return parse_amounts(raw, where)
     amounts, left = dict[str, int](), iter(raw.items())

@@ -95,7 +95,7 @@ class Sharing(Generic[_Key, _Value]):
 
 _Items = tuple[tuple[str, str], ...]
 _MOST_SHARED: Final = 1000
-"""Larger dicts are never kept, so they are not looked up."""
+"""The most entries of a dict that is looked up; larger dicts are never kept."""
 
 
 def _size_of_items(items: _Items) -> int:

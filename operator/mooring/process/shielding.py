@@ -1,4 +1,4 @@
-"""Waits for work, for example for a sent request, that goes on even if the waiter is cancelled."""
+"""Waits for work, such as a sent request, that goes on even if the waiter is cancelled."""
 
 import asyncio
 from typing import TypeVar

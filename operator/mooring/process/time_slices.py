@@ -20,7 +20,7 @@ REST: Final = 3.0
 """The usual `rest` for work on request, so that decisions continue beside it."""
 
 _SLICES_PER_COLLECTION: Final = 10
-"""After this many slices of any work, young garbage is collected, which takes 1 to 5 ms."""
+"""How many slices pass between two collections of young garbage, which take 1 to 5 ms."""
 _slices_ended = count(1)
 
 

@@ -331,7 +331,7 @@ class Scheduler:
         return self._exit_code
 
     async def run_without_endpoints(self) -> int:
-        """Do the same as `run`, but without endpoints."""
+        """Run the replica as `run` does, but without endpoints."""
         self._catch_signals()
         try:
             await self._schedule()

@@ -122,7 +122,6 @@ class Pipeline:
     distributions: Mapping[str, str]
     """The distribution that each plugin comes from, by plugin name; error messages name it."""
     failures: PluginFailures
-    """Records the failures of plugins."""
     api: Api
     """The API for the plugins' writes. Their annotations are removed after each attempt."""
     extenders: tuple[Extender, ...]

@@ -36,7 +36,7 @@ _SAMPLED_ONE_IN: Final = 10
 
 
 class Status(StrEnum):
-    """How a call ended: the values of the label `status`, which are kube-scheduler's codes."""
+    """The result of a call: the values of the label `status`, as in kube-scheduler."""
 
     SUCCESS = "Success"
     ERROR = "Error"
@@ -218,7 +218,7 @@ class PluginMetrics:
     def queueing_hint_ran(
         self, plugin: str, event: ClusterEvent, hint: str, seconds: float
     ) -> None:
-        """Record one run of a queueing hint. All of them are measured, as in kube-scheduler."""
+        """Record one run of a queueing hint; as in kube-scheduler, every run is measured."""
         if self._recorder is not None:
             self._recorder.queueing_hint_ran(plugin, event.label, hint, seconds)
 

@@ -86,7 +86,6 @@ class QueuedPod:
     timestamp: float
     """The time when the pod was added, or its last attempt ended; sorts pods of equal priority."""
     attempts: int = 0
-    """The number of attempts that have begun."""
     unschedulable_count: int = 0
     """The number of attempts that ended unschedulable; each of them doubles the backoff."""
     consecutive_errors_count: int = 0

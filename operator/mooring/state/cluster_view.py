@@ -82,7 +82,7 @@ class ClusterView:
 
     @property
     def node_count(self) -> int:
-        """How many nodes exist."""
+        """The number of existing nodes; rows without a node do not count."""
         return self._state.nodes.present_count
 
     @property

@@ -52,9 +52,9 @@ class _Charge:
     """One disruption that a budget's status may not show yet."""
 
     victim_left: bool = False
-    """The victim has been seen terminating or gone."""
+    """Whether the watch has shown the victim terminating or gone."""
     status_written: bool = False
-    """The budget's status has been written since the eviction began."""
+    """Whether the budget's status has been written since the eviction began."""
     is_counted: bool = True
     """Whether the victim was ready, so that the budget's status will show its end."""
     is_old: bool = False
@@ -178,7 +178,7 @@ class Evictions:
         return None
 
     def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
-        """Let the preemptor wait for those victims that are on a node, and for no other pods.
+        """Let the preemptor wait only for these victims, if they are on a node.
 
         Return the victims that must be evicted: they are neither terminating nor being evicted for
         another preemptor.
@@ -281,7 +281,7 @@ class Evictions:
     def _regarded(
         self, budgets: Iterable[PodDisruptionBudget], pod: Pod
     ) -> list[PodDisruptionBudget]:
-        """Return those budgets that kube-scheduler applies to the pod; all must select the pod."""
+        """Return those of the budgets, which all select the pod, that kube-scheduler applies."""
         all_count = self.kubernetes.empty_budget_counts
         return [
             budget
@@ -321,7 +321,7 @@ class Evictions:
 
 
 def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return those budgets that the Eviction API checks for the pod; all must select the pod."""
+    """Return those of the budgets, which all select the pod, that the Eviction API checks."""
     is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
     return [] if pod.phase == "Pending" or is_allowed else budgets
 

@@ -111,7 +111,7 @@ class NodeTable:
 
     @property
     def present_count(self) -> int:
-        """How many nodes exist."""
+        """The number of existing nodes; rows without a node do not count."""
         return len(self.order())
 
     @property

@@ -81,7 +81,7 @@ class Nominations:
         return self._by_uid.get(uid)
 
     def rows(self) -> list[int]:
-        """Return the rows to which at least one pod is nominated."""
+        """Return the rows with at least one nominated pod."""
         return list(self._by_row)
 
     def on(self, row: int) -> tuple[Pod, ...]:

@@ -27,10 +27,10 @@ class Usage:
     """Cpu (index 0) and memory (index 1) of some nodes; float64[2, nodes] unless noted."""
 
     offered: FloatArray
-    """What the nodes offer, at least 1, so that divisions work."""
+    """The amounts that the nodes offer, at least 1, so that divisions work."""
     requested: FloatArray
     left_scored: FloatArray
-    """What is offered minus `NodeView.requested_scored`; negative if more is requested."""
+    """The offered amounts minus `NodeView.requested_scored`; negative if more is requested."""
     evenness: IntArray
     """int64[nodes], 50 to 100: `evenness_of_two` of the used shares, rounded down."""
     inexact: IntArray

@@ -30,7 +30,7 @@ from mooring.volumes.state.storage import Storage
 
 
 class VolumeCountArgs(PolicyModel):
-    """How many volumes of a cloud provider a node can have attached."""
+    """Arguments of the Max...VolumeCount plugins: the most attached volumes of a node."""
 
     max_volumes: int | None = Field(None, ge=1, le=2**31 - 1)
     """Replaces the cloud provider's limit, as the variable KUBE_MAX_PD_VOLS did; a limit that the

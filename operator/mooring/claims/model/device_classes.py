@@ -15,7 +15,7 @@ from mooring.model.fields import (
 )
 
 CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-"""Every class has the extended resource of this prefix and the class's name."""
+"""The prefix of each class's own extended resource; the name of the class follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ class ClaimConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClaimSpec:
-    """The requests of a claim or a template."""
+    """The requests, constraints and configuration of a claim or of a template."""
 
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[Constraint, ...]
@@ -176,7 +176,7 @@ class ConsumerReference:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCondition:
-    """A condition of an allocated device."""
+    """A condition in a driver's status of an allocated device."""
 
     type: str
     status: str

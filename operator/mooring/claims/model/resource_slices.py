@@ -50,7 +50,7 @@ class CapacityRange:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPolicy:
-    """How requests for a capacity are rounded; `default` is for a claim without a request."""
+    """The rounding of requests for a capacity; `default` is for a claim without a request."""
 
     default: Quantity | None
     valid_values: tuple[Quantity, ...]
@@ -295,7 +295,7 @@ def _device(raw: Mapping[str, Any], where: str) -> Device:
 
 
 def _attribute(raw: Mapping[str, Any], at: str) -> AttributeValue:
-    """Return the value of the first type, in this order, that is set, as kube-scheduler does."""
+    """Return the value; if several types are set, the first in this order, as in kube-scheduler."""
     if raw.get("int") is not None:
         return integer(raw, "int", at)
     if raw.get("bool") is not None:

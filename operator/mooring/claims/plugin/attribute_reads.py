@@ -116,7 +116,7 @@ def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, froz
 
 
 def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
-    """Return a key that is equal for values that an expression cannot tell apart.
+    """Return a key; values that an expression cannot tell apart have equal keys.
 
     If the expression only compares the value with `texts`, all other texts of one length have the
     same key.

@@ -140,7 +140,7 @@ def _in_thousandths(span: CapacityRange) -> bool:
 
 
 def _next_thousandth(requested: Quantity, least: Quantity, step: Quantity) -> Quantity:
-    """Do the same as `_rounded`, in thousandths instead of whole numbers."""
+    """Return the result of `_rounded`, with steps in thousandths instead of whole numbers."""
     if requested.nano % _THOUSANDTH or requested.nano > _MOST * _THOUSANDTH:
         raise CapacityError(
             f"{_NOT_REPRESENTABLE}: request {requested.text} is not a representable milli value"

@@ -30,7 +30,7 @@ _UNITS_IF_KNOWN: Final = 50
 
 
 class Selector(Protocol):
-    """A compiled expression."""
+    """A compiled CEL expression that selects devices."""
 
     def matches(self, device: DeviceView) -> bool:
         """Return whether the expression selects the device; SelectorError if it fails."""

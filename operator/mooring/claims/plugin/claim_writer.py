@@ -29,7 +29,7 @@ from mooring.state.cluster_view import ClusterView
 
 _CLAIMS: Final = "resourceclaims"
 _LONGEST_DELAY: Final = 120.0
-"""How many seconds the watch may take to show what was created."""
+"""The most seconds until the watch shows a created object."""
 _MOST_TRIES: Final = 5
 """How often a claim is read and written again, because somebody else has changed it."""
 
@@ -92,7 +92,7 @@ class ClaimWriter:
             ) from error
 
     async def delete(self, pod: Pod, claim: ResourceClaim) -> None:
-        """Delete a claim that an earlier attempt has left, unless the pod is on a node by now."""
+        """Delete the claim of an earlier attempt, unless the pod is on a node now."""
         async with self._api.alone(claim.uid):
             latest = await self._read(claim)
             if latest is not None and not self._cluster.is_placed(pod):

@@ -104,7 +104,7 @@ class DistinctAttribute(_OnAttribute):
         self._values.pop()
 
     def state(self) -> Hashable:
-        """Return all values."""
+        """Return the values of all devices."""
         return frozenset(self._values)
 
 

@@ -62,12 +62,12 @@ class _Alternatives(_Frame):
     slots: Sequence[Slot]
     chosen: int = 0
     all_too_many: bool = True
-    """Every sub-request so far had too many devices for the claim's status."""
+    """Whether every sub-request so far had too many devices for the claim's status."""
 
 
 @dataclass(slots=True)
 class _EndOfClaim(_Frame):
-    """The end of a claim; if a later claim has too many devices, earlier choices are changed."""
+    """The end of a claim; the search returns here if a later claim has too many devices."""
 
 
 @dataclass(slots=True)

@@ -253,7 +253,7 @@ class DeviceTrial:
         return bool(self._constraints[claim])
 
     def constraint_states(self, claim: int) -> Hashable:
-        """Return the states of the claim's constraints, as far as later answers depend on them."""
+        """Return the states of the claim's constraints, which decide all later answers."""
         return tuple(each.state() for each in self._constraints[claim])
 
     def constrained_values(self, position: int) -> Hashable:

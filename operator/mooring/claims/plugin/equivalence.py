@@ -476,7 +476,7 @@ class EquivalentNodes:
             self._needed = self.bytes
 
     def _follow(self, cluster: ClusterView) -> None:
-        """Take over the changes of the cluster."""
+        """Apply the changes of the cluster since the last call."""
         devices, log = cluster.dynamic_resources, cluster.node_changes
         self._in_use = devices.claims.allocated if self.allocated is None else self.allocated
         slices, allocated, before, position = self._seen
@@ -517,7 +517,7 @@ class EquivalentNodes:
                 self._moved.add(row)
 
     def _take_slices(self, changed: Collection[str] | None, cluster: ClusterView) -> None:
-        """Take over the slices of these names (None: all), and mark the rows that have them."""
+        """Read the slices of these names (None: all) again, and mark the rows with these slices."""
         devices = cluster.dynamic_resources
         if changed is None:
             self.inventory = Inventory(devices.slices.all(), self.rules)
@@ -608,7 +608,7 @@ class EquivalentNodes:
             self._rows_of.setdefault(key, set()).add(row)
 
     def _signature(self, known: _Row | None) -> int:
-        """Return the number of a node's signature: what searches depend on, but no attributes."""
+        """Return the number of a node's signature: all facts for searches, except attributes."""
         if known is None:
             return _NO_NODE
         parts, shared, names = list[Hashable](), list[PoolKey](), list[str]()

@@ -71,7 +71,7 @@ from mooring.state.view import BoolArray, NodeView
 
 
 class DynamicResourcesArgs(PolicyModel):
-    """How long devices may take to be bound to a node."""
+    """Arguments of DynamicResources: the time limit for binding devices to a node."""
 
     filter_timeout: Duration = timedelta(seconds=10)
     """Without effect: a search for devices ends after a number of steps."""
@@ -144,7 +144,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims if isinstance(claims, Unschedulable) else None
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodClaims | Unschedulable:
-        """Return the pod's claims, or why no node is possible for now."""
+        """Return the pod's claims, or why no node is possible now."""
         if not pod.spec.resource_claims and not pod.spec.containers:
             return SKIP
         claims = pod_claims(pod, cluster)
@@ -549,7 +549,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _count_binding(self, uids: list[str], status: str, seconds: float) -> None:
-        """Count how waiting for binding conditions has ended, if the claims have any."""
+        """Count the end of a wait for binding conditions by its status, if the claims have any."""
         claims = map(self._cluster.dynamic_resources.claims.of_uid, uids)
         allocations = [claim.allocation for claim in claims if claim is not None]
         results = [result for a in allocations if a is not None for result in a.results]

@@ -140,7 +140,7 @@ def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
 
 
 def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
-    """Return what Filter needs to know about the pod's claims, or why no node fits (PreFilter)."""
+    """Return the pod's claims with the data for Filter, or why no node fits (PreFilter)."""
     claims = claims_of(pod, cluster)
     if isinstance(claims, Unschedulable):
         return claims

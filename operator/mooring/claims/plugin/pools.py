@@ -214,7 +214,7 @@ def _pool(
 
 
 def _slice_count(slices: Sequence[ResourceSlice], rules: KubernetesRules) -> int:
-    """Return how many slices the pool has, as its slices say.
+    """Return the number of the pool's slices that the slices state.
 
     If they disagree, the first by name decides, and slices of a single node come before others. In
     kube-scheduler the slice that its cache lists first decides, which may be any.

@@ -31,7 +31,7 @@ def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
 
 @dataclass(eq=False, repr=False)
 class Pruning:
-    """What is known about the devices of a node, for the requests of all claims."""
+    """The known facts about a node's devices, for the requests of all claims."""
 
     claims: Sequence[Sequence[Sequence[Slot]]]
     node: NodeDevices
@@ -66,7 +66,7 @@ class Pruning:
         )
 
     def state(self, claim: int) -> Hashable:
-        """Return a key that is equal for states in which the rest of the search is the same."""
+        """Return a key for the state; with equal keys, the rest of the search is the same."""
         kinds, trial = self.kinds, self.trial
         return (
             trial.number_of_results(claim),

@@ -252,7 +252,7 @@ class ResourceClaims:
 
 
 def _is_newer(claim: ResourceClaim, than: ResourceClaim) -> bool:
-    """Return whether a claim is newer than another version of it; False if that is unknown."""
+    """Return whether a claim is newer than another version of the claim; False if unknown."""
     if claim.uid != than.uid:
         return False
     versions = claim.resource_version, than.resource_version

@@ -38,7 +38,7 @@ class DeviceClasses:
         return min(classes.values(), key=lambda c: (-c.created, c.name))
 
     def changed(self, before: DeviceClass | None, after: DeviceClass | None) -> None:
-        """Take over a class that was added, changed or deleted; `after` is None if deleted."""
+        """Store a class that was added or changed, or remove it; `after` is None if deleted."""
         if before == after:
             return
         self.version += 1

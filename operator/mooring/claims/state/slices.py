@@ -41,7 +41,7 @@ class ResourceSlices:
         return {self._changes[-each]: None for each in range(changes, 0, -1)}
 
     def all(self) -> Collection[ResourceSlice]:
-        """Return all slices, in no certain order; the caller must not change the collection."""
+        """Return all slices, in any order; the caller must not change the collection."""
         return self._tainted.values()
 
     def get(self, name: str) -> ResourceSlice | None:
@@ -49,7 +49,7 @@ class ResourceSlices:
         return self._tainted.get(name)
 
     def slice_changed(self, name: str, after: ResourceSlice | None) -> None:
-        """Take over the slice as the watch shows it; `after` is None if it was deleted."""
+        """Store the slice as the watch shows it; `after` is None if it was deleted."""
         known = self._tainted.get(name)
         if after is None:
             if known is not None:

@@ -216,7 +216,7 @@ class Cards:
         return len(self._uncounted)
 
     def count_row(self) -> None:
-        """Count one row that is not counted yet; all rows would take too long in one step."""
+        """Count one uncounted row; to count all rows in one step would take too long."""
         if self._uncounted:
             self._count_row(next(iter(self._uncounted)))
 

@@ -106,7 +106,7 @@ class CardFormats:
 
 
 def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
-    """Return the pod's cards: those of its annotations once bound, else those chosen for it."""
+    """Return the pod's cards: from its annotations if bound, else from the plugin's choice."""
     actual = _actual(placed, form)
     if actual is None and placed.cards is not None and placed.cards[0] == form:
         return placed.cards[1]

@@ -89,7 +89,7 @@ _LONGEST_NUMBER: Final = 12
 
 
 class GroupSource(StrEnum):
-    """How the members of a group name it; the value is shown to users."""
+    """The way in which members name their group; users see the value."""
 
     KUBERNETES = "podgroups.scheduling.k8s.io"
     COSCHEDULING = "podgroups.scheduling.x-k8s.io"
@@ -156,7 +156,7 @@ class Reservation(NamedTuple):
     backfill_until: float = -math.inf
 
     def text_for(self, namespace: str) -> str:
-        """Return the text for a pod: when it ends, and the group if that is of this namespace."""
+        """Return the end of the reservation as text, with the group for users of its namespace."""
         is_own = self.group.namespace == namespace
         return self._text(
             f"podgroup/{self.group.name}" if is_own else "a pod group of another namespace"
@@ -308,7 +308,7 @@ class PodGroup:
 
     @property
     def name(self) -> str:
-        """The name by which members name the group."""
+        """The name of the group in the specs or labels of its members."""
         return self.key.name
 
     @property
@@ -403,7 +403,7 @@ def parse_pod_gang(raw: Mapping[str, Any]) -> PodGroup:
 
 
 class DeclaredByPod(NamedTuple):
-    """What one member of a group without an object declares about the group.
+    """The declaration of one member about its group, which has no object.
 
     If members differ, the greatest tuple is used, which has the highest minimum. So the order in
     which members are seen does not matter.
@@ -418,7 +418,7 @@ class DeclaredByPod(NamedTuple):
 
     @classmethod
     def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod | None":
-        """Parse what the pod declares about its group; None if it declares nothing."""
+        """Parse the pod's declaration of its group; None if it has none."""
         try:
             minimum, roles, resources = _declared_minimums(pod, form)
             fields = _annotated(pod.annotations)

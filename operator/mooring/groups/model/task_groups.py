@@ -31,7 +31,7 @@ Numbers = tuple[tuple[str, int], ...]
 
 
 class TaskGroups(NamedTuple):
-    """How many members each task group needs, and what all members together request."""
+    """The minimum of each task group, and the requests of all members together."""
 
     minimums: Numbers
     resources: Numbers

@@ -11,7 +11,7 @@ from mooring.state.cluster_view import ClusterView
 
 
 class PodGroupPodsCount:
-    """Scores a placement by how many members have a node in it, now or after the attempt."""
+    """Scores a placement by the number of members with a node in it, now or after the attempt."""
 
     name: ClassVar[str] = "PodGroupPodsCount"
     depends_on_node_only: ClassVar[bool] = False

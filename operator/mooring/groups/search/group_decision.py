@@ -174,7 +174,7 @@ def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
 def _admitted(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, GroupDecision | None]:
-    """Return the search for the members that may be placed, or why too few of them may."""
+    """Return a search for the admitted members, or a decision why too few members are admitted."""
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
         return searched, GroupDecision({}, message=differs)
@@ -363,7 +363,7 @@ class _GroupDryRun:
         """The most steps that one search has taken."""
 
     def state(self, now: float, unschedulable_seconds: float) -> PodGroupPostFilterState:
-        """Return the argument of the plugins."""
+        """Return the state that the PostFilter plugins for groups get."""
         return PodGroupPostFilterState(
             self._group,
             self._members,
@@ -427,7 +427,7 @@ class _GroupDryRun:
 def placements_of(
     group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
 ) -> list[Placement] | Unschedulable:
-    """Return the placements of all plugins; each plugin divides those of the one before it."""
+    """Return the placements of all plugins; each plugin divides the previous one's placements."""
     placements = [Placement(cluster.nodes_in_order)]
     metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
     metrics.mark()
@@ -453,7 +453,7 @@ def _complete(
     tried: list[_Candidate],
     budget: SearchBudget,
 ) -> list[_Candidate]:
-    """Return the placements of the lowest tier that take all members; `tried` gets those tried.
+    """Return the placements of the lowest tier that take all members; add all tries to `tried`.
 
     No more are tried once the budget is spent.
     """

@@ -208,7 +208,7 @@ class CountingSearch:
 
     @property
     def was_counted(self) -> bool:
-        """Whether the last search counted the members, and read nothing of them but their specs."""
+        """Whether the last search counted the members, and read only their specs."""
         counted = self._known_counts
         by_spec = counted is not None and all(found.by_spec for found in counted)
         return by_spec and not self.searched.extended
@@ -245,7 +245,7 @@ class CountingSearch:
         return Assignment(found, item.count, packing.tries, packing.impossible)
 
     def _assigned(self, packing: Packing) -> Assignment:
-        """Return the members with rows: on each row as many of a class as the packing says."""
+        """Return a row for each placed member, by the packing's numbers per class and row."""
         rows: Rows = {}
         for members, on_rows in zip(self.classes, packing.members, strict=True):
             chosen = np.flatnonzero(on_rows)

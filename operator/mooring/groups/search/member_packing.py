@@ -30,7 +30,7 @@ _MOST_STEPS: Final = 2_000
 
 
 class Moves(Protocol):
-    """What `backtrack` does with members, which are numbered from 0 on."""
+    """The steps of `backtrack`; members are numbered from 0 on."""
 
     def candidates(self, member: int) -> Iterator[int]:
         """Return the rows to try for the member; earlier members are on their rows."""
@@ -108,7 +108,7 @@ class Packing:
 
 
 class _Choice(Enum):
-    """How the rows for an item are chosen."""
+    """A way to choose the rows for an item."""
 
     BY_SCORE = auto()
     BEST_FIT = auto()

@@ -90,7 +90,7 @@ class GroupBackoffs:
 def _others(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
 ) -> Iterator[QueuedPod]:
-    """Yield the other queued members with the same pipeline, except those gated or in flight."""
+    """Yield the other queued members with the same pipeline; leave out those gated or attempted."""
     for pod in group.unscheduled.values():
         other = scheduler.queue.get(pod.uid)
         if (

@@ -193,7 +193,7 @@ class GroupSearch(CountingSearch):
         return found
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return what the pod would leave free on each row, in millionths of all nodes' amounts."""
+        """Return the amounts that the pod would leave free per row, in millionths of all nodes'."""
         nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:

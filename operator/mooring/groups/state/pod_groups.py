@@ -373,7 +373,7 @@ class PodGroupState:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """How a pod was counted when it was added to its group."""
+    """The values by which a pod was added to the counts of its group."""
 
     group: PodGroupState
     pod: Pod
@@ -568,7 +568,7 @@ class PodGroups:
             self._count(uid)
 
     def detach(self, placed: PlacedPod) -> None:
-        """Stop counting the pod on its node; a pod that is still unscheduled is counted as such."""
+        """Stop counting the pod on its node; count it as unscheduled if it still is."""
         if self._placed.pop(placed.pod.uid, None) is not None:
             self._count(placed.pod.uid)
 

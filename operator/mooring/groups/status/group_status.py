@@ -29,7 +29,7 @@ _MOST_GATES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How many members have ended; counted for coscheduling groups only."""
+    """The numbers of members that have ended; counted only for coscheduling groups."""
 
     succeeded: int = 0
     failed: int = 0

@@ -63,14 +63,14 @@ _KINDS: Final[Mapping[GroupSource, Kind]] = MappingProxyType(
 
 @dataclass(slots=True)
 class _Record:
-    """What the reporter remembers about a group beside its state."""
+    """The reporter's own data about a group, beside the group's state."""
 
     uid: str = ""
     """The uid of the object that defines the group; empty as long as there is none."""
     owned: bool = False
     """Whether a profile of this scheduler decides about the members."""
     complete_since: float | None = None
-    """Since when enough members exist, on the monotonic clock."""
+    """The time since which enough members exist, on the monotonic clock."""
     placed: bool = False
     """Whether a decision has placed the group; then `complete_since` is not used any more."""
     tried: float | None = None

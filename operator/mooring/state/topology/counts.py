@@ -303,7 +303,7 @@ class TopologyCounts:
 
 
 def _has_few_owners(term: OwnedTerm) -> bool:
-    """Return whether looking at all owners takes no longer than making a count of them."""
+    """Return whether the term has few owners, so that examining all is as fast as a count."""
     rows = 0
     for owner in term.owners:
         rows += len(owner.pods_on)

@@ -13,7 +13,7 @@ CountArray = npt.NDArray[np.int32]
 
 
 class TakenBytes:
-    """The sum of bytes that the arrays of several counts take."""
+    """The bytes of the arrays of several counts, added up."""
 
     def __init__(self) -> None:
         self.bytes = 0

@@ -29,7 +29,7 @@ _Key = tuple[str, FrozenDict, bool, PodAffinity]
 
 
 class Role(Enum):
-    """What an inter-pod term demands."""
+    """The kind of an inter-pod term: affinity or anti-affinity, required or preferred."""
 
     REQUIRED = "required affinity"
     FORBIDDEN = "required anti-affinity"
@@ -67,17 +67,17 @@ class EquivalentPods:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the pods."""
+        """The common namespace of the pods."""
         return self.key[0]
 
     @property
     def labels(self) -> FrozenDict:
-        """The labels of each of the pods."""
+        """The common labels of the pods."""
         return self.key[1]
 
     @property
     def terminating(self) -> bool:
-        """Whether the pods are terminating."""
+        """Whether all of the pods are terminating; else none of them is."""
         return self.key[2]
 
     def count_in(self, counts: DomainCounts) -> None:

@@ -68,7 +68,7 @@ class Selection:
 _PLACE: Final = 480
 """Bytes of an entry in a SelectionIndex."""
 _MOST_PLACES: Final = 64
-"""A selection that needs more entries in a SelectionIndex is stored without label or namespace."""
+"""The most entries of a selection with labels and namespaces; else it is stored without them."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )

@@ -36,7 +36,7 @@ class CSINode:
 
 @dataclass(frozen=True, slots=True)
 class CSIDriver:
-    """The checks that a CSI driver wants from the scheduler."""
+    """The checks that a CSI driver requests from the scheduler."""
 
     name: str
     storage_capacity: bool

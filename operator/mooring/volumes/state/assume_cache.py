@@ -7,7 +7,7 @@ from mooring.model.indexes import drop_item
 
 
 class Versioned(Protocol):
-    """An object with a resource version."""
+    """An object that AssumeCache can hold, because its versions can be compared."""
 
     @property
     def resource_version(self) -> str:

@@ -27,7 +27,7 @@ _NOT_MIGRATED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsp
 
 
 class AttachableVolumes:
-    """Resolves claims, and keeps in `Attachments` which volumes the pods of each row use."""
+    """Resolves claims to volumes, and records the uses of volumes in `Attachments`."""
 
     def __init__(self, objects: Objects, attachments: Attachments) -> None:
         self._objects = objects

@@ -57,12 +57,12 @@ class Volumes:
         return self._available.get(storage_class, self._none)
 
     def volume_changed(self, name: str, value: PersistentVolume | None) -> None:
-        """Take over the volume as the watch shows it; `value` is None if it was deleted."""
+        """Store the volume as the watch shows it; `value` is None if it was deleted."""
         self._volumes.shown(name, value)
         self._index(name)
 
     def claim_changed(self, key: str, value: PersistentVolumeClaim | None) -> None:
-        """Take over the claim as the watch shows it; `value` is None if it was deleted."""
+        """Store the claim as the watch shows it; `value` is None if it was deleted."""
         self._claims.shown(key, value)
 
     def assume(

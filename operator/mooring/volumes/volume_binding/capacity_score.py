@@ -20,7 +20,7 @@ from mooring.volumes.volume_binding.find_volumes import UnboundClaims, find_choi
 
 
 class _ClassUsage:
-    """How much of a storage class's capacity the claims request, as arrays by node.
+    """The claims' share of a storage class's capacity, as arrays by node.
 
     `counts` is True where the class is scored: a volume was found, or the capacity is known.
     """

@@ -59,7 +59,7 @@ class PodVolumes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnboundClaims:
-    """How a pod's unbound claims could be bound on some nodes, or why they cannot.
+    """Ways to bind a pod's unbound claims on some nodes, or the reasons against it.
 
     `choices` are the available volumes for claims. `left` are the claims that still need a volume,
     each with bool[nodes] where it needs one. `selected` is bool[nodes], False where a claim has
@@ -157,7 +157,7 @@ def _check_provisions(
 
 
 class _Provisioner:
-    """On which nodes the provisioner of a class can make volumes.
+    """The nodes on which the provisioner of a class can make volumes.
 
     `allowed` is True on nodes in the class's allowed topologies, if the class has a provisioner.
     """

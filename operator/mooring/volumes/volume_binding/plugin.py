@@ -130,7 +130,7 @@ class VolumeBinding(AssignsInTrials):
         self._reserved: dict[str, _Reserved] = {}
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodVolumeClaims | Unschedulable:
-        """Return the pod's claims, or why one of them rejects the pod on every node.
+        """Return the pod's claims, or why a claim rejects the pod on every node.
 
         Every claim must be usable, and bound unless its class delays the binding.
         """
@@ -153,7 +153,7 @@ class VolumeBinding(AssignsInTrials):
         return Explanation(_REASONS, conflicts, np.zeros(len(nodes), np.bool_))
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodVolumeClaims:
-        """Return the pod's claims; SKIP if none of them is still to be bound."""
+        """Return the pod's claims; SKIP if all are bound already."""
         if not self._scores_capacity or not pod.volumes:
             return SKIP
         claims = self.pre_filter(pod, cluster)
