@@ -36,7 +36,7 @@ CARD = "card"
 
 
 def slices(nodes: int, devices: Devices) -> Iterator[Write]:
-    """Yield the slices of each node."""
+    """Yield a ResourceSlice for each node."""
     listed = [_device(devices, number) for number in range(devices.per_node)]
     counters = {f"counter-{each}": {"value": "1"} for each in range(2 * len(listed))}
     for index in range(nodes):
@@ -102,7 +102,6 @@ def allocation(devices: Devices, nodes: int, number: int) -> Raw:
 
 
 def claim_spec(devices: Devices) -> Raw:
-    """Return the spec of a claim."""
     requests = [
         request(f"r{number}", devices.count, device_class=CLASS)
         for number in range(devices.requests)

@@ -71,7 +71,6 @@ class LiveRun:
     events: int = 0
     """The number of events written in that time; a scheduler may write others when it stops."""
     attempts: int = 0
-    """How many attempts the scheduler made."""
 
     @property
     def cpu_ms_per_pod(self) -> float:
@@ -260,17 +259,17 @@ def main(
     limit: bool,
     profile: bool,
 ) -> None:
-    """Create RATE pods a second beside each scheduler; RATE 0: 60 names that come and go.
+    """Create RATE pods a second beside each scheduler; RATE 0: pods of 60 returning names.
 
     Without RATE: 50, 150, 300 and 0. Writes the figures to build/bench/live.json. For example:
 
         python -m bench.live 50 150 --seconds 60 --rounds 2
 
-    With --limit another program, in the middle of each round, writes what a scheduler writes for
-    each pod, and decides nothing; pods that come and go are not for it.
+    With --limit, a client that decides nothing makes a scheduler's writes in the middle of each
+    round, except for pods of returning names.
 
-    With --full the pods that come and go fill all nodes, so that many wait. Exits with 1 if Mooring
-    takes more than 0.6 of kube-scheduler's CPU for that.
+    With --full, pods of returning names fill all nodes, so that many wait. Exits with 1 if Mooring
+    then takes more than 0.6 of kube-scheduler's CPU.
     """
     output.mkdir(parents=True, exist_ok=True)
     runs: list[LiveRun] = []

@@ -198,7 +198,7 @@ def _extenders(
 
 
 class _Drain:
-    """The measured part of a run."""
+    """Drains the pods of one run and measures it."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ class Usage:
 
 
 def usage_of(pid: int, proc: Path = Path("/proc")) -> Usage:
-    """Return the usage of a running process."""
+    """Return the CPU and the memory that a running process has used."""
     folder = proc / str(pid)
     # The program's name, in parentheses, may itself hold spaces and parentheses.
     fields = (folder / "stat").read_text().rpartition(")")[2].split()

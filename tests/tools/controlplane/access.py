@@ -23,7 +23,6 @@ class Access:
 
     url: str
     folder: Path
-    """The folder for kubeconfig files."""
     ca_file: Path
     kubectl_program: Path
     tokens: Mapping[str, str]

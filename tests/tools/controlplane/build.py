@@ -62,7 +62,6 @@ class GoModule:
     about: str
     """A description of the build, with its duration."""
     flags: tuple[str, ...]
-    """Options of `go build`."""
     beside: "GoModule | None" = None
     """A module with other programs, which are linked into the folder of this module."""
     go: str = "local"

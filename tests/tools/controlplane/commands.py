@@ -29,7 +29,7 @@ class Layout:
     ports: Mapping[str, int]
 
     def url(self, name: str, scheme: str = "https") -> str:
-        """Return the address of a program."""
+        """Return the URL of a program on loopback."""
         return f"{scheme}://{LOOPBACK}:{self.ports[name]}"
 
     @property

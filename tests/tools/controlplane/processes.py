@@ -22,7 +22,7 @@ _given: set[int] = set()
 
 
 class Program:
-    """One running program."""
+    """A child process and its log."""
 
     def __init__(self, name: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
         self.name = name

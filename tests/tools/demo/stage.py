@@ -39,7 +39,7 @@ Spawn = Callable[[Sequence[str], Path], Program]
 
 @dataclass(frozen=True)
 class Operator:
-    """The running operator."""
+    """A running operator: its program, its user and its endpoints."""
 
     program: Program
     secure_port: int

@@ -86,7 +86,7 @@ printf '%s\\n' root:x:0: nonroot:x:65532: > "$1/etc/group"
 
 @dataclass(frozen=True)
 class DebianPackage:
-    """A package in a base."""
+    """A Debian package in a base, with its version."""
 
     name: str
     version: str

@@ -86,7 +86,7 @@ def growth(lives: Iterable[Life], tasks: tuple[int, int]) -> list[str]:
 
 @dataclass(frozen=True)
 class Happened:
-    """An episode that has happened."""
+    """An episode that has happened, with its time."""
 
     at: float
     """Seconds of CLOCK_MONOTONIC."""

@@ -106,7 +106,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload of a test case."""
+    """A workload of a test case, with its operations or the obstacles to running it."""
 
     name: str
     """The name of the test case and of the workload, with a slash between."""

@@ -37,8 +37,6 @@ _WORDS: Final[Mapping[str, object]] = {"true": True, "false": False, "nil": None
 
 
 class Template:
-    """A parsed template."""
-
     def __init__(self, text: str) -> None:
         """Read the template.
 
