@@ -108,6 +108,10 @@ _BY_HAND: dict[str, Types] = {
         "QueueFairSharing": {"weight": "*"},
         "QueuePreemption": {"reclaimWithinCohort": "str", "withinQueue": "str"},
     },
+    "scheduling.x-k8s.io/v1alpha1 ElasticQuota": {
+        "ElasticQuota": {"spec": "ElasticQuotaSpec", "status": "{*}"},
+        "ElasticQuotaSpec": {"min": "{*}", "max": "{*}"},
+    },
     "scheduler.grove.io/v1alpha1 PodGang": {
         "PodGang": {"spec": "PodGangSpec", "status": "{*}"},
         "PodGangSpec": {

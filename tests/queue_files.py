@@ -17,6 +17,12 @@ def queue_object(api: str, name: str, spec: Mapping[str, Any], **metadata: Any) 
     }
 
 
+def elastic_quota(namespace: str, name: str = "quota", **spec: Any) -> dict[str, Any]:
+    """Return an ElasticQuota of scheduler-plugins."""
+    api = "scheduling.x-k8s.io/v1alpha1 ElasticQuota"
+    return queue_object(api, name, spec, namespace=namespace, uid=f"uid-{namespace}-{name}")
+
+
 def node(name: str, **allocatable: str) -> dict[str, Any]:
     """Return a Node that has this; `gpu` is nvidia.com/gpu."""
     names = {"gpu": "nvidia.com/gpu"}

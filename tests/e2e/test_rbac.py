@@ -45,6 +45,7 @@ from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
+    ELASTIC_QUOTA,
     HYPER_NODE,
     KAI_POD_GROUP,
     POD_GANG,
@@ -63,6 +64,7 @@ from mooring.kube.errors import ApiError, UnansweredError
 from mooring.kube.writes import PodWriter
 from mooring.testing.builders import coscheduling_pod_group, pod_group, queue_object
 from policies import profile
+from queue_files import elastic_quota
 from storage_builders import pv, pvc, storage_class
 
 ROOT = Path(__file__).parents[2]
@@ -204,7 +206,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             client.post(classes, {"metadata": {"name": "high"}, "value": 1000})
             client.post(STORAGE_CLASSES, storage_class("disks"))
             client.post(STORAGE_CLASSES, storage_class("made", provisioner="csi.example"))
-            for resource in (POD_GANG, HYPER_NODE):
+            for resource in (POD_GANG, HYPER_NODE, ELASTIC_QUOTA):
                 client.post(CRDS, crd(resource))
             client.post(PROFILES, profile("strict", preemption={"disruptionBudgets": "Strict"}))
             namespace = create_namespace(plane.access)
@@ -389,6 +391,13 @@ def tells_of_queues(cluster: Cluster) -> Sign:
     return lambda: cluster.client.get(QUEUE.path(None, name)).get("status")
 
 
+def tells_of_elastic_quotas(cluster: Cluster) -> Sign:
+    namespace = create_namespace(cluster.access)
+    path = ELASTIC_QUOTA.path(namespace)
+    cluster.client.post(path, elastic_quota(namespace, max={"cpu": 1}))
+    return lambda: cluster.client.get(f"{path}/quota").get("status")
+
+
 def shows_metrics(cluster: Cluster) -> Sign:
     status, page = cluster.scheduler.get("/metrics")
     assert status == 200, page
@@ -452,6 +461,7 @@ EVERYTHING: Final = (
     reads_a_claim_again,
     takes_a_profile,
     tells_of_queues,
+    tells_of_elastic_quotas,
     shows_metrics,
     shows_events,
     looks_whether_a_pod_is_bound,
@@ -489,6 +499,7 @@ FAILS: Final[Sequence[Mapping[str, tuple[Work, str]]]] = (
         "list podgangs": (nothing, "may not watch podgangs.scheduler.grove.io"),
         "list hypernodes": (nothing, "may not watch hypernodes.topology.volcano.sh"),
         "list queues": (nothing, "may not watch queues.scheduling.mooring.dev"),
+        "list elasticquotas": (nothing, "may not watch elasticquotas.scheduling.x-k8s.io"),
         "list csidrivers": (nothing, "may not watch csidrivers.storage.k8s.io"),
     },
     {"list priorityclasses": (nothing, "may not list priorityclasses.scheduling.k8s.io")},
@@ -510,6 +521,10 @@ FAILS: Final[Sequence[Mapping[str, tuple[Work, str]]]] = (
         "get pods": (looks_whether_a_pod_is_bound, "create pods/binding"),
     },
     {
+        "patch elasticquotas/status": (
+            tells_of_elastic_quotas,
+            "may not patch elasticquotas/status",
+        ),
         "list deviceclasses": (takes_a_device, "may not watch deviceclasses.resource.k8s.io"),
         "patch persistentvolumeclaims": (asks_for_a_volume, "may not patch persistentvolumeclaims"),
         "create pods/eviction": (evicts_a_victim, "may not create pods/eviction"),

@@ -11,6 +11,7 @@ from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
     DEVICE_TAINT_RULE,
     DEVICE_TAINT_RULE_V1BETA2,
+    ELASTIC_QUOTA,
     HYPER_NODE,
     KAI_POD_GROUP,
     POD_DISRUPTION_BUDGET,
@@ -38,6 +39,7 @@ BY_KAI = "pods that name one by KAI's annotation wait (docs/gangs.md)"
 BY_GROVE = "pods that name one by Grove's label wait (docs/gangs.md)"
 IN_HYPER_NODES = "groups that must be placed in one wait (docs/gangs.md)"
 NO_QUOTAS = "no quotas of queues apply (docs/queues.md)"
+NO_ELASTIC = "no quotas of ElasticQuotas apply (docs/queues.md)"
 BY_SLICE = "taints of devices are those of their slices"
 
 
@@ -118,6 +120,7 @@ async def test_of_the_versions_of_a_kind_the_newest_that_is_served_is_used(
         Kind.POD_GANG: None,
         Kind.HYPER_NODE: None,
         Kind.QUEUE: None,
+        Kind.ELASTIC_QUOTA: None,
         Kind.DEVICE_TAINT_RULE: None,
     }
 
@@ -201,6 +204,7 @@ async def test_an_upgrade_is_followed_when_several_looks_have_found_it(
         Kind.POD_GANG: None,
         Kind.HYPER_NODE: None,
         Kind.QUEUE: None,
+        Kind.ELASTIC_QUOTA: None,
         Kind.DEVICE_TAINT_RULE: None,
     }
 
@@ -247,6 +251,7 @@ async def test_what_is_not_served_is_said_once_with_what_follows(
         ("INFO", f"podgangs.scheduler.grove.io (v1alpha1) is not served: {BY_GROVE}"),
         ("INFO", f"hypernodes.topology.volcano.sh (v1alpha1) is not served: {IN_HYPER_NODES}"),
         ("INFO", f"queues.scheduling.mooring.dev (v1alpha1) is not served: {NO_QUOTAS}"),
+        ("INFO", f"elasticquotas.scheduling.x-k8s.io (v1alpha1) is not served: {NO_ELASTIC}"),
         ("INFO", f"devicetaintrules.resource.k8s.io (v1, v1beta2) is not served: {BY_SLICE}"),
     ]
     assert discovery.unserved() == {
@@ -258,6 +263,7 @@ async def test_what_is_not_served_is_said_once_with_what_follows(
         Kind.POD_GANG: POD_GANG,
         Kind.HYPER_NODE: HYPER_NODE,
         Kind.QUEUE: QUEUE,
+        Kind.ELASTIC_QUOTA: ELASTIC_QUOTA,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
 

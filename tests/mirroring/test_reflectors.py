@@ -12,6 +12,7 @@ from mooring.kube.api_resources import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
     DEVICE_TAINT_RULE_V1BETA2,
+    ELASTIC_QUOTA,
     HYPER_NODE,
     KAI_POD_GROUP,
     NODE,
@@ -355,6 +356,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
         POD_GANG,
         HYPER_NODE,
         QUEUE,
+        ELASTIC_QUOTA,
         DEVICE_TAINT_RULE,
     }
     assert feeding.seen.names[POD_GROUP_V1] == ["train"]
@@ -366,6 +368,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
         Kind.POD_GANG: POD_GANG,
         Kind.HYPER_NODE: HYPER_NODE,
         Kind.QUEUE: QUEUE,
+        Kind.ELASTIC_QUOTA: ELASTIC_QUOTA,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
     assert {"podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io"} <= set(

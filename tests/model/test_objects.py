@@ -35,6 +35,7 @@ from mooring.testing.builders import (
     toleration,
     volcano_pod_group,
 )
+from queue_files import elastic_quota
 from storage_builders import pv, pvc, storage_class
 
 Path = tuple[str | int, ...]
@@ -197,6 +198,9 @@ OBJECTS: dict[Kind, dict[str, Any]] = {
         fairSharing={"weight": "2"},
         preemption={"reclaimWithinCohort": "Any", "withinQueue": "Never"},
         status={"pods": 1},
+    ),
+    Kind.ELASTIC_QUOTA: elastic_quota(
+        "team-a", "team-a", min={"cpu": 4, "pods": 10}, max={"cpu": "5500m", "memory": "1Gi"}
     ),
     Kind.POD_GANG: pod_gang(
         "g",

@@ -190,4 +190,5 @@ LEASE: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 SCHEDULING_PROFILE: Final = Resource(
     MOORING_GROUP, "v1alpha1", "schedulingprofiles", "SchedulingProfile", namespaced=False
 )
+ELASTIC_QUOTA: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 QUEUE: Final = Resource(MOORING_GROUP, "v1alpha1", "queues", "Queue", namespaced=False)

@@ -44,6 +44,7 @@ _WITHOUT: Final[Mapping[Kind, str]] = {
     Kind.VOLCANO_POD_GROUP: "pods that name one by Volcano's annotation wait (docs/gangs.md)",
     Kind.HYPER_NODE: "groups that must be placed in one wait (docs/gangs.md)",
     Kind.QUEUE: "no quotas of queues apply (docs/queues.md)",
+    Kind.ELASTIC_QUOTA: "no quotas of ElasticQuotas apply (docs/queues.md)",
     Kind.POD_GANG: "pods that name one by Grove's label wait (docs/gangs.md)",
     Kind.KAI_POD_GROUP: "pods that name one by KAI's annotation wait (docs/gangs.md)",
     Kind.POD_DISRUPTION_BUDGET: "preemption respects no budgets",

@@ -55,6 +55,7 @@ MIRRORED_IF_SERVED: Final[Mapping[Resource, Kind]] = {
     resources.POD_GANG: Kind.POD_GANG,
     resources.HYPER_NODE: Kind.HYPER_NODE,
     resources.QUEUE: Kind.QUEUE,
+    resources.ELASTIC_QUOTA: Kind.ELASTIC_QUOTA,
     resources.DEVICE_TAINT_RULE: Kind.DEVICE_TAINT_RULE,
     resources.DEVICE_TAINT_RULE_V1BETA2: Kind.DEVICE_TAINT_RULE,
 }

@@ -32,6 +32,8 @@ class Kind(StrEnum):
     HYPER_NODE = "HyperNode"
     QUEUE = "Queue"
     """Queues of scheduling.mooring.dev."""
+    ELASTIC_QUOTA = "ElasticQuota"
+    """ElasticQuotas of scheduling.x-k8s.io."""
     RESOURCE_CLAIM = "ResourceClaim"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"

@@ -19,6 +19,7 @@ from mooring.model.events import Kind
 from mooring.model.fields import name_of, namespace_of, text
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
+from mooring.quota.model.elastic_quota import parse_elastic_quota
 from mooring.quota.model.queue import parse_queue
 from mooring.volumes.model import csi
 from mooring.volumes.model import storage_objects as storage
@@ -47,6 +48,7 @@ _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.POD_GANG: parse_pod_gang,
     Kind.HYPER_NODE: parse_hyper_node,
     Kind.QUEUE: parse_queue,
+    Kind.ELASTIC_QUOTA: parse_elastic_quota,
     Kind.RESOURCE_CLAIM: parse_resource_claim,
     Kind.RESOURCE_SLICE: parse_resource_slice,
     Kind.DEVICE_CLASS: parse_device_class,
@@ -68,6 +70,7 @@ NAMESPACED: Final = frozenset(
         Kind.VOLCANO_POD_GROUP,
         Kind.KAI_POD_GROUP,
         Kind.POD_GANG,
+        Kind.ELASTIC_QUOTA,
         Kind.RESOURCE_CLAIM,
     }
 )

@@ -36,7 +36,7 @@ class CapacityScheduling:
             (Kind.POD, Action.UPDATE),
             (Kind.VOLCANO_POD_GROUP, Action.UPDATE),
             (Kind.KAI_POD_GROUP, Action.UPDATE),
-            *product((Kind.QUEUE, Kind.NAMESPACE), Action),
+            *product((Kind.QUEUE, Kind.ELASTIC_QUOTA, Kind.NAMESPACE), Action),
         }
     )
 

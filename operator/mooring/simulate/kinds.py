@@ -47,7 +47,7 @@ READ: Final[tuple[Resource, ...]] = (
 _OF_KUBERNETES: Final = {"extensions", *(r.group for r in READ)} - {
     resource.group
     for resource, kind in MIRRORED_IF_SERVED.items()
-    if kind in {*GROUP_KINDS, Kind.HYPER_NODE, Kind.QUEUE} - {Kind.POD_GROUP}
+    if kind in {*GROUP_KINDS, Kind.HYPER_NODE, Kind.QUEUE, Kind.ELASTIC_QUOTA} - {Kind.POD_GROUP}
 }
 """The API groups of Kubernetes itself; until 1.16 `extensions` had Deployments."""
 _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")

@@ -7,10 +7,12 @@ from mooring.groups.plugins.gang_args import GangSchedulingArgs
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import parse_pod
+from mooring.quota.model.elastic_quota import ROOT
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.quota.state.queues import below, demand_of
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import cluster, namespace, node, pod, queue_object, volcano_pod_group
+from queue_files import elastic_quota
 
 Raw = dict[str, Any]
 
@@ -171,3 +173,30 @@ def test_names_of_presets_count_only_where_there_are_queues() -> None:
     with_presets(state, "KAI")
     one = parse_pod(pod("p", labels={"kai.scheduler/queue": "a"}))
     assert state.queues.membership(one) == (None, None)
+
+
+def put_elastic(state: ClusterState, *raws: Raw) -> None:
+    for raw in raws:
+        kind = Kind.ELASTIC_QUOTA
+        state.put(kind, object_key(kind, raw), parse_object(kind, raw))
+
+
+def test_elastic_quotas_are_queues_of_their_namespaces_and_lend_to_each_other() -> None:
+    labels = [{"kubernetes.io/metadata.name": name} for name in "ab"]
+    state = cluster(node("n1"), namespace("a", labels[0]), namespace("b", labels[1]))
+    put_elastic(state, elastic_quota("a", min={"pods": 3}), elastic_quota("b", min={"pods": 2}))
+    put(state, pod("p", namespace="a", node="n1"), pod("q", namespace="b", node="n1"))
+    assert [used(state, name) for name in ("a", "b", ROOT)] == [1, 1, 2]
+    assert state.queues.states["a"].available("pods") == 3 + 2 - 2
+    put_elastic(state, elastic_quota("a", min={"pods": 3}, max={"pods": 3}))
+    assert state.queues.states["a"].available("pods") == 2
+    state.delete(Kind.ELASTIC_QUOTA, "b/quota")
+    assert {*state.queues.states} == {"a", ROOT}
+
+
+def test_a_queue_counts_before_the_elastic_quota_of_a_namespace_of_its_name() -> None:
+    state = cluster(queue_object("a", {"pods": 7}))
+    put_elastic(state, elastic_quota("a", min={"pods": 3}))
+    assert state.queues.states["a"].nominal == {"pods": 7}
+    state.delete(Kind.QUEUE, "a")
+    assert state.queues.states["a"].nominal == {"pods": 3}

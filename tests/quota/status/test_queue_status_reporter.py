@@ -17,7 +17,8 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.quota.status.queue_status_reporter import QueueStatusReporter
-from mooring.testing.builders import node, pod, queue_object, uid_of
+from mooring.testing.builders import namespace, node, pod, queue_object, uid_of
+from queue_files import elastic_quota
 from scheduler_states import put_profile, scheduler_state
 
 LABELS = {QUEUE_LABEL: "team-a"}
@@ -190,3 +191,18 @@ async def test_many_waiting_pods_are_counted_less_often(queues: Queues) -> None:
     queues.scheduler.queue.remove(uid_of("p0"), queues.time)
     assert await queues.round(0.01) == {}
     assert (await queues.round(0.01))["team-a"]["waiting"] == 99
+
+
+async def test_an_elastic_quota_shows_what_its_namespace_uses() -> None:
+    labels = {"kubernetes.io/metadata.name": "team"}
+    async with reporting(node("n"), namespace("team", labels)) as queues:
+        await queues.written()
+        raw = elastic_quota("team", "quota", min={"cpu": 4}, max={"nvidia.com/gpu": 2})
+        raw["status"] = {"used": {"cpu": "3", "memory": "1Gi"}}
+        elastic, state = parse_object(Kind.ELASTIC_QUOTA, raw), queues.scheduler.state
+        queues.scheduler.turn.post(lambda: state.put(Kind.ELASTIC_QUOTA, "team/quota", elastic))
+        used = {"cpu": "0", "nvidia.com/gpu": "0", "memory": None}
+        assert await queues.round() == {"quota": {"used": used}}
+        one = parse_pod(pod("p", namespace="team", node="n", cpu="1500m"))
+        queues.scheduler.turn.post(lambda: state.put(Kind.POD, one.uid, one))
+        assert await queues.round() == {"quota": {"used": used | {"cpu": "1500m"}}}

@@ -19,16 +19,15 @@ from mooring.policy.imports.inclusive_quotas import (
 )
 from mooring.policy.imports.written_queue import (
     WrittenQueue,
-    amounts_of,
     free_name,
     in_namespaces,
     left_out,
 )
-from mooring.quota.model.queue import QUEUE_LABEL
+from mooring.quota.model.elastic_quota import ROOT
+from mooring.quota.model.queue import QUEUE_LABEL, amounts_of
 
 GROUPS: Final = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 _READ: Final = ("min", "max")
-_ROOT: Final = "elastic-quota-root"
 _PREFIX: Final = "quota.scheduling.koordinator.sh/"
 _ROOT_OF_KOORDINATOR: Final = "koordinator-root-quota"
 _OF_OTHERS: Final = ("koordinator-default-quota", "koordinator-system-quota")
@@ -85,7 +84,7 @@ class ElasticQuotas:
         for queue, namespace, _ in self._read:
             queue.name, queue.selector = namespace, in_namespaces([namespace])
             quotas.append(queue)
-        root = free_name(_ROOT, {queue.name for queue in quotas}, "-root")
+        root = free_name(ROOT, {queue.name for queue in quotas}, "-root")
         top = InclusiveQueue(root, "the root of the ElasticQuotas")
         return InclusiveQuotas(quotas, top, self._notes, {}).written()
 

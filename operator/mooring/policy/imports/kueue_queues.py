@@ -19,12 +19,11 @@ from mooring.model.fields import (
 )
 from mooring.policy.imports.written_queue import (
     WrittenQueue,
-    amount_of,
     free_name,
     in_namespaces,
     left_out,
 )
-from mooring.quota.model.queue import QUEUE_LABEL, Quota
+from mooring.quota.model.queue import QUEUE_LABEL, Quota, amount_of
 
 KUEUE: Final = "kueue.x-k8s.io"
 _LABEL: Final = f"{KUEUE}/queue-name"

@@ -10,7 +10,8 @@ from mooring.policy.imports.elastic_quotas import GROUPS, ElasticQuotas
 from mooring.policy.imports.kai_queues import KAI, KaiQueues
 from mooring.policy.imports.kueue_queues import KUEUE, KueueQueues
 from mooring.policy.imports.volcano_queues import VOLCANO, VolcanoQueues
-from mooring.policy.imports.written_queue import WrittenQueue, amounts_of
+from mooring.policy.imports.written_queue import WrittenQueue
+from mooring.quota.model.queue import amounts_of
 from mooring.quota.state.queues import DEEPEST
 
 _MOST: Final = 50_000

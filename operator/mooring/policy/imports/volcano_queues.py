@@ -14,8 +14,8 @@ from mooring.policy.imports.inclusive_quotas import (
     InclusiveQuotas,
     note_without_nodes,
 )
-from mooring.policy.imports.written_queue import WrittenQueue, amounts_of, left_out
-from mooring.quota.model.queue import QUEUE_LABEL
+from mooring.policy.imports.written_queue import WrittenQueue, left_out
+from mooring.quota.model.queue import QUEUE_LABEL, amounts_of
 
 VOLCANO: Final = "scheduling.volcano.sh"
 _ROOT: Final = "root"

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from mooring.model.fields import mapping, mappings
+from mooring.model.fields import mappings
 from mooring.model.manifest_error import ManifestError
-from mooring.model.quantity import parse_count, parse_milli
-from mooring.model.resources import CPU, amount_text
+from mooring.model.resources import amount_text
 from mooring.policy.profile import API_VERSION
 from mooring.quota.model.queue import Quota, parse_queue
 
@@ -60,25 +59,6 @@ def _resource(name: str, quota: Quota) -> dict[str, str]:
     }
     written = {key: amount_text(name, value) for key, value in amounts.items() if value is not None}
     return {"name": name, **written}
-
-
-def amounts_of(raw: Mapping[str, Any], field_: str, where: str) -> dict[str, int]:
-    """Return the resource list in a field in millicores, bytes and counts; {} if it is absent."""
-    path = f"{where}.{field_}"
-    return {
-        resource: amount_of(value, resource, f"{path}.{resource}")
-        for resource, value in mapping(raw, field_, where).items()
-    }
-
-
-def amount_of(value: object, resource: str, path: str) -> int:
-    """Return an amount in millicores, bytes or counts; raise ManifestError with the path."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ManifestError(path, "must be a quantity")
-    amount = parse_milli(value, path) if resource == CPU else parse_count(value, path)
-    if amount < 0:
-        raise ManifestError(path, f"{value} is negative; write zero or more")
-    return amount
 
 
 def in_namespaces(

@@ -142,9 +142,21 @@ def _quotas(spec: Mapping[str, Any], *, is_root: bool) -> Mapping[str, Quota]:
 
 
 def _amount(raw: Mapping[str, Any], field_: str, resource: str, where: str) -> int | None:
-    if (value := raw.get(field_)) is None:
-        return None
+    value = raw.get(field_)
+    return None if value is None else amount_of(value, resource, f"{where}.{field_}")
+
+
+def amounts_of(raw: Mapping[str, Any], field_: str, where: str) -> dict[str, int]:
+    """Return the resource list in a field in millicores, bytes and counts; {} if it is absent."""
     path = f"{where}.{field_}"
+    return {
+        resource: amount_of(value, resource, f"{path}.{resource}")
+        for resource, value in mapping(raw, field_, where).items()
+    }
+
+
+def amount_of(value: object, resource: str, path: str) -> int:
+    """Return an amount in millicores, bytes or counts; raise ManifestError with the path."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ManifestError(path, "must be a quantity")
     amount = parse_milli(value, path) if resource == CPU else parse_count(value, path)

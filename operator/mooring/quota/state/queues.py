@@ -17,6 +17,7 @@ from mooring.model.resources import amount_text
 from mooring.model.selectors import LabelSelector
 from mooring.model.wording import listed
 from mooring.pausing import pause
+from mooring.quota.model.elastic_quota import queues_of
 from mooring.quota.model.queue import PODS, QUEUE_LABEL, Queue
 from mooring.quota.state.claim_users import ClaimUsers, devices_of, named_claims
 from mooring.quota.state.queue_tree import QueueState
@@ -174,7 +175,7 @@ class Queues:
         """Note that a queue or a namespace may have changed, for the next `settle`."""
         if before == after:
             return
-        if kind is Kind.QUEUE:
+        if kind in (Kind.QUEUE, Kind.ELASTIC_QUOTA):
             self._queues_changed = True
         elif kind is Kind.NAMESPACE and (self._in_force or self._not_ready):
             self._memberships.clear()
@@ -208,7 +209,7 @@ class Queues:
         """
         if not self._queues_changed:
             return None if self._names_changed else tuple(self._changed_namespaces)
-        written: Mapping[str, Queue] = self._objects.of(Kind.QUEUE)
+        written = written_queues(self._objects)
         in_force, problems = _resolved(written, self._in_force)
         states = dict[str, QueueState]()
         for queue in in_force.values():
@@ -319,6 +320,12 @@ class Queues:
         if selector is None or not selector.matches(self._objects.namespace_labels(namespace)):
             return f"queue {name} does not take pods of namespace {namespace}"
         return None
+
+
+def written_queues(objects: Objects) -> Mapping[str, Queue]:
+    """Return the newest version of each queue; a Queue counts before an ElasticQuota."""
+    elastic, queues = objects.of(Kind.ELASTIC_QUOTA), objects.of(Kind.QUEUE)
+    return {**queues_of(elastic), **queues} if elastic else queues
 
 
 def _why_inner(state: QueueState | None) -> str | None:

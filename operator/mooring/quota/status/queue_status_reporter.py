@@ -3,9 +3,10 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, NoReturn
 
-from mooring.kube.api_resources import QUEUE
+from mooring.kube.api_resources import ELASTIC_QUOTA, QUEUE
 from mooring.kube.client import ApiClient
 from mooring.kube.status_writer import StatusWriter
 from mooring.kube.timestamps import rfc3339
@@ -13,8 +14,14 @@ from mooring.model.events import Kind
 from mooring.model.resources import CPU
 from mooring.pausing import pause
 from mooring.quota.model.queue import Queue
-from mooring.quota.state.queues import Queues
-from mooring.quota.status.queue_status import Amounts, QueueView, queue_views, status_of
+from mooring.quota.state.queues import Queues, written_queues
+from mooring.quota.status.queue_status import (
+    Amounts,
+    QueueView,
+    amount_quantity,
+    queue_views,
+    status_of,
+)
 from mooring.scheduling.scheduler_state import SchedulerState
 
 ROUND_SECONDS: Final = 1.0
@@ -77,7 +84,7 @@ class QueueStatusReporter:
 
     def _look(self) -> list[str]:
         """Bring `views` up to date; return the names of the queues whose view has changed."""
-        written = self._written()
+        written = written_queues(self._scheduler.state.objects)
         if not written and not self.views:
             return []
         queues = self._scheduler.cluster.queues
@@ -91,9 +98,6 @@ class QueueStatusReporter:
             if name not in self.views or self.views[name].uid != view.uid:
                 self._statuses.forget(name)
         return [name for name, view in self.views.items() if view != before.get(name)]
-
-    def _written(self) -> Mapping[str, Queue]:
-        return self._scheduler.state.objects.of(Kind.QUEUE)
 
     def _count_waiting(self, queues: Queues) -> None:
         """Count the waiting pods of each queue, including queues that are not in force."""
@@ -114,8 +118,11 @@ class QueueStatusReporter:
         self._waiting, self._count_at = waiting, now + len(pods) / _COUNTED_PER_SECOND
 
     async def _write(self, name: str) -> None:
-        queue, view = self._written().get(name), self.views.get(name)
-        if queue is None or view is None:
+        queue = self._scheduler.state.objects.of(Kind.QUEUE).get(name)
+        if (view := self.views.get(name)) is None:
+            return
+        if queue is None:
+            await self._write_elastic(name, view)
             return
         status = status_of(queue, view, rfc3339(self._scheduler.now()))
         if self._statuses.has_patched(name) or status != queue.status:
@@ -123,3 +130,18 @@ class QueueStatusReporter:
             await self._statuses.patch(
                 name, status, lambda: self._client.patch(QUEUE, name, patch, subresource="status")
             )
+
+    async def _write_elastic(self, name: str, view: QueueView) -> None:
+        """Write what the queue uses to its ElasticQuota, if it is one."""
+        elastic: Mapping[str, Queue] = self._scheduler.state.objects.of(Kind.ELASTIC_QUOTA)
+        found = ((key, queue) for key, queue in elastic.items() if queue.uid == view.uid)
+        key, quota = next(found, ("", None))
+        if quota is None:
+            return
+        amounts, before = view.amounts, quota.status.get("used") or {}
+        used = {r: amount_quantity(r, amounts[r].used) for r in quota.quotas if r in amounts}
+        if self._statuses.has_patched(name) or used != before:
+            namespace, _, own = key.partition("/")
+            patch = {"status": {"used": dict.fromkeys(before) | used}}
+            write = partial(self._client.patch, ELASTIC_QUOTA, own, patch, subresource="status")
+            await self._statuses.patch(name, used, partial(write, namespace=namespace))
