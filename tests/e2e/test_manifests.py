@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from replicas import WAIT_SECONDS
 
 import replica
 from controlplane.access import Access
@@ -19,6 +18,7 @@ from controlplane.client import ApiError, Client
 from controlplane.cluster import ControlPlane
 from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
+from e2e.replicas import WAIT_SECONDS
 from mooring.kube import api_resources as resources
 from mooring.kube.api_resources import Resource
 
