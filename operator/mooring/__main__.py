@@ -67,7 +67,7 @@ class _Commands(click.Group):
             formatter.write_dl([*_COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that begin so, without importing a command."""
+        """Return the commands and options that begin with `incomplete`; import no command."""
         found = [
             CompletionItem(name, help=text)
             for name, text in _COMMANDS.items()

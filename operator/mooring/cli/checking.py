@@ -104,7 +104,7 @@ class CheckedProfile:
 
 @dataclass(slots=True)
 class NodesInFiles:
-    """How many nodes are in the files, and which labels and resources they have."""
+    """The number of nodes in the files, and the labels and resources that the nodes have."""
 
     count: int = 0
     labels: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""Print a comparison of two policies as tables, JSON or YAML, and draw it."""
+"""Prints a comparison of two policies as tables, JSON or YAML, and draws a picture of it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""`mooring completion`, and the completion of `kubectl mooring`."""
+"""The command `mooring completion`, and completions for `kubectl mooring`."""
 
 import sys
 from importlib import import_module

@@ -169,8 +169,8 @@ def _print(question: _Question, answer: dict[str, Any], output: str) -> None:
 def _watch(question: _Question, output: str) -> NoReturn:
     """Print the answer repeatedly; if stdout is a file, only when more than durations has changed.
 
-    Each YAML document begins with its separator. If another replica takes the lead, that replica is
-    asked. Ctrl-C ends the loop.
+    Each YAML document begins with its separator. If another replica takes the lead, the command
+    asks that replica. Ctrl-C ends the loop.
     """
     before: object = ()
     following = Following()

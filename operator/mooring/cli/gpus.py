@@ -207,7 +207,7 @@ def _fits(node: NodeGPUs, unit: str) -> str:
 
 
 def _free(card: Card, unit: str) -> str:
-    """Return free/total memory; if the memory is unknown, whether the card is free."""
+    """Return free/total memory; if the memory is unknown, say whether the card is free."""
     if card.memory:
         return f"{card.free}/{card.memory} {unit}"
     return "no" if card.owners or not card.usable else "yes"

@@ -69,7 +69,7 @@ def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -
 def complete_pods_with_type(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the names of pods and pod groups that begin so, as pod/NAME or podgroup/NAME."""
+    """Return pods and pod groups that begin with `incomplete`, as pod/NAME or podgroup/NAME."""
     if "/" not in incomplete:
         return [kind for kind in _KINDS if kind.startswith(incomplete)]
     if incomplete.partition("/")[0] not in (*_POD_WORDS, *POD_GROUP_WORDS):
@@ -99,7 +99,7 @@ def _namespace(context: click.Context) -> str | None:
 def _names(
     context: click.Context, resources: Sequence[Resource], namespace: str | None, begun: str
 ) -> list[str]:
-    """Return the sorted names that begin so; after a time-out only the names found so far."""
+    """Return the sorted names that begin with `begun`; after a time-out only those found so far."""
     found = set[str]()
 
     async def look() -> None:

@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 MOST_FOR_NODES: Final = 50_000_000
-"""The limit in units for all values that depend on nodes alone: some seconds, once."""
+"""The limit in units for all values that depend on nodes alone; they take some seconds only
+once."""
 MOST_FOR_POD: Final = 100_000
 """The limit in units for all values that depend on the pod: about 10 ms in each decision."""
 MOST_PER_ATTEMPT: Final = 10_000_000

@@ -101,12 +101,12 @@ class NodeInfo:
 
     @property
     def pod_slots(self) -> int:
-        """How many pods the node can have (its allocatable `pods`)."""
+        """The number of pods that the node can have (its allocatable `pods`)."""
         return self.node.pod_slots
 
     @property
     def pod_count(self) -> int:
-        """How many pods are on the node, assumed pods included."""
+        """The number of pods on the node, including assumed pods."""
         return self._columns.pod_count()[self.index]
 
     def allocatable(self, resource: str) -> int:
@@ -160,7 +160,7 @@ def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
 
 
 class _Defaults:
-    """The defaults of an adapted plugin; the last base class."""
+    """The default attributes of a plugin for single nodes; this is the last base class."""
 
     normalize: ClassVar[Normalize] = Normalize.NONE
 

@@ -43,7 +43,7 @@ class PodGroupAssignments:
 
 @dataclass(frozen=True, slots=True)
 class GroupPolicy:
-    """How a profile treats its gangs; a plugin has it in its attribute `group_policy`.
+    """The rules of a profile for gangs; a plugin has them in its attribute `group_policy`.
 
     If no plugin of the profile has the attribute, the members of a group are scheduled one by one.
     """

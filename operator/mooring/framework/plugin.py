@@ -126,7 +126,7 @@ class QueuedPodInfo(Protocol):
 
     @property
     def attempts(self) -> int:
-        """How many attempts have begun for the pod."""
+        """The number of attempts that have begun for the pod."""
 
 
 def by_priority(queued: QueuedPodInfo) -> tuple[int, float]:

@@ -63,7 +63,8 @@ class RecordedStep(StrEnum):
     """The replica has seen the pod without a node for the first time."""
     NO_PROFILE = "noProfile"
     GATED = "gated"
-    """A PreEnqueue plugin (`plugins`) gated the pod; without `plugins`, something else did."""
+    """A PreEnqueue plugin (`plugins`) gated the pod; without `plugins`, there was another
+    reason."""
     QUEUED = "queued"
     UNSCHEDULABLE = "unschedulable"
     """An attempt found no node; `mooring.scheduling.causes` computes `cause`."""

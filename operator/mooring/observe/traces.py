@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 _MOST_WAITING: Final = 32_768
 """The most steps that wait until spans are made of them; more steps are lost."""
 _MOST_BYTES: Final = 64 * 2**20
-"""The most bytes of these waiting steps."""
+"""The most bytes of the steps that wait."""
 _MOST_OPEN: Final = 16_384
 """The most attempts that have a node and have not ended; if there are more, the oldest is lost."""
 _LONGEST_CAUSE: Final = 1_024
@@ -77,7 +77,7 @@ _Attributes = dict[str, str | int | float]
 
 
 class _First(local):
-    """OpenTelemetry's first message about an export; each thread has its own."""
+    """Holds OpenTelemetry's first message about an export, one for each thread."""
 
     text = ""
 

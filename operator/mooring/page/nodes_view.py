@@ -27,7 +27,7 @@ PODS: Final = "pods"
 CORDONED: Final = 1
 NOT_READY: Final = 2
 TAINTED: Final = 4
-"""Bits of `ResourceOfNodes.flags`; TAINTED means a taint NoSchedule or NoExecute."""
+"""The bits of `ResourceOfNodes.flags`; TAINTED stands for a taint NoSchedule or NoExecute."""
 
 _MOST_RESOURCES: Final = 100
 _MOST_LABELS: Final = 100

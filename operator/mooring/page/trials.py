@@ -120,7 +120,7 @@ class Tried:
         cause: The message in a few words.
         feasible: The number of nodes that fit a single pod.
         victims: Pods that would be evicted first.
-        suggestions: Changes that would make it fit; None if none were looked for.
+        suggestions: Changes that would make the pod or group fit; None if there was no search.
     """
 
     pod_group: str | None = None

@@ -40,7 +40,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, hint: str, user: str = "") -> AsyncIterator[None]:
-        """Wait until no other request runs; limit the time of this one.
+        """Wait until no other request runs; limit the time of this request.
 
         `hint` tells the user how to make the request quicker. Without `user`, only the total number
         of requests is limited. Raises TrialsBusy if too many requests wait or the wait is too long,

@@ -37,7 +37,8 @@ _REJECT_LESS_WITHOUT_A_POD: Final = frozenset(
 )
 """Filters that reject no additional node when a pod leaves its node."""
 _AFFINITY: Final = "InterPodAffinity"
-"""This filter is like those above, unless pods require affinity to other pods or to themselves."""
+"""This filter, too, rejects no additional node when a pod leaves, unless pods require affinity to
+other pods or to themselves."""
 _NO_GAIN: Final = np.iinfo(np.int64).min // 2
 
 

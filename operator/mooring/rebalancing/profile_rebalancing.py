@@ -493,7 +493,7 @@ def _about(moves: Sequence[Move], text: str, otherwise: str) -> TextAboutPods:
 
 
 def _for_everybody(text: Why) -> str:
-    """Return the text for an Event, whose readers may not be allowed to get the pods."""
+    """Return the text for an Event, without names of pods, because everybody may read it."""
     return text.otherwise if isinstance(text, TextAboutPods) else text
 
 

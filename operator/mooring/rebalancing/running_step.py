@@ -120,7 +120,7 @@ class RunningStep:
             return text_of(failed)
 
     def unreached(self) -> Why | None:
-        """Return which purpose the step has not reached after its moves; None if all."""
+        """Return which purpose the step has not reached after its moves; None if it is done."""
         trial = self._trial(())
         try:
             with trial.undone():

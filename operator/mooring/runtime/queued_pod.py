@@ -46,7 +46,7 @@ _ENDS: Final = (PodState.BOUND, PodState.GONE)
 
 
 class StateTimes:
-    """How long a pod was in each state; times are seconds on the scheduler's monotonic clock.
+    """The time that a pod was in each state, in seconds on the scheduler's monotonic clock.
 
     It is still used after the pod has left the queue. A change of the state takes a few hundred
     nanoseconds.
@@ -82,7 +82,8 @@ class QueuedPod:
     pipeline: Pipeline
     """The plugins of the pod's profile; replaced when the profile, or its version, changes."""
     initial_attempt_timestamp: float
-    """When the pod could first be scheduled; for a gated pod, when its last gate was removed."""
+    """The first time when the pod could be scheduled; for a gated pod, the removal of its last
+    gate."""
     timestamp: float
     """The time when the pod was added, or its last attempt ended; sorts pods of equal priority."""
     attempts: int = 0

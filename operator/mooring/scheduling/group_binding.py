@@ -53,7 +53,7 @@ class GroupBinding:
         self.permitted = Meeting()
         """Ends when every member that has not failed is permitted."""
         self.ready = Meeting()
-        """Ends when PreBind of every member that has not failed has succeeded."""
+        """Ends when PreBind has succeeded for all members that have not failed."""
         self._requests = asyncio.Semaphore(_MOST_REQUESTS)
         self.called_off: str | None = None
         """Why the remaining members are called off; None if they are not."""

@@ -81,7 +81,7 @@ class PodEnqueuer:
         self._claims: dict[Uid, dict[str, None]] = {}
         """The ResourceClaims that a pod without a node names, by the pod's uid."""
         self._unsettled: dict[Uid, None] = {}
-        """The uids of pods whose profile must be found anew."""
+        """The uids of pods whose profile must be found again."""
         self._to_admit: dict[int, _Members] = {}
         """The members that are still to be admitted or retried, by the number of their group."""
         self._is_unsettled = asyncio.Event()
@@ -709,7 +709,7 @@ class _Members:
 
 @dataclass(slots=True, eq=False)
 class _Stray:
-    """A pod that no profile takes, with the time since when, and its last report.
+    """A pod that no profile takes, with the time when this began, and its last report.
 
     `version` is the version of the profiles at that report. `perhaps_misspelt` says that nobody has
     examined the pod's scheduler name yet.

@@ -101,7 +101,7 @@ class PreemptionExecutor:
 
     @property
     def in_flight(self) -> int:
-        """How many preemptions are evicting victims."""
+        """The number of preemptions that are evicting victims."""
         return len(self._tasks)
 
     async def finish(self, seconds: float) -> None:

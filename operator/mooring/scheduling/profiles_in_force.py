@@ -191,7 +191,8 @@ class Profiles:
     def why_none(self, pod: Pod) -> str | None:
         """Return why no profile takes the pod; None if the pod may belong to another scheduler.
 
-        This is so if its schedulerName never belonged to a profile, or is kube-scheduler's.
+        This is so if no profile ever had its schedulerName, or if the name is that of
+        kube-scheduler.
         """
         scheduler_name = pod.spec.scheduler_name
         if scheduler_name == DEFAULT_SCHEDULER:

@@ -421,7 +421,7 @@ class _Suggestions:
         return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
 
     def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return as few of the first pods as possible whose end is enough; [] if it is not."""
+        """Return the fewest of the first pods whose end is enough; [] if all are not enough."""
 
         def fit(number: int) -> Suggestion | None:
             return self._fit(self._members, without=pods[:number])

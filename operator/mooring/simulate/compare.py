@@ -228,7 +228,7 @@ def compare(
 
 
 def recorded_order(path: str) -> list[str]:
-    """Return the pods of decision records, the first decided first.
+    """Return the pods of decision records, in the order of the decisions.
 
     The file has an answer of /debug/decisions, or the output of `mooring simulate -o json`. Records
     without `time` are in the order of the decisions. Raises InputError if the file holds no

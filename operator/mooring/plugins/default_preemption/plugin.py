@@ -61,7 +61,7 @@ from mooring.state.columns import IntArray
 
 
 class DefaultPreemptionArgs(PolicyModel):
-    """How many candidate nodes preemption compares before it chooses one."""
+    """The number of candidate nodes that preemption compares before it chooses one."""
 
     min_candidate_nodes_percentage: int = Field(10, ge=0, le=100)
     """The smallest number of candidates to find, as a percentage of all nodes."""

@@ -80,7 +80,7 @@ def reads_label_map(reads: Iterable[Read]) -> bool:
 
 
 def codes_of(read: Read, nodes: NodeView, cluster: ClusterView) -> Codes:
-    """Return the nodes' values for a read, as codes; a missing label has the value None."""
+    """Return what `read` reads from each node, as codes; a missing label has the value None."""
     match read.variable:
         case "node.name":
             codes = Codes(nodes.rows, cluster.node_names, lambda name: _row(name, cluster))

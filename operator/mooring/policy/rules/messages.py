@@ -38,7 +38,7 @@ USES: Final[Mapping[str, str]] = {
     "pods": 'write the labels of the pods that count: pods({"app": "db"})',
     "node.pods": 'write the labels of the pods that count: node.pods({"app": "db"})',
 }
-"""How to write the functions that count pods."""
+"""The correct forms of the functions that count pods."""
 
 
 def in_plain_words(message: str) -> str:

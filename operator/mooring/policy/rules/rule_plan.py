@@ -204,7 +204,7 @@ Step = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RulePlan:
-    """How to evaluate an expression, and everything that it reads.
+    """The steps that evaluate an expression, and everything that it reads.
 
     `whole` interprets the expression for one node at a time, which is quicker than columns for a
     few nodes. It is None if this is too expensive, or if the expression computes a key or counts

@@ -1,7 +1,8 @@
-"""ElasticQuotas of scheduler-plugins, each of which is the Queue of its namespace.
+"""Parses ElasticQuotas of scheduler-plugins: each is the Queue of its namespace.
 
-Source: scheduler-plugins `apis/scheduling/v1alpha1/types.go`, `pkg/capacityscheduling`. All lend to
-each other. `mooring convert` makes the same Queues (`policy/imports/elastic_quotas.py`).
+Source: scheduler-plugins `apis/scheduling/v1alpha1/types.go`, `pkg/capacityscheduling`. All these
+Queues lend to each other. `mooring convert` makes the same Queues
+(`policy/imports/elastic_quotas.py`).
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 @naming_the_object("ElasticQuota")
 def parse_elastic_quota(raw: Mapping[str, Any]) -> Queue:
-    """Parse an ElasticQuota to the Queue of its namespace; only a malformed name is an error."""
+    """Parse an ElasticQuota to the Queue of its namespace; raise only if its name is malformed."""
     metadata, namespace, name = mapping(raw, "metadata"), namespace_of(raw), name_of(raw)
     quotas, invalid = dict[str, Quota](), None
     try:
@@ -44,7 +45,7 @@ def parse_elastic_quota(raw: Mapping[str, Any]) -> Queue:
 
 
 def queues_of(elastic_quotas: Mapping[str, Queue]) -> dict[str, Queue]:
-    """Return the Queues by name; of several in one namespace the first by name counts."""
+    """Return the Queues by name; in each namespace, the first ElasticQuota by name counts."""
     if not elastic_quotas:
         return {}
     last_first = (elastic_quotas[key] for key in sorted(elastic_quotas, reverse=True))

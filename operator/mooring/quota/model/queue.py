@@ -39,7 +39,7 @@ class Preempts(StrEnum):
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
     ANY = "Any"
-    """In its own queue: pods of lower priority, and newer ones of equal priority."""
+    """In the pod's own queue, this means lower priority, or equal priority and newer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""How many pods of each queue name a ResourceClaim, and how many devices the queue uses by that.
+"""Counts the pods of each queue that use a ResourceClaim, and the devices that the queue uses.
 
-A claim counts once in each queue whose pods name it, by its requests, which never change: the most
-devices of each class that it may get, as in a ResourceQuota. Amounts name a claim by a text with
-CLAIM, and the devices by the extended resource of their class.
+A claim counts once in each queue with pods that name it. Its amount is the most devices of each
+class that it may get, as in a ResourceQuota; its requests never change. In amounts, the key of a
+claim begins with CLAIM, and the key of devices is the extended resource of their class.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from mooring.model.pod import Pod, claim_keys
 from mooring.state.objects import Objects
 
 CLAIM: Final = "claim:"
-"""Comes before the namespace/name of a claim; no resource has a colon in its name."""
+"""The prefix of a claim's namespace/name; no resource has a colon in its name."""
 
 Amounts = Mapping[str, int]
 
@@ -35,7 +35,7 @@ class ClaimUsers:
     def in_devices(self, number: int, amounts: Amounts) -> Amounts:
         """Return the amounts with devices in place of claims.
 
-        A claim that pods of the queue use before and after this adds none.
+        A claim adds no devices if other pods of the queue use it already.
         """
         claims = [name for name in amounts if name.startswith(CLAIM)]
         if not claims:
@@ -49,7 +49,7 @@ class ClaimUsers:
         return found
 
     def counted(self, number: int, amounts: Amounts) -> Amounts:
-        """Count the pods that begin to use claims, or end it; return what `in_devices` does."""
+        """Count pods that begin or end to use claims; return the amounts as `in_devices` does."""
         found = self.in_devices(number, amounts)
         if found is not amounts:
             for name, count in amounts.items():

@@ -70,9 +70,9 @@ class Queues:
         self.resources: frozenset[str] = frozenset()
         """The resources for which a queue in force has a quota."""
         self.changes = 0
-        """How often a queue or what it uses has changed."""
+        """The number of changes of queues and of their usage."""
         self.decreases = 0
-        """How often a queue began to use less, or its quotas changed."""
+        """The number of decreases of usage, and of changes of quotas."""
 
     @property
     def states(self) -> Mapping[str, QueueState]:
@@ -186,7 +186,7 @@ class Queues:
     def _claim_changed(
         self, numbers: Iterable[int], before: Mapping[str, int], after: Mapping[str, int]
     ) -> None:
-        """Count a claim that pods of these queues name anew, if it asks for something else."""
+        """Update the devices of a claim in these queues, if its requests have changed."""
         if before != after:
             self.decreases += 1
             for number in numbers:

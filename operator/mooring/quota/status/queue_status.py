@@ -22,8 +22,8 @@ _MILLI: Final = 10**6
 class Amounts(NamedTuple):
     """The quota and the usage of a queue for one resource, in millicores, bytes or counts.
 
-    `nominal` is its quota plus what the queues below it lend. `used` is what it uses of `nominal`,
-    `borrowed` what it uses in addition, and `lent` how much of its quota other queues use.
+    `nominal` is its quota plus what the queues below it lend. `used` is its whole usage, `borrowed`
+    is the usage beyond `nominal`, and `lent` is the part of its quota that other queues use.
     """
 
     nominal: int
