@@ -37,9 +37,11 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 @dataclass(frozen=True, slots=True)
 class CheckedMistake:
-    """A mistake in a file; `line` is counted from 1, and None if it is not known.
+    """A mistake in a file.
 
-    `path` is the field (`spec.match.precedence`); "" if the file itself cannot be read.
+    Attributes:
+        line: The line in the file, counted from 1; None if it is not known.
+        path: The field, for example `spec.match.precedence`; "" if the file cannot be read.
     """
 
     file: str
@@ -60,14 +62,15 @@ class CheckedProfile:
     line: int | None
     loaded: LoadedProfile
     conflict: str = ""
-    """Why other valid profiles may match the same pods; "" if no other profile may."""
+    """The reason why another valid profile may match the same pods; "" if there is no such
+    profile."""
     warnings: tuple[FieldError, ...] = ()
-    """Labels and resources that the profile's rules read, but none of the nodes in the files
+    """Warnings about labels and resources that the profile's rules read and no node in the files
     has."""
 
     @property
     def notes(self) -> tuple[FieldError, ...]:
-        """Warnings about a valid profile."""
+        """Return all warnings about this profile."""
         name = self.loaded.profile.name
         conflicts = (FieldError(name, self.conflict),) if self.conflict else ()
         return (
@@ -87,7 +90,7 @@ class CheckedProfile:
             yield FieldError("spec.extenders", text)
 
     def _files_of_extenders(self) -> Iterator[FieldError]:
-        """Warn that certificate files are not checked, because they are in Mooring's container."""
+        """Warn that certificate files of extenders are not checked; only the scheduler has them."""
         for number, extender in enumerate(self.loaded.profile.spec.extenders):
             tls = extender.tls_config
             if tls is None or not tls.files or not extender.url_prefix.lower().startswith("https:"):
@@ -186,7 +189,7 @@ def _with_conflict(checked: CheckedProfile, valid: Sequence[CheckedProfile]) -> 
 def _files_in(folder: str) -> Iterator[str]:
     """Yield the YAML and JSON files in the folder and its subfolders.
 
-    Hidden files are skipped, and templates of Helm charts, which are not YAML yet.
+    It skips hidden files, and the templates in Helm charts, because they are not valid YAML.
     """
     for path in sorted(Path(folder).rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
@@ -202,7 +205,7 @@ def _is_template(path: Path) -> bool:
 
 
 def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:
-    """Add the file's objects to the report; InputError if it is unreadable or has none."""
+    """Add the objects of the file to the report; raise InputError if there are none."""
     text, name = read_text(path), display_name(path)
     lines, repeated = _Lines(text), list[RepeatedKey]()
     found = list(manifests_in(text, name, repeated))
@@ -230,14 +233,14 @@ def _located(error: FieldError, manifest: Manifest, file: str, lines: "_Lines") 
 
 
 class _Lines:
-    """Finds the lines of fields in a text, which is parsed again when the first line is needed."""
+    """Finds the line of a field in a YAML text; parses the text only if a line is wanted."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._documents: list[yaml.Node] | None = None
 
     def of(self, manifest: Manifest, path: str) -> int | None:
-        """Return the line of a field or of its object; None for JSON that is not YAML."""
+        """Return the line of the field `path`, or of its object; None if the text is not YAML."""
         if self._documents is None:
             try:
                 self._documents = [*composed(self._text)]
@@ -256,7 +259,7 @@ class _Lines:
 
 
 def _child(node: yaml.Node, step: str) -> tuple[int, yaml.Node] | None:
-    """Return the line and the value of a mapping's key or of a list's item."""
+    """Return the line and the value of `step`: a key of a mapping, or an index of a list."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == step:

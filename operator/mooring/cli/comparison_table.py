@@ -18,7 +18,7 @@ def print_comparison(
 ) -> int:
     """Print the comparison, write its picture to `plot`, and return the exit code.
 
-    The table shows at most `most` rows of moved pods, 20 if it is None; `wide` shows all.
+    The table shows `most` rows of moved pods, or 20 if `most` is None. The output `wide` shows all.
     """
     if plot is not None:
         write_picture(comparison, plot)
@@ -50,7 +50,7 @@ def _print_pools(comparison: Comparison) -> None:
 
 
 def _print_moves(moves: Iterable[ChangedNode], most: int | None) -> None:
-    """Print lost places, gained places and moves; equal pods of a controller share a row."""
+    """Print the pods that lose, gain or change their node; equal pods share a row."""
     groups = merged(moves)
     shown = groups[:most]
     if not shown:

@@ -10,10 +10,10 @@ from click.shell_completion import ShellComplete, get_completion_class
 _SHELLS: Final = ("bash", "zsh", "fish")
 _PROGRAM: Final = "mooring"
 _VARIABLE: Final = "_MOORING_COMPLETE"
-"""The completion script sets this variable; click then answers with completions."""
+"""The environment variable that a shell sets to ask click for completions."""
 _FILES_TOO: Final = 0
 _NO_FILES: Final = 4
-"""ShellCompDirectiveDefault and ShellCompDirectiveNoFileComp of cobra."""
+"""Directives of cobra: the shell may complete names of files too, or must not."""
 
 
 @click.command(

@@ -43,7 +43,7 @@ def output_option(*formats: str) -> Callable[[_Command], _Command]:
 
 
 def kubernetes_option(default: str) -> Callable[[_Command], _Command]:
-    """Return the option `--kubernetes`; `default` describes the default."""
+    """Return the option `--kubernetes`; `default` is the help text for a missing option."""
     return click.option(
         "--kubernetes",
         type=click.Choice([*KUBERNETES_RULES]),
@@ -101,7 +101,7 @@ def note(text: str) -> None:
 
 
 def note_ignored(kinds: Mapping[str, int], source: str = "", notes: Iterable[str] = ()) -> None:
-    """Print how many objects of these kinds were ignored, and the notes about objects."""
+    """Print the number of ignored objects of each kind, and then the notes."""
     where = f"{source}: " if source else ""
     if kinds:
         counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
@@ -122,9 +122,9 @@ def print_json(value: Any) -> None:
 
 
 def with_escapes(document: str) -> str:
-    """Return JSON or YAML with the same value that cannot control a terminal.
+    """Return the JSON or YAML document with escapes for control characters.
 
-    It has no ASCII control characters; other control characters must be within double quotes.
+    The document keeps its value. Control characters outside ASCII must be within double quotes.
     """
     if document.isascii() and "\x7f" not in document:
         return document
@@ -137,7 +137,7 @@ def with_escapes(document: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML; quotes texts that kubectl's parser would read as another type: y, 12e45, 0o7.
+    """Writes YAML; puts quotes around texts that kubectl would read as another type (y, 12e45).
 
     Texts with unprintable characters get double quotes.
     """
@@ -166,12 +166,12 @@ def print_annotation(level: str, file: str, line: int | None, title: str, text: 
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """Escape the characters that end a workflow command or, with `more`, one of its fields."""
+    """Return the text with percent codes for %, line ends and the characters in `more`."""
     return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)
 
 
 def printable(value: Any) -> Any:
-    """Return a JSON value whose texts cannot control a terminal.
+    """Return the JSON value with escapes for the control characters in its texts.
 
     Users can write any character into some fields, for example the name of a claim.
     """
@@ -183,7 +183,7 @@ def printable(value: Any) -> Any:
 
 
 def and_others(first: str, count: int) -> str:
-    """Return the first name of `count` equal things, with the number of the others."""
+    """Return `first` and the number of the others: `web-1 (+2)` if `count` is 3."""
     return f"{first} (+{count - 1})" if count > 1 else first
 
 
@@ -196,8 +196,8 @@ def print_table(
 ) -> None:
     """Print a table as wide as the terminal; the rows whose numbers are in `failed` are red.
 
-    rich's Table is not used: it cuts or folds names if there is too little space, and needs 20
-    seconds for 10,000 rows, for which this function needs half a second.
+    rich's Table is not used, because it cuts names if there is too little space. It also needs 20
+    seconds for 10,000 rows; this function needs half a second.
     """
     table = _table(head, [*rows], numbers, prose, terminal_width())
     for number, lines in enumerate(table):
@@ -213,12 +213,12 @@ def table_lines(
     prose: Container[str] = (),
     width: int | None = None,
 ) -> list[str]:
-    """Return the lines of a table that is at most `width` columns wide; None is no limit.
+    """Return the lines of a table with at most `width` characters per line; None is no limit.
 
-    The columns named in `numbers` are aligned to the right. The columns named in `prose`, which
-    must be the last columns, are folded. A cell of any other column may be a name, so it is never
-    cut or folded. If there is too little space, the first cell of each row gets a line of its own,
-    and the other cells follow, indented. Without a limit every row is one line.
+    Columns in `numbers` are aligned to the right. Columns in `prose` must be the last columns;
+    their text is folded. Other cells may be names, and are never cut or folded. If there is too
+    little space, the first cell of each row gets its own line, and the other cells follow on
+    indented lines.
     """
     return [line for lines in _table(head, [*rows], numbers, prose, width) for line in lines]
 
@@ -230,7 +230,7 @@ def _table(
     prose: Container[str],
     width: int | None,
 ) -> Iterator[list[str]]:
-    """Yield the lines of the head and of each row; no line can control a terminal."""
+    """Yield the lines of the head, and then of each row, without control characters."""
     rows = [[printable(cell) for cell in row] for row in rows]
     names = sum(column not in prose for column in head)
     widths = [max(cell_len(row[i]) for row in (head, *rows)) for i in range(names)]
@@ -255,7 +255,7 @@ def print_prose(line: str) -> None:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """Return the text as lines of this width; a name that is longer stays whole."""
+    """Return the text as lines of at most `width` characters; a longer word stays whole."""
     if cell_len(text) <= width:
         return [text]
     indent = " " * (len(text) - len(text.lstrip()))
@@ -275,7 +275,7 @@ def coloured() -> bool:
 
 
 def terminal_width() -> int | None:
-    """Return the width of the terminal that is standard output; None for a pipe or a file."""
+    """Return the width of the terminal; None if standard output is not a terminal."""
     if not sys.stdout.isatty():
         return None
     try:
@@ -298,7 +298,7 @@ def _aligned(cell: str, width: int, *, right: bool) -> str:
 
 
 def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str]:
-    """Yield the lines of a row whose prose is folded to this width; None does not fold it."""
+    """Yield the lines of a row: its names, and beside them its prose, folded to `width`."""
     if width is None:
         yield _GAP.join((names, *prose))
         return
@@ -314,10 +314,10 @@ def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str
 
 
 def _stacked(row: Sequence[str], head: Sequence[str], names: int, width: int) -> Iterator[str]:
-    """Yield the lines of a row, or of the head itself, with the first cell on its own line.
+    """Yield the lines of a row, or of the head; the first cell has its own line.
 
-    Each cell follows its title if the titles do not fit into one line, or if there are several
-    cells of prose; otherwise the reader could not tell the cells apart.
+    If the titles do not fit into one line, or if several cells are prose, the title of its column
+    stands before each cell.
     """
     yield row[0]
     is_head, width = row is head, max(width, _LEAST_PROSE)
@@ -342,7 +342,7 @@ def _stacked(row: Sequence[str], head: Sequence[str], names: int, width: int) ->
 
 
 def _filled(cells: Iterable[str], width: int) -> Iterator[str]:
-    """Yield indented lines, each with as many cells as fit."""
+    """Yield the cells on indented lines of at most `width` characters."""
     line = ""
     for cell in cells:
         if line and cell_len(line + _GAP + cell) > width:

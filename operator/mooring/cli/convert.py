@@ -107,18 +107,18 @@ def convert(
 ) -> None:
     """Convert policies and queues of other schedulers to Mooring's.
 
-    FILE (- is standard input) contains a KubeSchedulerConfiguration v1, v1beta3 or v1beta2, or a
-    Policy of Kubernetes 1.22 and before: as YAML, as JSON or in a ConfigMap, there a Policy under
-    the key policy.cfg. PROVIDER is an algorithm provider of that time: DefaultProvider or
-    ClusterAutoscalerProvider. Prints SchedulingProfiles. Notes on standard error name the flags of
-    mooring run that other settings become, and every field and plugin that has no counterpart in
-    Mooring.
+    FILE (- is standard input) is YAML or JSON. It contains a KubeSchedulerConfiguration v1, v1beta3
+    or v1beta2, or a Policy of Kubernetes 1.22 and before. Both may be in a ConfigMap, the Policy
+    under the key policy.cfg. PROVIDER is an algorithm provider of that time: DefaultProvider or
+    ClusterAutoscalerProvider. Prints SchedulingProfiles. Notes on standard error say which settings
+    become flags of mooring run, and which fields and plugins have no counterpart in Mooring.
 
     A profile for default-scheduler is printed in mode Shadow: it decides for comparison, and
     kube-scheduler goes on to bind the pods.
 
-    FILE may also contain ClusterQueues, Cohorts and LocalQueues of Kueue, Queues of Volcano and KAI
-    with the Nodes whose resources they share, and ElasticQuotas: they become Queues.
+    Other objects in FILE become Queues: ClusterQueues, Cohorts and LocalQueues of Kueue,
+    ElasticQuotas, and Queues of Volcano and KAI. For the Queues of Volcano and KAI, FILE must also
+    contain the Nodes that they share.
     """
     queues = list[dict[str, Any]]()
     if source in PROVIDERS:
@@ -178,7 +178,7 @@ def _pinned(profile: SchedulingProfile, kubernetes: KubernetesVersion) -> Schedu
 
 
 def _beside_kube_scheduler(profile: SchedulingProfile, source: str) -> SchedulingProfile:
-    """Return the profile, in mode Shadow and with a note if kube-scheduler binds its pods."""
+    """Return the profile; change its mode to Shadow if it is for kube-scheduler's pods."""
     if DEFAULT_SCHEDULER not in profile.scheduler_names:
         return profile
     note(f"{source}: {profile.name}: {_SHADOW}")

@@ -25,6 +25,6 @@ Example:
 def crds(names: tuple[str, ...]) -> None:
     """Print Mooring's CustomResourceDefinitions as YAML.
 
-    NAME is queues or schedulingprofiles; without any, both are printed.
+    NAME is queues or schedulingprofiles; without NAME, both are printed.
     """
     click.echo("---\n".join(_CRDS[name]() for name in names or _CRDS), nl=False)

@@ -74,7 +74,7 @@ class Summary:
 
 
 def print_attempts(attempts: Iterable[SimulatedAttempt], output: str) -> Summary:
-    """Print the attempts as a `table`, a `wide` table or `yaml`."""
+    """Print the attempts as `table`, `wide` or `yaml`; return their summary."""
     summary, kept = Summary(), []
     for attempt in attempts:
         summary.count(attempt)
@@ -98,8 +98,8 @@ def print_attempts(attempts: Iterable[SimulatedAttempt], output: str) -> Summary
 def write_json(attempts: Iterable[SimulatedAttempt], out: BinaryIO) -> Summary:
     """Write `{"decisions": [...], "summary": {...}}`, one decision per line.
 
-    Each decision is written at once: the decisions about thousands of pods and nodes do not fit
-    into memory together.
+    It writes each decision before it reads the next attempt, because all decisions together may not
+    fit into memory.
     """
     summary = Summary()
     out.write(b'{"decisions": [')
@@ -117,7 +117,7 @@ def _with_escapes(document: bytes) -> bytes:
 
 
 def _groups(attempts: Iterable[SimulatedAttempt]) -> list[list[SimulatedAttempt]]:
-    """Group pods of one controller with equal decisions, in the order of their first pods."""
+    """Return the attempts in groups; a group has one controller and equal decisions."""
     groups: dict[Any, list[SimulatedAttempt]] = {}
     for attempt in attempts:
         decision = attempt.decision
@@ -155,7 +155,7 @@ def _score(attempt: SimulatedAttempt) -> int | None:
 
 
 def _range(values: Iterable[int | None]) -> str:
-    """Return `7`, or `5-7` for several numbers, or `-` if there is none."""
+    """Return the smallest and the largest value as `5-7`; `7` if they are equal, `-` if none."""
     known = [value for value in values if value is not None]
     ends = sorted({min(known), max(known)}) if known else []
     return "-".join(map(str, ends)) or "-"

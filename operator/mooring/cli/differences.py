@@ -15,10 +15,10 @@ _COMMA: Final = ", "
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field with two different values; a value is None if that profile has no such field.
+    """A field with different values in two profiles; None stands for a missing field.
 
-    Keys are left out, and so are users, passwords and queries in URLs, because many people read
-    reviews and logs of CI.
+    The values contain no private keys, and no users, passwords or queries of URLs, because many
+    people can read the logs of CI.
     """
 
     profile: str
@@ -28,7 +28,7 @@ class Difference:
 
 
 _SHORT: Final = 3
-"""Longer lists are compared item by item."""
+"""The most items of a list that is shown whole; longer lists show only removed and added items."""
 
 
 def in_short(difference: Difference) -> tuple[str, str]:
@@ -51,10 +51,10 @@ def _is_list(field: str) -> bool:
 def differences(
     before: Sequence[LoadedProfile], after: Sequence[LoadedProfile]
 ) -> list[Difference]:
-    """Return every difference, by profile and in the order of a profile's fields.
+    """Return the differences by profile, in the order of a profile's fields.
 
-    If there is one profile on each side, the two are compared even if their names differ.
-    Otherwise profiles of the same name are compared.
+    It compares profiles of the same name. If each side has only one profile, it compares the two
+    even if their names differ.
     """
     if len(before) == len(after) == 1:
         return list(_between(before[0], after[0]))
@@ -83,7 +83,7 @@ def _between(before: LoadedProfile | None, after: LoadedProfile | None) -> Itera
 
 
 def _shown(field: str, before: str | None, after: str | None) -> tuple[str | None, str | None]:
-    """Return two values that differ, without their secrets."""
+    """Return both values without their secrets, but still different from each other."""
     if not field.startswith("extenders["):
         return before, after
     left, right = _without_secrets(field, before), _without_secrets(field, after)

@@ -51,7 +51,7 @@ _STATES: Final[Mapping[str, str]] = {
     PodState.BACKOFF: "backing off",
     PodState.IN_FLIGHT: "being decided",
 }
-"""Descriptions of states whose names in the metric pending_pods are hard to understand."""
+"""Plain words for some states; other states are shown by their names in pending_pods."""
 
 _WATCH_SECONDS: Final = 2.0
 
@@ -87,12 +87,11 @@ def explain(
     scheduler itself has tried each change. The leading replica of a running scheduler keeps this
     information.
 
-    The explanation of a member of a pod group is that of its group. For podgroup/NAME (or pg/NAME)
-    it shows the members, how many are missing, what would make the group fit, and the topology
-    domains that were tried; the user must be allowed to get the pods of the namespace. For
-    deploy/NAME, sts/NAME, job/NAME and other workloads it counts the pods, and explains one pod for
-    each of the most frequent causes. Without a POD it counts all pending pods of the namespace by
-    cause.
+    For a member of a pod group, it explains the group. For podgroup/NAME (or pg/NAME) it shows the
+    members, how many are missing, what would make the group fit, and the topology domains that were
+    tried. The user must be allowed to get the pods of the namespace. For deploy/NAME, sts/NAME,
+    job/NAME and other workloads it counts the pods, and explains one pod for each of the most
+    frequent causes. Without a POD it counts all pending pods of the namespace by cause.
 
     Uses the credentials of the kubeconfig. The user must be allowed to get the pod and
     /debug/decisions or /debug/pending (ClusterRole mooring-explain), and to reach the leading
@@ -117,8 +116,10 @@ def explain(
 class _Question:
     """A question to the leading replica.
 
-    `ask` returns the document, or None if the pod or group does not exist; then `unknown` returns
-    the line to print. `show` prints the document for people.
+    Attributes:
+        ask: Returns the answer; None if the pod or group does not exist.
+        show: Prints the answer for people.
+        unknown: Returns the line to print if `ask` returns None.
     """
 
     ask: Callable[[], dict[str, Any] | None]
@@ -127,7 +128,7 @@ class _Question:
 
 
 def _question(what: str, given: str | None, leader: Leader) -> _Question:
-    """Return the question for the given words; InputError if they name no known kind of object."""
+    """Return the question about `what`; raise InputError if `what` names no known kind."""
     first, slash, second = what.partition("/")
     named = type_and_name(what)
     is_group = first in POD_GROUP_WORDS and bool(slash)
@@ -167,7 +168,7 @@ def _print(question: _Question, answer: dict[str, Any], output: str) -> None:
 
 
 def _watch(question: _Question, output: str) -> NoReturn:
-    """Print the answer repeatedly; if stdout is a file, only when more than durations has changed.
+    """Print the answer repeatedly; omit an answer in a file if only its durations have changed.
 
     Each YAML document begins with its separator. If another replica takes the lead, the command
     asks that replica. Ctrl-C ends the loop.
@@ -192,7 +193,7 @@ def _watch(question: _Question, output: str) -> NoReturn:
 
 
 def _without_times(value: Any) -> Any:
-    """Return a JSON value without durations, which grow even if nothing happens."""
+    """Return the JSON value without its durations, so that two answers can be compared."""
     if isinstance(value, dict):
         kept = {key: item for key, item in value.items() if not key.lower().endswith("seconds")}
         return {key: _without_times(item) for key, item in kept.items()}
@@ -200,7 +201,7 @@ def _without_times(value: Any) -> Any:
 
 
 def _of_all(leader: Leader, namespace: str) -> _Question:
-    """Ask for all pending pods of the namespace; "" means all namespaces."""
+    """Return the question about all pending pods of the namespace; "" means all namespaces."""
     query = f"?{urlencode({'namespace': namespace})}" if namespace else ""
 
     def show(answer: dict[str, Any]) -> None:
@@ -212,7 +213,7 @@ def _of_all(leader: Leader, namespace: str) -> _Question:
 
 
 def _of_workload(leader: Leader, namespace: str, named: TypeAndName) -> _Question:
-    """Ask for the pods of a workload; then ask about one pod for each frequent cause."""
+    """Return the question about a workload; its answer explains one pod for each frequent cause."""
     query = urlencode({"namespace": namespace, "workload": f"{named.kind}/{named.name}"})
 
     def ask() -> dict[str, Any] | None:
@@ -328,7 +329,7 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the state with node and duration, the number of attempts, and the next step."""
+    """Yield the pod's state with node and duration, the number of attempts, and the next step."""
     state = _STATES.get(report["state"], report["state"])
     if report.get("node"):
         state += f" on {report['node']}"

@@ -8,7 +8,7 @@ from mooring.model.wording import listed, plural
 
 _MOST_NODES: Final = 3
 _FIRST_STEPS: Final = 4
-"""The number of first steps that a path always keeps; it may lack later steps."""
+"""A long path of a pod has this many first steps, then a gap, and then its last steps."""
 _WORDS: Final = {
     "noProfile": "no profile takes it",
     "gated": "gated{by_plugin}",
@@ -27,7 +27,7 @@ _WORDS: Final = {
 
 
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the message, the nomination, and which plugins rejected how many nodes."""
+    """Yield the decision's message, its nomination, and how many nodes each plugin rejected."""
     if decision["message"]:
         yield decision["message"]
     if decision["nominatedNode"]:
@@ -67,7 +67,7 @@ def duration(seconds: float) -> str:
 
 
 def time_lines(path: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how long the pod was in each state, if that was half a second or more."""
+    """Yield a line with the time in each state; leave out states of less than half a second."""
     times = [f"{state} {duration(s)}" for state, s in path["seconds"].items() if round(s)]
     if times:
         yield f"  in all: {', '.join(times)}"
@@ -109,10 +109,10 @@ def _seconds(first: str, last: str) -> float:
 def score_table(
     scores: Mapping[str, Any], most: int | None = None
 ) -> tuple[Sequence[str], list[Sequence[str]], Sequence[str]]:
-    """Return the head, the rows and the numeric columns of a table of nodes with their scores.
+    """Return a table of nodes with their scores: its head, its rows, and its numeric columns.
 
-    With `most`, the table has only the first `most` nodes; records begin with the best nodes. It
-    has no columns for the plugins in `zero_scores`.
+    `most` limits the rows; the best nodes come first. The table has no column for a plugin that
+    gives 0 to all these nodes.
     """
     shown = [*scores.items()][:most]
     plugins = sorted(
@@ -170,7 +170,7 @@ def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
 
 
 def member_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield each message of the members once, with the names of the pods that have it."""
+    """Yield each different message once, with the names of its pods."""
     by_message = dict[str, list[str]]()
     for pod in pods:
         if pod["message"]:
@@ -204,7 +204,7 @@ def nomination_lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _place(suggestion: Mapping[str, Any]) -> str:
-    """Return on how many nodes the pod would fit; "" if the change is that named pods end."""
+    """Return on how many nodes the pod would fit; "" if the suggestion is to end other pods."""
     if suggestion["ended"]:
         return ""
     number, names = suggestion["nodes"], ", ".join(suggestion["examples"])
@@ -214,9 +214,9 @@ def _place(suggestion: Mapping[str, Any]) -> str:
 
 
 def claim_lines(found: Mapping[str, Any], said: str | None) -> Iterator[str]:
-    """Yield the state of each claim of a pod, and why its requests get no devices.
+    """Yield the state of each claim, and why its requests get no devices.
 
-    An error in `said` is left out.
+    It leaves out an error that is equal to `said`.
     """
     if found.get("error") and found["error"] != said:
         yield f"  its claims: {found['error']}"

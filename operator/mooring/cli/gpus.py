@@ -71,13 +71,13 @@ def gpus(
 ) -> None:
     """Show the GPU cards and devices of every node, which pods have them, and what would still fit.
 
-    Cards are counted by extended resources and annotations; --preset says by which. Devices are
-    those of ResourceSlices, by driver and pool, with the claims and pods that hold them.
+    Cards are counted by extended resources and annotations; --preset says by which. Devices of
+    ResourceSlices are shown by driver and pool, with the claims and pods that hold them.
 
-    Reads nodes and pods from FILEs (YAML or JSON; - is standard input), or without any FILE from
-    the cluster of the kubeconfig, in which it only lists objects. With --plan it looks for the
-    fewest pods, at most three, that must move to other nodes so that a pending pod gets its cards.
-    It looks at one pending pod at a time, and moves nothing.
+    Reads nodes and pods from FILEs (YAML or JSON; - is standard input). Without FILEs, it lists the
+    objects in the cluster of the kubeconfig. With --plan it looks for the fewest pods, at most
+    three, that must move to other nodes so that a pending pod gets its cards. It looks at one
+    pending pod at a time, and moves nothing.
 
     Exits with 0; with 1 if there is no plan for some pending pod (--plan); with 2 for bad input.
     """
@@ -120,7 +120,8 @@ def gpus(
 def in_force(inputs: Inputs, registry: Registry, preset: str) -> ActiveProfile:
     """Return the default policy with the plugins that assign cards of the preset.
 
-    NodeResourcesFit ignores the resources of shares, because not all nodes publish them.
+    NodeResourcesFit ignores the resources for shares of cards, because some nodes do not publish
+    them.
     """
     names, form = ("GPUShare", "GPUTopology"), PRESETS[preset]
     shares = (form.memory_resource, form.memory_percent_resource, form.cores_resource)
@@ -139,7 +140,7 @@ def in_force(inputs: Inputs, registry: Registry, preset: str) -> ActiveProfile:
 
 
 def _print_nodes(nodes: Sequence[NodeGPUs], unit: str) -> None:
-    """Print a heading and a table of cards per node, so that long names leave space for pods."""
+    """Print for each node a heading with its name, and a table of its cards."""
     for number, node in enumerate(nodes):
         if number:
             click.echo()

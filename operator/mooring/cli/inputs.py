@@ -23,10 +23,10 @@ def files_and_cluster(
     cluster: bool,
     asked_elsewhere: bool = False,
 ) -> Iterator[Manifest]:
-    """Return the objects of the files; with `cluster` or without files, those of the cluster too.
+    """Return the objects of the files, and of the cluster if `cluster` is True or no file is given.
 
-    Raises UsageError if --kubeconfig or --context is given but not used. `asked_elsewhere` says
-    that the command uses these options for another request.
+    Raises UsageError if --kubeconfig or --context is given but not used. A caller that uses these
+    options for another request sets `asked_elsewhere`.
     """
     if (kubeconfig or context) and files and not (cluster or asked_elsewhere):
         raise click.UsageError("--kubeconfig and --context need --cluster beside FILEs")
@@ -42,7 +42,7 @@ def files_and_cluster(
 def live_manifests(
     kubeconfig: str | None, context: str | None, progress: Progress
 ) -> Iterable[Manifest]:
-    """List everything that decisions read from the cluster; print notes on standard error.
+    """List the objects of the cluster that decisions depend on; print notes on standard error.
 
     Raises InputError if the kubeconfig cannot be used or the cluster cannot be read.
     """

@@ -23,12 +23,12 @@ _SHOWN: Final = ("QuotaReserved", "Admitted", "Evicted")
 
 
 def is_gated_by_kueue(report: Mapping[str, Any]) -> bool:
-    """Return whether a gate of Kueue holds the pod of this report."""
+    """Return whether a scheduling gate of Kueue holds this pod back."""
     return report["state"] == PodState.GATED and _GATES in (report.get("heldBack") or "")
 
 
 def kueue_workload(kubeconfig: str | None, context: str | None, key: str) -> dict[str, Any]:
-    """Return name and conditions of the pod's Workload, or an error; no name without a Workload."""
+    """Return the name and conditions of the pod's Workload, or an `error` if it cannot be read."""
     try:
         return asyncio.run(_workload_of(kubeconfig, context, key))
     except ForbiddenError as refusal:
@@ -39,7 +39,7 @@ def kueue_workload(kubeconfig: str | None, context: str | None, key: str) -> dic
 
 
 def kueue_lines(found: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield the conditions in words, or why they cannot be read; nothing if `found` is None."""
+    """Yield lines about the Workload: its conditions, or why it cannot be read."""
     if found is None:
         return
     if "error" in found:
@@ -71,7 +71,7 @@ async def _workload_of(kubeconfig: str | None, context: str | None, key: str) ->
 
 
 def _selectors(metadata: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the query for the pod's Workload: by the name in the pod, or by the pod's uid."""
+    """Return the query that finds the pod's Workload: by its name, or by the pod's uid."""
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     if name := annotations.get(_WORKLOAD) or labels.get(_GROUP):
         # Escaped as by fields.EscapeValue: an annotation is any text.

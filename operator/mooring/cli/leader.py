@@ -89,7 +89,7 @@ _TRUST: Final = (
 
 
 class RefusedError(InputError):
-    """The user lacks the right to read this from the leading replica."""
+    """The user has no right to read this endpoint of the leading replica."""
 
 
 class LeaderUnreachableError(InputError):
@@ -103,9 +103,10 @@ class Following:
         self._has_answered = False
 
     def ask(self, question: Callable[[], _Found]) -> _Found:
-        """Return the answer; if none comes, print the reason once and ask again.
+        """Call `question` until the leading replica answers; return the answer.
 
-        Raises InputError if asking again cannot help, or if no earlier question was answered.
+        The reason for waiting is printed once. Raises InputError for errors that will not pass, and
+        if the first question gets no answer.
         """
         is_said = False
         while True:
@@ -142,7 +143,7 @@ def replica_options(
 
 @dataclass(frozen=True, kw_only=True)
 class Leader:
-    """Where the leading replica is, and the credentials for it; the fields are the options."""
+    """Says where the leading replica is, and with which credentials; each field is an option."""
 
     kubeconfig: str | None
     context: str | None
@@ -185,7 +186,7 @@ def answer_of(
 ) -> dict[str, Any] | None:
     """Return the JSON object that the leading replica's endpoint at `target` returns.
 
-    It sends a POST request if there is a `body`. The object must have `field`. Returns None if the
+    The request is a POST if there is a `body`. The object must have `field`. Returns None if the
     answer is 404 and contains `absent`. Otherwise raises InputError with one line that says why
     there is no answer, or with one line for each mistake in the body.
     """
@@ -207,7 +208,7 @@ def answer_of(
 
 
 def page_of(leader: Leader, target: str) -> str:
-    """Return the text from the leading replica's endpoint at `target`; else InputError."""
+    """Return the text of the leading replica's endpoint at `target`; else raise InputError."""
     status, body = _read(leader, target)
     if status != 200:
         where = leader.server or "the leading replica"
@@ -216,7 +217,7 @@ def page_of(leader: Leader, target: str) -> str:
 
 
 def _read(leader: Leader, target: str, body: bytes | None = None) -> tuple[int, bytes]:
-    """Return status and body of an answer; raise for refusals and for errors of the connection."""
+    """Return the status and the body; raise InputError if access is denied or no answer comes."""
     try:
         answer = asyncio.run(_answer(leader, target, body))
     except KubeError as error:
@@ -283,10 +284,15 @@ def _failure(leader: Leader, replica: "LeadingReplica", error: BaseException) ->
 
 @dataclass(slots=True)
 class LeadingReplica:
-    """The leading replica's endpoints: their URL, and the name to expect in their certificate.
+    """The leading replica's endpoints.
 
-    `where` is their name in messages. `tls` is their context; if `pinned`, it accepts only the
-    certificate in the Lease. `trouble` is the error of a port-forward's last connection, or "".
+    Attributes:
+        url: The URL of the endpoints.
+        name: The name that their certificate must have.
+        where: The place of the endpoints, for messages.
+        tls: The TLS context for a connection.
+        pinned: Whether `tls` accepts only the certificate in the Lease.
+        trouble: The last error of a port-forward's connection; "" if there is none.
     """
 
     url: str
@@ -351,7 +357,7 @@ def _published_replica(
 
 
 async def _certificate_of(connection: Connection, leader: Leader) -> str:
-    """Return the certificate in the Lease; "" if it has none, or if options say what to trust."""
+    """Return the certificate in the Lease; "" if it has none, or if an option names the CA."""
     if leader.certificate_authority is not None or leader.insecure_skip_tls_verify:
         return ""
     try:
@@ -439,7 +445,7 @@ def _forbidden(leader: Leader, refusal: ForbiddenError) -> str:
 
 
 def _url_and_host(server: str, source: str = "--server") -> tuple[str, str]:
-    """Return the normalised URL of `source`, and its host."""
+    """Return the URL `server` in its normal form, and its host; errors name `source`."""
     try:
         parts = urlsplit(server)
         host, port = parts.hostname, parts.port

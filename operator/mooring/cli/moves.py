@@ -40,7 +40,7 @@ def print_plans(reports: Sequence[PlanReport], output: str) -> None:
 
 
 def print_plans_as_json(reports: Sequence[PlanReport], wanted: WantedPlan | None = None) -> None:
-    """Print `{"plans": [...]}`; with `for`, also the result for the named pod or group."""
+    """Print `{"plans": [...]}`; the field `for` has the answer about the wanted pod or group."""
     document: dict[str, Any] = {}
     if wanted is not None:
         of = wanted.wanted
@@ -113,7 +113,7 @@ def _text(text: str | TextAboutPods) -> str:
 
 
 def _fits(rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Return whether the names of each row fit side by side, with space for a few words."""
+    """Return whether the names of a row fit on one line with a short reason."""
     columns = zip(_HEAD[:-1], *(row[:-1] for row in rows), strict=True)
     return sum(max(map(cell_len, column)) for column in columns) + _GAPS + _LEAST_WHY <= width
 
@@ -130,9 +130,10 @@ def _widths(steps: Iterable[PlannedStep]) -> tuple[int, int, int]:
 def _stacked(
     number: int, step: PlannedStep, width: int, beside: tuple[int, int, int] | None
 ) -> Iterator[str]:
-    """Yield the lines of a step whose names are too long for a table; no name is cut.
+    """Yield the lines of a step whose names are too long for a table.
 
-    `beside` has the widths of pods, sources and targets where these fit into one line.
+    `beside` has the widths of the pod, its node and its new node if they fit on one line, else
+    None.
     """
     yield from folded(f"step {number}, gain {step.gain}: {_text(step.reason)}", width)
     for move in step.moves:
@@ -161,7 +162,7 @@ def _print_nodes(report: PlanReport) -> None:
 
 
 def _sums(report: PlanReport) -> Iterator[str]:
-    """Yield the total gain of the plan, and the numbers of pods that may not be moved."""
+    """Yield a line with the total gain, and lines that count the pods that may not be moved."""
     width = terminal_width() or _USUAL_WIDTH
     if report.pods:
         yield f"{plural(report.pods, 'running pod')} of the profile"

@@ -39,11 +39,14 @@ POD_GROUP_WORDS: Final = (
     *("podgroup", "podgroups", "pg", "pgs"),
     *("podgroup.scheduling.x-k8s.io", "podgroup.scheduling.k8s.io"),  # kubectl get -o name
 )
-"""The types that may stand before the slash in the name of a pod group, as for kubectl."""
+"""The words that may stand before the slash in `podgroup/NAME`, as for kubectl."""
 
 
 def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return names of pods that begin so, as NAME, pod/NAME, podgroup/NAME or NAMESPACE/NAME."""
+    """Return the names of pods and pod groups that begin with `incomplete`.
+
+    A name has the form NAME, pod/NAME, podgroup/NAME or NAMESPACE/NAME.
+    """
     kind, slash, begun = incomplete.rpartition("/")
     if not slash:
         names = _names(context, (POD,), _namespace(context), begun)

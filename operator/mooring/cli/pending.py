@@ -10,7 +10,7 @@ from mooring.model.wording import plural
 _MOST_ROWS: Final = 15
 """The most rows of a table, because a terminal has 24 lines."""
 _MOST_CAUSES: Final = 3
-"""The number of causes; one example pod is explained for each."""
+"""The most causes for which an example pod is explained."""
 
 
 def pending_lines(found: Mapping[str, Any], namespace: str) -> Iterator[str]:
@@ -37,7 +37,7 @@ def pending_lines(found: Mapping[str, Any], namespace: str) -> Iterator[str]:
 
 
 def workload_lines(name: str, found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how many pods of a workload are on nodes, and by cause how many are pending."""
+    """Yield how many pods of a workload have a node, and how many are pending for each cause."""
     placed, total = found["placed"], found["total"]
     yield f"{name}: {plural(placed, 'pod')} on nodes, {total} pending"
     if not found["pods"]:
@@ -52,7 +52,7 @@ def workload_lines(name: str, found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def examples_by_cause(found: Mapping[str, Any]) -> list[str]:
-    """Return the longest pending pod of each of the most frequent causes, as namespace/name."""
+    """Return the longest pending pod of each frequent cause, as namespace/name."""
     return [pods[0]["pod"] for _, pods in _by_cause(found)[:_MOST_CAUSES]]
 
 

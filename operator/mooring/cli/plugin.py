@@ -1,4 +1,4 @@
-"""`mooring plugin new`: writes the package of a plugin, to be filled in."""
+"""The command `mooring plugin new`: writes a package for a new plugin."""
 
 import builtins
 import re
@@ -45,8 +45,8 @@ Examples:
 def new(name: str, out: str, *, per_node: bool) -> None:
     """Write an installable package with a plugin NAME and its test.
 
-    NAME is the plugin's name in profiles and that of its class, such as RackAware. The package is
-    then rack-aware, imported as rack_aware.
+    NAME, for example RackAware, is the plugin's name in profiles and the name of its class. The
+    package is then called rack-aware, and is imported as rack_aware.
     """
     code = Template(_PER_NODE if per_node else _COLUMNS)
     with mistakes_reported():

@@ -127,12 +127,11 @@ def rebalance(
 ) -> None:
     """Plan which running pods to move, and what each move gains, without changing anything.
 
-    Reads Kubernetes objects from FILEs (YAML or JSON; - is standard input), or without any FILE
-    from the cluster of the kubeconfig, in which it only lists objects and Mooring need not be
-    installed. Plans for the profiles that have a section rebalancing. If no profile has this
-    section, it plans for all profiles; if there is no profile, it uses kube-scheduler's defaults. A
-    pod is only moved to the node that its profile would choose today; a pod that fits on no other
-    node stays where it is.
+    Reads Kubernetes objects from FILEs (YAML or JSON; - is standard input). Without FILEs, it lists
+    the objects in the cluster of the kubeconfig; Mooring need not be installed there. Plans for the
+    profiles that have a section rebalancing. If no profile has this section, it plans for all
+    profiles; if there is no profile, it uses kube-scheduler's defaults. A pod is only moved to the
+    node that its profile would choose today; a pod that fits on no other node stays where it is.
 
     The steps that gain most for each moved pod come first, and each step is possible after the
     steps before it. With --for, the answer is a sentence and the fewest moves that make the pod or

@@ -23,7 +23,7 @@ class Reading:
 
     @classmethod
     def of(cls, page: str, now: float) -> "Reading":
-        """Parse a page in Prometheus' format, read at `now`; raise InputError for other text."""
+        """Parse a page in Prometheus' format, read at the time `now`; else raise InputError."""
         try:
             families = [*text_string_to_metric_families(page)]
         except ValueError:
@@ -40,16 +40,16 @@ class Reading:
         return sum(value for have, value in self.values.get(name, {}).items() if wanted <= have)
 
     def by(self, name: str, *keys: str) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield the values of the labels `keys`, and the value, of each sample of the metric."""
+        """Yield each sample of the metric: the values of its labels `keys`, and its value."""
         for have, value in self.values.get(name, {}).items():
             labels = dict(have)
             yield tuple(labels.get(key, "") for key in keys), value
 
     def increases(self, before: "Reading") -> "Reading":
-        """Return how much the counters have grown since another reading, as Prometheus' rate().
+        """Return how much each counter has grown since the reading `before`.
 
-        A counter that is smaller than before started at zero, because another replica leads now.
-        Counters that are missing now are ignored, because their profile was deleted.
+        A counter that is smaller now started at zero, because another replica leads now. A counter
+        that is missing now is ignored, because its profile was deleted.
         """
         found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
         for name, samples in self.values.items():

@@ -78,7 +78,7 @@ def report(
 
 
 def _chosen(answer: Mapping[str, Any], profile: str | None, *, every: bool) -> dict[str, Any]:
-    """Return the part of the answer to show."""
+    """Return the answer for one or all profiles; pods with equal choices only with `every`."""
     profiles = answer["profiles"]
     if profile is not None:
         if profile not in profiles:

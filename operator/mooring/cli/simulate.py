@@ -200,19 +200,19 @@ def simulate(
 ) -> None:
     """Show where pods would run, and why, without changing anything.
 
-    Reads Kubernetes objects from FILEs (YAML or JSON; - is standard input), or without any FILE
-    from the cluster of the kubeconfig, in which it only lists objects. Schedules every pod that has
-    no node, in queue order, or only the pods of TYPE/NAME. Each scheduled pod uses resources of its
-    node, so later pods see less. It first makes the pods of new Deployments, StatefulSets,
-    DaemonSets, Jobs, CronJobs and ReplicaSets. SchedulingProfiles among the objects apply; without
-    any, kube-scheduler's defaults apply.
+    Reads Kubernetes objects from FILEs (YAML or JSON; - is standard input). Without FILEs, it lists
+    the objects in the cluster of the kubeconfig. Schedules every pod that has no node, in queue
+    order; with TYPE/NAME, only the pods of these objects. Each scheduled pod uses resources of its
+    node, so later pods find fewer free resources. It first makes the pods of new Deployments,
+    StatefulSets, DaemonSets, Jobs, CronJobs and ReplicaSets. SchedulingProfiles among the objects
+    apply; without any, kube-scheduler's defaults apply.
 
     With --server, the leading replica of the running scheduler decides about the pods of the FILEs,
     each pod group as a whole, and says what would make other pods fit. The user must be allowed to
     post to /api/v1/what-if, and to get the pods of their namespaces.
 
-    With --compare, shows which pods would move or lose their place, and how much of each pool of
-    nodes is used, with the profiles of OLD and of NEW. With --replay and no RECORDS it finds the
+    --compare schedules with the profiles of OLD and of NEW. It shows which pods would move or lose
+    their place, and how full each pool of nodes would be. With --replay and no RECORDS it finds the
     leading replica of the running scheduler by its Lease, as mooring explain does; the user must be
     allowed to get /debug/decisions and pods.
 
@@ -294,7 +294,7 @@ def _ask(
 def _printed(
     simulation: Simulation, chosen: Inputs, output: str, progress: Progress, *, extenders: bool
 ) -> Summary:
-    """Print the attempts about the chosen pods, and return how many got a node."""
+    """Print the attempts for the chosen pods; return their summary."""
     attempts = simulation.attempts(chosen.pending, chosen.rejected, extenders=extenders)
     total = len(chosen.pending) + len(chosen.rejected)
     if not (output == "json" and sys.stdout.isatty()):
@@ -332,7 +332,7 @@ def _files_and_targets(
 def _saved(
     manifests: Iterator[Manifest], dump: str | None, files: Sequence[str]
 ) -> Iterator[Manifest]:
-    """Return the manifests; if there is a dump, each manifest is also written to it.
+    """Yield the manifests; with `dump`, also write each manifest into that file.
 
     Raises InputError if the dump is one of the files from which the manifests are read.
     """

@@ -159,7 +159,7 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _replica(leader: Leader, problems: list[str]) -> dict[str, Any]:
-    """Return the leader's version and queues; add the reason to `problems` if it fails."""
+    """Return the leader's version and queues; if that fails, add the reason to `problems`."""
     try:
         metrics = Reading.of(page_of(leader, "/metrics"), time.monotonic())
     except InputError as mistake:

@@ -71,7 +71,7 @@ def top(every: float, output: str, *, once: bool, **options: Any) -> None:
 
 
 def _intervals(leader: Leader, every: float, *, once: bool) -> Iterator[dict[str, Any]]:
-    """Yield the changes in each interval of `every` seconds, once or for ever."""
+    """Yield the changes in each interval of `every` seconds; only one interval if `once`."""
     following = Following()
 
     def read() -> Reading:
@@ -96,9 +96,9 @@ def _pending(leader: Leader) -> dict[str, Any] | None:
 
 
 def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the changes between two readings, as JSON values; rates are per second.
+    """Return the changes between two readings as JSON values; rates are per second.
 
-    `waiting` is the answer of /debug/pending at the end of the interval, None if the user may not
+    `waiting` is the answer of /debug/pending at the end of the interval; None if the user may not
     read it.
     """
     grown = after.increases(before)
@@ -127,7 +127,7 @@ def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None)
 
 
 def _quantile(grown: Reading, share: float) -> float | None:
-    """Return the upper bound of the bucket that contains this quantile of the interval's pods."""
+    """Return the seconds within which this share of the pods was bound; None if not known."""
     buckets: dict[float, float] = defaultdict(float)
     for (upper,), value in grown.by(f"{_LATENCY}_bucket", "le"):
         buckets[float(upper)] += value
@@ -139,7 +139,7 @@ def _quantile(grown: Reading, share: float) -> float | None:
 
 
 def rendered(view: Mapping[str, Any]) -> Group:
-    """Return the interval as lines and a table for 80 columns."""
+    """Return the document of `interval` for a terminal: lines, and a table of causes."""
     queues, rates = view["queues"], view["attemptsPerSecond"]
     half, most = (_seconds(view["secondsUntilBound"][name]) for name in ("p50", "p99"))
     preemptions = view["preemptionsPerSecond"]
