@@ -57,7 +57,7 @@ from mooring.volumes.model.storage_objects import PersistentVolume, PersistentVo
 from mooring.volumes.state.storage import Storage
 
 _ENDED_BYTES: Final = 2**20
-"""The most bytes of remembered uids of ended pods: about 3,000 uids."""
+"""Memory for the uids of ended pods, in bytes: enough for about 3,000 uids."""
 _TOPOLOGY_LABELS: Final = (ZONE, REGION)
 """The labels that a pod gets from its node when it is bound."""
 
@@ -87,7 +87,7 @@ class ClusterState:
         self._ended: BoundedCache[Uid, Uid] = BoundedCache(
             _ENDED_BYTES, lambda uid, _: getsizeof(uid)
         )
-        """The pods on nodes that were last deleted or finished."""
+        """The uids of pods that have recently ended on a node."""
         self._server_version = ""
         self._kubernetes = rules_of_server("")
         self._sink: EventSink = _drop
@@ -98,7 +98,7 @@ class ClusterState:
         """The number of open trials; a trial may begin inside another one."""
 
     def on_events(self, sink: EventSink) -> None:
-        """Deliver all cluster events to this sink; raise RuntimeError if there is one already."""
+        """Deliver all cluster events to `sink`; raise RuntimeError if there is a sink already."""
         if self._sink is not _drop:
             raise RuntimeError("cluster events have one sink, and it is there already")
         self._sink = sink
@@ -109,7 +109,7 @@ class ClusterState:
         return self._server_version
 
     def follow_server(self, version: str) -> None:
-        """Apply the rules of an API server of this version (1.37); recount pods in resize."""
+        """Follow the rules of this Kubernetes version ("1.37"); count pods in resize again."""
         before, self._server_version = self._kubernetes, version
         self._kubernetes = self.evictions.kubernetes = rules_of_server(version)
         if self._kubernetes is not before:
@@ -119,9 +119,9 @@ class ClusterState:
                     self.put(Kind.POD, placed.pod.uid, placed.pod)
 
     def devices_known(self, why_not: str | None) -> None:
-        """Note why claims, slices and device classes are not all mirrored; None if they are.
+        """Note why the state lacks some claims, slices or device classes; None if it has all.
 
-        When None follows a reason, deliver an UPDATE of ResourceSlices without objects.
+        When a reason is replaced by None, deliver an UPDATE of ResourceSlices without objects.
         """
         before, self.dynamic_resources.unknown = self.dynamic_resources.unknown, why_not
         if before is not None and why_not is None:
@@ -129,14 +129,14 @@ class ClusterState:
 
     @property
     def kubernetes(self) -> KubernetesRules:
-        """The rules of the API server's version, for data that profiles share."""
+        """The rules of the API server's version; a profile may follow those of another version."""
         return self._kubernetes
 
     @contextmanager
     def delivered_after(self) -> Iterator[None]:
         """Hold back the events of all writes inside, and deliver them in their order at the end.
 
-        It is for callers that receive these events themselves and must finish their writes first.
+        Use it where the receiver of the events makes several writes and must finish them first.
         """
         held, self._holds_events = self._holds_events, True
         try:
@@ -237,10 +237,9 @@ class ClusterState:
         return self.objects.of(kind).get(key)
 
     def keys(self, kind: Kind) -> Iterable[str]:
-        """Return the keys of all objects of a kind; keys of assumed pods are left out.
+        """Yield the keys that objects of the kind have now, without those of assumed pods.
 
-        The keys are those of the moment of the call. The result can be iterated only once, which
-        saves memory with 150,000 pods.
+        The result can be iterated only once; a list would need much memory with 150,000 pods.
         """
         if kind is Kind.NODE:
             return tuple(node.name for node in self.nodes.nodes if node is not None)
@@ -252,15 +251,15 @@ class ClusterState:
         return tuple(self.objects.of(kind))
 
     def replacing(self, kind: Kind, values: Mapping[str, Any], before: Iterable[str]) -> None:
-        """Replace all objects of a kind in small steps; decisions may be made between them.
+        """Replace all objects of a kind in small steps; decisions may be made between the steps.
 
-        `values` is a list of the API server, by key. `before` has the keys that were known when the
-        list was requested. A key that is missing in `values` is removed, except a pod that has been
-        assumed since. A value of None keeps the known object.
+        `values` has the objects of the API server's list by key, and `before` the keys that were
+        known when the list was requested. A key that is missing in `values` is removed, except a
+        pod that has been assumed since. A value of None keeps the known object.
 
-        At every step a node's free capacity is at most the larger of its free capacity before and
-        after the list. Therefore new objects are added first and missing ones removed last. In
-        between come pods whose requests or node have changed; all such pods of one node change in
+        A node's free capacity never exceeds the larger of its values before and after the list.
+        Therefore new objects are added first, then pods whose requests or node have changed are
+        updated, and missing objects are removed last. All changed pods of one node are updated in
         one step. Each step delivers its events.
         """
         changed = defaultdict[str, list[Pod]](list)
@@ -286,7 +285,7 @@ class ClusterState:
             pause()
 
     def has_ended(self, uid: Uid) -> bool:
-        """Return whether the pod was on a node and has ended; old ends are forgotten.
+        """Return whether the pod of this uid was on a node and has recently ended.
 
         Kopf's watch of pods may be late and still show such a pod without a node.
         """
@@ -300,15 +299,15 @@ class ClusterState:
     def doubt(self, uids: Iterable[Uid]) -> None:
         """Treat these pods as overdue if they are still assumed.
 
-        The caller passes bound pods that are missing in a list requested after their binding. If
-        they were deleted between the end of a watch and that list, no event tells it.
+        The caller has bound the pods, but a later list of the API server lacks them. If a pod was
+        deleted while no watch was open, no event tells its end.
         """
         for uid in uids:
             if (assumption := self.pods.assumption(uid)) is not None:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the node where the pod is counted, if its node or requests change; else None."""
+        """Return the pod's present node if `pod` changes its node or requests; else None."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -321,10 +320,10 @@ class ClusterState:
         return self.pod_groups.unscheduled
 
     def put_unscheduled(self, pod: Pod) -> None:
-        """Note a pod without a node.
+        """Store a pod without a node.
 
         Deliver an event if the known or the new version names a pod group, and more than the status
-        differs. If the pod is nominated, the nomination gets its new requests.
+        differs. A nomination of the pod gets the new requests.
         """
         before = self.pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
@@ -349,9 +348,9 @@ class ClusterState:
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the row in every later decision, before the API server knows of it.
 
-        `announce` delivers the ADD later. Reserve and Permit plugins may still reject the pod, and
-        rejected pods would otherwise requeue each other for ever. A placed pod of the same name
-        stays where it is until the watch shows its end.
+        Deliver no event, because Reserve and Permit plugins may still reject the pod, and rejected
+        pods would requeue each other for ever; `announce` delivers the ADD later. A placed pod of
+        the same name stays where it is until the watch shows its end.
         """
         gone = self._delete_pod(pod.uid)
         self.evictions.stop_waiting(pod)
@@ -366,8 +365,8 @@ class ClusterState:
     def _as_bound(self, pod: Pod, row: int) -> Pod:
         """Return the pod as the watch will show it when it is bound to the row.
 
-        The API server copies labels of the node to the pod. Adding them now avoids that the pod is
-        counted, and its row's results are computed, a second time when the watch shows it.
+        The API server will copy labels of the node to the pod. With these labels added now, the pod
+        need not be counted again when the watch shows it.
         """
         node, labels = self.nodes.nodes[row], pod.labels
         if node is not None and self.kubernetes.binding_gives_topology_labels:
@@ -378,7 +377,7 @@ class ClusterState:
     def announce(self, pod: Pod) -> None:
         """Deliver the ADD of an assumed pod; the watch's confirmation then delivers nothing.
 
-        The scheduler calls this when Reserve and Permit have accepted the pod, or let it wait.
+        The scheduler calls this after Reserve, when Permit accepts the pod or lets it wait.
         """
         assumed = self.pods.assumed.get(pod.uid)
         if assumed is not None and assumed.assumption is not None and not assumed.announced:
@@ -388,14 +387,13 @@ class ClusterState:
     def forget(self, pod: Pod) -> None:
         """Undo the assumption, if the pod is still assumed.
 
-        If the pod is not assumed any more, the watch has shown it bound. Then an eviction of the
-        pod came too late to stop its binding: the eviction ends, and the preemptors that waited for
-        it lose their nominations. The DELETE events of these nominations make the queue retry the
-        preemptors.
+        Deliver a DELETE if the pod was announced or had been nominated to the node, because other
+        pods must learn that resources are free.
 
-        A DELETE is delivered if the pod was announced or had been nominated to the node, because
-        then other pods must learn that resources are free. If the pod was no longer assumed, UPDATE
-        events as in `release_claims` report its devices.
+        If the pod is not assumed any more, the watch has shown it bound, and an eviction of the pod
+        came too late to stop its binding. Then the eviction ends, and the preemptors that waited
+        for the pod lose their nominations; the DELETE events of these nominations make the queue
+        retry the preemptors. UPDATE events as in `release_claims` report the pod's devices.
         """
         freed = self._release_claims(pod.uid)
         assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
@@ -411,7 +409,7 @@ class ClusterState:
         self._deliver(events)
 
     def expect_confirmation(self, pod: Pod, deadline: float) -> None:
-        """Set the time (`deadline`, seconds) before which the watch must show the binding."""
+        """Expect the watch to show the binding before `deadline` (seconds, see `overdue`)."""
         assumption = self.pods.assumption(pod.uid)
         if assumption is not None:
             assumption.deadline = deadline
@@ -424,7 +422,7 @@ class ClusterState:
         reservation: Reservation | None = None,
         victims: Iterable[Pod] = (),
     ) -> None:
-        """Nominate the pod to this node only; to none if the node does not exist."""
+        """Nominate the pod to this node and to no other; to none if the node does not exist."""
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
@@ -437,10 +435,10 @@ class ClusterState:
         self._deliver(self._withdraw(uid))
 
     def pass_nomination(self, uid: Uid, pod: Pod) -> bool:
-        """Give the nomination of the pod of this uid to `pod`; return False if there is none.
+        """Move the nomination of the pod `uid` to `pod`; return False if there is none.
 
-        Rebalancing uses this: the pod of the uid has kept a place for `pod`. Deliver no event,
-        because no resources become free.
+        Rebalancing uses this when `pod` arrives, because the pod `uid` has kept a place for it.
+        Deliver no event, because no resources become free.
         """
         nominee = self.nominations.drop(uid)
         if nominee is None:
@@ -460,13 +458,13 @@ class ClusterState:
     def begin_evictions(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
         """Let the preemptor wait until the victims have left their nodes.
 
-        Return the victims to evict: those that are on a node, are not terminating and are not being
-        evicted for another preemptor.
+        Return the victims that must be evicted: they are on a node, are not terminating and are not
+        being evicted for another preemptor.
         """
         return self.evictions.begin(preemptor, victims)
 
     def abandon_eviction(self, victim: Pod) -> list[Pod]:
-        """End the eviction of a victim, which failed; return the preemptors that waited for it."""
+        """Note that evicting the victim has failed; return the preemptors that waited for it."""
         return self.evictions.abandon(victim)
 
     def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
@@ -478,7 +476,7 @@ class ClusterState:
         self.evictions.eviction_refused(victim, by_budget=by_budget)
 
     def grow_older(self) -> None:
-        """Forget old data about evictions; the caller does this every OLDER_SECONDS."""
+        """Forget old data about evictions; must be called every OLDER_SECONDS."""
         self.evictions.grow_older()
 
     def assume_volumes(
@@ -487,29 +485,29 @@ class ClusterState:
         volumes: Sequence[PersistentVolume],
         claims: Sequence[PersistentVolumeClaim],
     ) -> None:
-        """Let decisions see these objects until the watch shows newer versions of them."""
+        """Let decisions see these versions of the objects until the watch shows newer ones."""
         self.storage.volumes.assume(pod.uid, volumes, claims)
 
     def restore_volumes(self, pod: Pod) -> None:
-        """Undo the assumptions about volumes that no other pod needs."""
+        """Undo `assume_volumes` for the pod, except for objects that another pod still needs."""
         self.storage.volumes.restore(pod.uid)
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the counts of GPU cards in this format; they are kept while the caller holds them.
+        """Return the counts of GPU cards in this format; they stay up to date while they are held.
 
-        With `demand`, the counts also collect typical requests.
+        With `demand`, the counts also include typical requests for cards.
         """
         return self.devices.track(form, demand=demand)
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
-        """Assign these cards to the assumed pod; its annotations count once the watch shows it."""
+        """Assign these cards to the assumed pod, until the watch shows the pod's annotations."""
         placed = self.pods.assumed.get(pod.uid)
         if placed is not None:
             self.devices.assign(placed, form, assignment)
             self.nodes.changes.mark(placed.row)
 
     def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
-        """Mark these allocations, by uid of the claim, as in flight for the pod of this uid.
+        """Mark the allocations (by uid of the claim) as in flight for the pod with uid `holder`.
 
         Their devices are in use until `release_claims`, or until the pod is forgotten. A claim that
         is in flight for another pod keeps its allocation.
@@ -561,7 +559,7 @@ class ClusterState:
         self.release_claims(pod.uid)
 
     def assume_claim(self, claim: ResourceClaim) -> bool:
-        """Let decisions see the claim as the API server answered, until the watch has caught up.
+        """Let decisions see this answer of the API server until the watch shows the claim so.
 
         Return False if the watch has already shown a newer version or the claim's deletion.
         Otherwise deliver an UPDATE now, and none when the watch shows the same version.
@@ -572,9 +570,9 @@ class ClusterState:
         return before is not None
 
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
-        """Find pod groups by exactly these formats from now on.
+        """Recognize pod groups by exactly these formats from now on.
 
-        Every pod is counted again, with a pause after each. The caller must keep others from
+        Every pod is counted again, with a pause after each pod. The caller must keep others from
         changing the state meanwhile.
         """
         counted = self.pod_groups.track(formats)
@@ -617,8 +615,8 @@ class ClusterState:
     def _renew_queue(self, placed: PlacedPod, *, leaves: bool = True) -> None:
         """Count the pod in its present queue.
 
-        If it has none, keep it in its former queue unless it `leaves`. So nobody can enlarge a
-        quota by removing labels from pods on nodes.
+        A pod without a present queue stays in its former queue, unless `leaves` is set. So nobody
+        can enlarge a quota by removing labels from pods on nodes.
         """
         before, number = self.pod_columns.queue_of(placed), self._queues.number_of(placed.pod)
         if before != number and (leaves or number != NO_QUEUE):
@@ -636,16 +634,16 @@ class ClusterState:
                 self.nominations.put_back(nominee)
 
     def take_changed_groups(self) -> dict[GroupKey, None]:
-        """Return the pod groups that changed or went since the last call; at first all groups."""
+        """Return the pod groups that changed or were deleted since the last call; at first all."""
         return self.pod_groups.take_changed()
 
     @contextmanager
     def trial(self, *, frees_claims: bool = False) -> Iterator["Trial"]:
         """Begin a dry run on the live state, and undo the trial's changes at the end.
 
-        No event is delivered during the trial. With `frees_claims`, a removed pod also frees the
-        devices of its claims that no other pod uses. Preemption leaves `frees_claims` off, as in
-        kube-scheduler.
+        No event is delivered during the trial. With `frees_claims`, removing a pod also frees the
+        devices of its claims if no other pod uses the claims. Preemption leaves `frees_claims` off,
+        as in kube-scheduler.
         """
         self._trials += 1
         try:
@@ -707,7 +705,7 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _with_demand(self, pod: Pod) -> Pod:
-        """Return the pod with its demand by the API server's rules, if it is being resized."""
+        """Return the pod; if it is being resized, with the demand by the API server's rules."""
         demands = pod.spec.demands
         if demands is None:
             return pod
@@ -721,8 +719,8 @@ class ClusterState:
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> tuple[ClusterEvent, ...]:
         """Replace a placed pod by a newer version that takes the same resources of its node.
 
-        This also confirms an assumed pod. A confirmation may have other labels than the assumed
-        pod, if they were changed meanwhile or the API server did not add labels of the node.
+        This also confirms an assumed pod. The confirmed version may have other labels than the
+        assumed one: labels change, and not every API server adds labels of the node.
         """
         before, announced = known.pod, known.announced
         known.pod, known.assumption = pod, None
@@ -746,7 +744,7 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
 
     def _publish_demand(self, placed: PlacedPod) -> None:
-        """Update the typical demand for GPU cards when it is due, after a pod came to its node.
+        """Update the typical demand for GPU cards if that is due, after a pod came to its node.
 
         Every cached score may depend on this demand, so earlier results are not used again.
         """
@@ -754,15 +752,15 @@ class ClusterState:
             self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """Withdraw the pod's nomination; return its DELETE, unless it was nominated to this row."""
+        """Withdraw the pod's nomination; return its DELETE event, or () if it was to this row."""
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw(pod.uid)
         return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
-        """Update data that depend on an object (no node or pod); `after` is None if it is gone.
+        """Update all data made from an object (no node or pod); `after` is None if it is deleted.
 
-        Return the version that decisions have used: `before`, or the assumed one.
+        Return the version that decisions have used: `before`, or an assumed version.
         """
         self.storage.object_changed(kind, key, before, after)
         self._queues.changed(kind, key, before, after)
@@ -775,7 +773,7 @@ class ClusterState:
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context manager for a change of the node's labels; its end counts pods again."""
+        """Return a context manager for changing a node's labels; it then counts the pods again."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
@@ -790,9 +788,9 @@ class ClusterState:
                 self.evictions.stop_waiting(nominee.pod)
 
     def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
-        """Count the pods on another row, because their node has come or gone.
+        """Count the pods on `row`, because their node has come or gone.
 
-        All of them must be on one row. The step pauses after each pod; the caller must keep others
+        All pods must be on one row now. The step pauses after each pod; the caller must keep others
         from changing the state meanwhile.
         """
         moved = tuple(pods)
@@ -822,7 +820,7 @@ class ClusterState:
         self._enter_unknown_node(placed)
 
     def _attach(self, placed: PlacedPod, arrival: int | None = None) -> None:
-        """Add the pod to every table and count; `arrival` is from `_detach` if the pod returns."""
+        """Add the pod to every table and count; a returning pod keeps its number `arrival`."""
         self.pod_groups.attach(placed)
         self._enter(placed, next(self._arrivals) if arrival is None else arrival)
 
@@ -877,7 +875,7 @@ class ClusterState:
 
 
 def _same_object(before: object | None, after: object) -> bool:
-    """Return whether all fields that decisions read are equal; `==` compares Nodes by identity."""
+    """Return whether decisions read the same in both; `==` would compare Nodes by identity."""
     if isinstance(before, Node) and isinstance(after, Node):
         return all(getattr(before, f.name) == getattr(after, f.name) for f in fields(Node))
     if isinstance(before, PodGroup) and isinstance(after, PodGroup):
@@ -896,7 +894,7 @@ def _changed(before: Pod, pod: Pod) -> bool:
 
 
 def _in_place(known: Pod, pod: Pod) -> bool:
-    """Return whether the pod takes the same resources, host ports, volumes and claims as before."""
+    """Return whether both versions take the same resources, host ports, volumes and claims."""
     return (
         known.spec.demand == pod.spec.demand
         and known.spec.host_ports == pod.spec.host_ports
@@ -926,11 +924,12 @@ class Trial:
         self._undo = undo
         self._frees_claims = frees_claims
         self._added: dict[Uid, Mapping[str, Allocation]] = {}
-        """The added pods, with the allocations that were in flight for them before."""
+        """The uids of the added pods, with the allocations that were in flight for each pod
+        before."""
         self._assuming: dict[Uid, Pod] = {}
         """The added pods that had no assumed volumes before."""
         self._removed: dict[Uid, tuple[PlacedPod, int | None]] = {}
-        """The pods that the trial removed, with the arrival that they get back."""
+        """The removed pods by uid, each with the arrival number that it gets back at the end."""
         self._freed: dict[Uid, ExitStack] = {}
         """For each removed pod, an ExitStack that takes the freed claims back."""
         undo.callback(self._restore)
@@ -982,7 +981,7 @@ class Trial:
     def put(self, kind: Kind, key: str, value: Any) -> None:
         """Put a Service or a controller of pods into the state, so that decisions use its selector.
 
-        Only such kinds may be passed: nothing is derived from them that would have to be undone.
+        Other kinds are not allowed, because the trial could not undo the data made from them.
         """
         objects = self._state.objects
         before = objects.put(kind, key, value)
@@ -992,7 +991,7 @@ class Trial:
             self._undo.callback(objects.put, kind, key, before)
 
     def ask(self, claim: str, spec: ClaimSpec) -> None:
-        """Change the requests of the ResourceClaim of this uid, which must have no devices."""
+        """Replace the requests of the ResourceClaim of uid `claim`, which must have no devices."""
         claims = self._state.dynamic_resources.claims
         self._undo.enter_context(claims.asking(claim, spec))
 
@@ -1003,7 +1002,7 @@ class Trial:
         freed.enter_context(self._state.dynamic_resources.claims.without(uid))
 
     def _take_claims_back(self, uid: Uid, held: Mapping[str, Allocation]) -> None:
-        """Restore the pod's in-flight allocations, and free the volumes assumed for it since."""
+        """Restore the pod's allocations in flight to `held`, and undo its assumed volumes."""
         claims = self._state.dynamic_resources.claims
         claims.release(uid)
         claims.hold(uid, held)

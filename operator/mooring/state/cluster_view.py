@@ -50,7 +50,7 @@ class ClusterView:
         self.storage = state.storage
         """Volumes and claims, their users, and the nodes they can be attached to; read-only."""
         self.dynamic_resources = state.dynamic_resources
-        """ResourceClaims, ResourceSlices, DeviceClasses, and the devices in use; read-only."""
+        """ResourceClaims, ResourceSlices, DeviceClasses, and devices in use; read-only."""
 
     @property
     def queues(self) -> Queues:
@@ -102,7 +102,7 @@ class ClusterView:
 
     @property
     def node_set_version(self) -> int:
-        """A number that grows when a node comes or goes; until then, names keep their rows."""
+        """A number that grows when a node comes or goes; until then each node keeps its row."""
         return self._state.nodes.set_version
 
     @property
@@ -117,15 +117,14 @@ class ClusterView:
     def pods_of(self, node: str) -> Sequence[PlacedPod]:
         """Return the pods on the node of this name, assumed ones too, even if no such node exists.
 
-        The result is a copy. `pods_on` cannot tell the pods of unknown nodes apart: they share one
-        row.
+        The result is a copy. `pods_on` cannot separate pods of unknown nodes: they share one row.
         """
         return self._state.pods_of(node)
 
     def disrupted_with(self, row: int) -> dict[Uid, Pod]:
-        """Return the pods on a row, and all pods that would be disrupted with them, by uid.
+        """Return, by uid, the pods on the row and all pods that are disrupted together with them.
 
-        If a group is disrupted as a whole, all its members are returned, whatever their nodes.
+        If a group is disrupted as a whole, this includes its members on other nodes.
         """
         groups = self.pod_groups
         found = {placed.pod.uid: placed.pod for placed in self.pods_on(row)}
@@ -149,8 +148,8 @@ class ClusterView:
     ) -> NodeView:
         """Return a view of rows in which nominated pods count as if they were placed.
 
-        A nominated pod counts only if `pod` must leave room for it. `ends` is when `pod` will have
-        ended, in seconds since the epoch.
+        A nominated pod counts only if `pod` must leave room for it. `ends` is the time when `pod`
+        will have ended, in seconds since the epoch.
         """
         table, columns = self._state.nodes, self._state.pod_columns
         more_pods, more_requested = columns.nominated_demand(
@@ -159,7 +158,7 @@ class ClusterView:
         return NodeViewWithNominated(table, rows, more_pods, more_requested)
 
     def nodes_without_pod(self, rows: IntArray, demand: Demand) -> NodeView:
-        """Return a view of rows as if each had one pod less with this demand."""
+        """Return a view of the rows as if a pod with this demand had left each of them."""
         return NodeViewWithoutPod(self._state.nodes, rows, demand)
 
     def node(self, row: int) -> Node | None:
@@ -167,13 +166,14 @@ class ClusterView:
         return self._state.nodes.nodes[row]
 
     def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:
-        """Return whether a pod slot and these amounts are free on the row."""
+        """Return whether the row has a free pod slot and these free amounts of resources."""
         return self._state.nodes.fits_requests(row, amounts)
 
     def trial(self, *, frees_claims: bool = False) -> AbstractContextManager[Trial]:
         """Begin a dry run: inside, pods may be removed and added; the end undoes all changes.
 
-        With `frees_claims` a removed pod frees the devices that no other pod uses.
+        With `frees_claims`, removing a pod frees the devices of its claims that are otherwise
+        unused.
         """
         return self._state.trial(frees_claims=frees_claims)
 
@@ -221,11 +221,11 @@ class ClusterView:
         return self._state.topology.count_some(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> Mapping[Domains, IntArray | CountArray]:
-        """Return where placed pods have inter-pod terms that select this pod, by node label.
+        """Return, by node label, where placed pods have inter-pod terms that select `pod`.
 
-        Each array has one item for each code of the label's values, and a last one, 0, for nodes
-        without the label. An item is the sum of the weights of such terms; a required term weighs
-        1.
+        Each array has one item for each code of the label's values; a last item, 0, is for nodes
+        without the label. An item is the sum of the weights of these terms in the domain; a
+        required term weighs 1.
         """
         return self._state.topology.owners(role, pod)
 

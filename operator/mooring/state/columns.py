@@ -10,7 +10,7 @@ IntArray = npt.NDArray[np.int64]
 
 _FIRST_CAPACITY: Final = 64
 _GROWTH: Final = 4
-"""Columns grow by 1/4 of their size, so that an added row costs about four copies of a value."""
+"""Columns grow by a quarter, so that adding a row costs about four copies of a value."""
 _EXACT: Final = 2**53
 _max: Final = np.maximum.reduce
 _Value = TypeVar("_Value", bound=Hashable)
@@ -26,10 +26,10 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def as_exact_floats(
     columns: Sequence[IntArray], factor: int, *amounts: int
 ) -> list[npt.NDArray[np.float64]] | None:
-    """Return the columns as float64; None if sums with `amounts`, times `factor`, may be inexact.
+    """Return the columns as float64, or None if sums of their numbers may then be inexact.
 
-    A sum may be inexact if a number in a column or in `amounts` is negative, or if the sum of the
-    two largest, times `factor`, is over 2**53.
+    Sums with `amounts`, multiplied by `factor`, are exact if no number is negative and none is over
+    2**53 / (2 * factor).
     """
     most = _EXACT // (2 * factor)
     if max(amounts, default=0) > most or min(amounts, default=0) < 0:
@@ -106,14 +106,14 @@ class Columns:
 class ResourceColumns:
     """The amounts of each resource by row; a resource that no row has takes no memory.
 
-    A pod may name any resource. Therefore a resource is a dict while few rows have it, and becomes
-    an int64 column only when many rows do.
+    A pod may name any resource. Therefore the amounts of a resource are in a dict while few rows
+    have it, and move to an int64 column when many rows do.
     """
 
     __slots__ = ("_columns", "_dense", "_sparse")
 
     _DENSE_FROM: Final = 64
-    """A resource becomes a column once more than one in this many rows has it."""
+    """A resource gets a column when more than one row in 64 has the resource."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -207,10 +207,10 @@ def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
 
 
 class Interned(Generic[_Value]):
-    """A column with few distinct values in many rows: `codes` (int32) index `values`.
+    """A column with few distinct values in many rows: `values[codes[row]]` is the row's value.
 
-    When no row holds a value any more, a later value gets its code; until then `values` keeps the
-    first value there.
+    `codes` is int32. The code of a value that no row has any more is free for a later value; until
+    then `values` has the first value at this index.
     """
 
     __slots__ = ("_free", "_holders", "_index", "codes", "values")
@@ -285,8 +285,8 @@ class ChangeLog:
     def since(self, position: int) -> IntArray | None:
         """Return the rows that changed since `position`; None if the log does not go back so far.
 
-        A row that changed twice is listed twice. The result is a read-only view, valid until the
-        next change.
+        A row that changed twice may be listed twice. The result is a read-only view, valid until
+        the next change.
         """
         if position < self._start:
             return None

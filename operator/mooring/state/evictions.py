@@ -44,7 +44,7 @@ from mooring.state.topology.pod_selection import PodSelector, Selection, Selecti
 
 _Key = TypeVar("_Key")
 OLDER_SECONDS: Final = 60.0
-"""How often `Evictions.grow_older` is to be called."""
+"""The seconds between two calls of `Evictions.grow_older`."""
 
 
 @dataclass(slots=True)
@@ -103,21 +103,21 @@ class Evictions:
         return pod.uid in self._records.evicting
 
     def among(self, uids: AbstractSet[Uid]) -> AbstractSet[Uid]:
-        """Return the uids of pods that this scheduler is evicting, out of the given ones."""
+        """Return which of these pods this scheduler is evicting, by uid."""
         return uids & self._records.evicting.keys()
 
     def awaits_victims(self, preemptor: Pod) -> bool:
-        """Return whether a victim of the pod's last preemption is still on its node."""
+        """Return whether the preemptor still waits for a victim to leave its node."""
         return preemptor.uid in self._records.victims
 
     @property
     def refused(self) -> AbstractSet[Uid]:
-        """The pods that the Eviction API refused to evict in the last minutes."""
+        """The uids of the pods that the Eviction API recently refused to evict."""
         return self._records.refused.keys()
 
     @property
     def has_ageing(self) -> bool:
-        """Whether `grow_older` may have something to end."""
+        """Whether there is a charge or a refusal that `grow_older` may end."""
         records = self._records
         return bool(records.refused or records.exhausted or records.charges)
 
@@ -137,10 +137,10 @@ class Evictions:
     def budgets_of_many(
         self, pods: Iterable[Pod], *, by_eviction_api: bool = False
     ) -> list[tuple[list[PodDisruptionBudget], int]]:
-        """Return each distinct result of `matching_budgets` for the pods, with its number of pods.
+        """Return the distinct lists of matching budgets, each with the number of its pods.
 
-        Pods without a budget are left out. Equal pods share one labels object, so the budgets of
-        each such object are found only once.
+        Pods without a budget are left out. Equal pods share one labels object, so budgets are
+        searched only once for each such object.
         """
         selecting: dict[int, list[PodDisruptionBudget]] = {}
         alike: Counter[tuple[str, ...]] = Counter()
@@ -164,9 +164,9 @@ class Evictions:
         return budget.disruptions_allowed - len(self._records.charges.get(budget.key, ()))
 
     def exhausted_budget(self, pods: Iterable[Pod]) -> str | None:
-        """Return the namespace/name of a budget that prevents evicting all these pods together.
+        """Return a budget (namespace/name) that prevents evicting all these pods together, or None.
 
-        None if the Eviction API would evict all. It never evicts a pod that several budgets select.
+        The Eviction API never evicts a pod that several budgets select.
         """
         charged = Counter[str]()
         for pod in pods:
@@ -178,7 +178,7 @@ class Evictions:
         return None
 
     def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
-        """Let the preemptor wait only for these victims, if they are on a node.
+        """Let the preemptor wait for exactly those victims that are on a node.
 
         Return the victims that must be evicted: they are neither terminating nor being evicted for
         another preemptor.
@@ -216,7 +216,7 @@ class Evictions:
     def victim_removed(self, pod: Pod, *, assumed: bool) -> None:
         """Note that a pod has left its node; the pod need not be a victim.
 
-        If it was only assumed, it has never run, so no budget's status will show its end.
+        A pod that was only `assumed` has never run, so no budget's status will show its end.
         """
         self._records.refused.pop(pod.uid, None)
         budgets = self._records.evicting.pop(pod.uid, [])
@@ -281,7 +281,7 @@ class Evictions:
     def _regarded(
         self, budgets: Iterable[PodDisruptionBudget], pod: Pod
     ) -> list[PodDisruptionBudget]:
-        """Return those of the budgets, which all select the pod, that kube-scheduler applies."""
+        """Return the budgets that kube-scheduler would apply; all `budgets` select the pod."""
         all_count = self.kubernetes.empty_budget_counts
         return [
             budget
@@ -321,7 +321,7 @@ class Evictions:
 
 
 def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return those of the budgets, which all select the pod, that the Eviction API checks."""
+    """Return the budgets that the Eviction API checks for the pod; all `budgets` select the pod."""
     is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
     return [] if pod.phase == "Pending" or is_allowed else budgets
 

@@ -24,7 +24,7 @@ EACH_NODE: Final = ""
 
 
 class Domains:
-    """Groups node rows by the label `key`, or by EACH_NODE; int64 `codes` index `values`."""
+    """The domain of each node row by the label `key`: `values[codes[row]]`; `codes` are int64."""
 
     __slots__ = ("codes", "key", "values")
 
@@ -65,7 +65,7 @@ class LabelColumn(Domains):
 
     @property
     def inhabited(self) -> npt.NDArray[np.bool_]:
-        """True at each code that a node has; one item longer than `values`, with False last."""
+        """Whether any node has each code of `values`; a last item, False, follows."""
         return self._holders[: len(self.values) + 1] > 0
 
     @property
@@ -126,8 +126,8 @@ class LabelColumn(Domains):
 class LabelColumns:
     """The label columns of a node table.
 
-    A column is made when its key is first read, and dropped when no node has the key any more. If a
-    count still holds a dropped column, that column is used again, without memory per node.
+    A column is made when its key is first read, and freed when no node has the key any more. If a
+    count still holds the LabelColumn then, the same object serves later nodes with the key.
     """
 
     def __init__(self, columns: Columns) -> None:

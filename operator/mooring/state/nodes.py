@@ -51,8 +51,8 @@ class NodeTable:
     """Every node and the requests of its pods.
 
     Resources are int64: cpu in millicores, memory and storage in bytes, others as counts.
-    `requested_scored_cpu` and `requested_scored_memory` sum the requests with kube-scheduler's
-    defaults for missing ones (NodeInfo.NonZeroRequested).
+    `requested_scored_cpu` and `requested_scored_memory` sum the pods' requests; a missing request
+    counts as kube-scheduler's default (NodeInfo.NonZeroRequested).
     """
 
     def __init__(self) -> None:
@@ -86,9 +86,9 @@ class NodeTable:
         self.node_changes = ChangeLog()
         """Rows whose node changed; changes of its pods are left out."""
         self.set_version = 0
-        """Unchanged while each row keeps its node, and no node changes its zone or images."""
+        """Grows when a node is added or deleted, or changes its zone or images."""
         self.topology_version = 0
-        """Unchanged while each row keeps its node, and no node changes its labels or taints."""
+        """Grows when a node is added or deleted, or changes its labels or taints."""
         self._usage = self._usage_columns()
         self._all_rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
@@ -99,7 +99,7 @@ class NodeTable:
 
     @property
     def row_count(self) -> int:
-        """The number of rows in use; column values after these are undefined."""
+        """The number of rows in use; columns may be longer, with undefined values at their end."""
         return len(self.names)
 
     @property
@@ -128,7 +128,7 @@ class NodeTable:
         return row == self._unknown_row
 
     def _new_row(self, name: str) -> int:
-        """Take the lowest free row, so that the table can shrink at its end, or append one."""
+        """Return a new row for the node: the lowest free one, else one more at the table's end."""
         if self._free_rows:
             row = heapq.heappop(self._free_rows)
             self.names[row] = name
@@ -141,7 +141,7 @@ class NodeTable:
         return row
 
     def add_column(self, dtype: npt.DTypeLike) -> Column:
-        """Add a column that the caller fills; values stay when another node gets their row."""
+        """Add a column that the caller fills; a value stays when another node gets its row."""
         return self._columns.add(dtype)
 
     def remove_column(self, column: Column) -> None:
@@ -149,7 +149,7 @@ class NodeTable:
         self._columns.remove(column)
 
     def add_resource_columns(self) -> ResourceColumns:
-        """Add amounts by resource and row that the caller fills; see `add_column`."""
+        """Add amounts by resource and row, which the caller fills; see `add_column`."""
         return ResourceColumns(self._columns)
 
     @property
@@ -273,7 +273,7 @@ class NodeTable:
         self._free_ports(row, pod)
 
     def move_pods(self, pods: Sequence[Pod], before: int, row: int) -> None:
-        """Move the requests of many pods from row `before` to `row`, as one sum per resource."""
+        """Move the requests of the pods from row `before` to `row`, with one sum per resource."""
         for pod in pods:
             self._free_ports(before, pod)
             self._take_ports(row, pod)
@@ -300,7 +300,7 @@ class NodeTable:
         self.changes.mark(row)
 
     def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:
-        """Return whether a pod slot and these amounts are free on the row."""
+        """Return whether the row has a free pod slot and these free amounts of resources."""
         if self.pod_count.data.item(row) >= self.pod_slots.data.item(row):
             return False
         for resource, amount in amounts.items():
@@ -309,7 +309,7 @@ class NodeTable:
         return True
 
     def port_taken(self, row: int, port: HostPort) -> bool:
-        """Return whether a pod on the row already uses the port on the same or on every address."""
+        """Return whether a pod on the row uses the port on the same address or on all addresses."""
         taken = self.host_ports.get((port.protocol, port.port), {}).get(row)
         if not taken:
             return False

@@ -16,10 +16,9 @@ LOWEST_PRIORITY: Final = -(2**31)
 class Nominee(NamedTuple):
     """A nominated pod and the row of its nominated node.
 
-    Without a `reservation`, preemption has nominated the pod: then pods of equal priority must
-    leave room for it, too. If it is `moved`, it replaces a pod that was moved, and its place was
-    kept for it. `evicted` is the highest priority of its victims, which a queue may allow to be
-    higher than its own: their replacements must leave room for it, too.
+    If the pod has no `reservation`, preemption nominated it, and pods of equal priority must leave
+    room for it, too. If it is `moved`, it replaces a pod that was moved and kept this place for it.
+    `evicted` is the highest priority of its victims; their replacements must leave room for it.
     """
 
     pod: Pod
@@ -30,7 +29,7 @@ class Nominee(NamedTuple):
 
     @property
     def has_preempted(self) -> bool:
-        """Whether preemption may have nominated the pod, perhaps under another leader."""
+        """Whether preemption may have nominated the pod, perhaps in another replica."""
         return self.reservation is None and not self.moved
 
     @property
@@ -41,12 +40,12 @@ class Nominee(NamedTuple):
 
     @property
     def priority(self) -> int:
-        """The pod's priority, or that of its victims if it is higher."""
+        """The pod's priority, or the highest priority of its victims if that is higher."""
         return max(self.pod.spec.priority, self.evicted)
 
     @property
     def backfill_until(self) -> float:
-        """A time: pods that end before it need not leave room for this pod; see Reservation."""
+        """Pods that end before this time need not leave room for this pod; see Reservation."""
         return self.reservation.backfill_until if self.reservation is not None else -math.inf
 
     def keeps_out(self, priority: int, ends: float) -> bool:
@@ -59,9 +58,9 @@ def _no_queue(_pod: Pod) -> int:
 
 
 class Nominations:
-    """The nominated pods, each on one row, also in the pod columns; only ClusterState writes.
+    """The nominated pods and their rows; only ClusterState writes to it.
 
-    `queue_of` returns the number of a pod's queue.
+    Every nominated pod is in `columns`, too. `queue_of` returns the number of a pod's queue.
     """
 
     def __init__(self, columns: PodColumns, queue_of: Callable[[Pod], int] = _no_queue) -> None:
@@ -128,7 +127,7 @@ class Nominations:
         self.put_back(Nominee(pod, row, reservation, evicted=evicted))
 
     def put_back(self, nominee: Nominee) -> None:
-        """Nominate a pod that was nominated before, perhaps as another version."""
+        """Nominate the pod of `nominee` again, perhaps with a newer version of the pod."""
         pod = nominee.pod
         self.drop(pod.uid)
         self._by_uid[pod.uid] = nominee
@@ -137,7 +136,7 @@ class Nominations:
         self._columns.nominate(pod, nominee.row, below, until, self._queue_number(nominee))
 
     def requeue(self) -> None:
-        """Put the numbers of the pods' queues into the columns, because queues have changed."""
+        """Write the queue numbers of nominated pods into the pod columns, after queues changed."""
         for uid, nominee in self._by_uid.items():
             if (slot := self._columns.slot(uid, nominated=True)) is not None:
                 self._columns.requeue(slot, self._queue_number(nominee))

@@ -1,4 +1,4 @@
-"""Placed and nominated pods as columns, with which preemption searches victims.
+"""Placed and nominated pods as columns, in which preemption searches for victims.
 
 Each placed pod has a slot: its node's row, priority, start time and requests, and whether it is
 being evicted. A nominated pod has a slot, too, because other pods must leave room for it.
@@ -24,8 +24,8 @@ _NOT_STARTED = np.inf
 class PodColumns:
     """Columns with a value for each slot; a free slot has -1 in `rows`. Only ClusterState writes.
 
-    Requests are int64 in the units of the node table. `started` is float64 seconds since the epoch;
-    a pod that has not started counts as started now and has infinity. A placed pod knows its slot.
+    Requests are int64 in the units of the node table. `started` is float64 seconds since the epoch,
+    and infinity for a pod that has not started. `PlacedPod.slot` is a placed pod's slot.
     """
 
     def __init__(self, placed: PodTable) -> None:
@@ -91,10 +91,10 @@ class PodColumns:
         return read_only(self._started.data[: len(self._pods)])
 
     def by_importance(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
-        """Return the order (int64) of the slots: by `keys`, then the most important pod first.
+        """Return the indices (int64) that sort the slots by `keys`, then by importance of the pods.
 
-        The first key counts most. Of pods with equal priority and start, the first to arrive comes
-        first.
+        The first key counts most. A pod is more important if its priority is higher, then if it
+        started earlier, then if it arrived earlier.
         """
         arrived, started = self._arrivals.data[slots], self._started.data[slots]
         priority = self._priority.data[slots]
@@ -102,7 +102,7 @@ class PodColumns:
         return order
 
     def by_arrival(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
-        """Return the order (int64) of the slots: by `keys`, then the pod that arrived first.
+        """Return the indices (int64) that sort the slots by `keys`, then by arrival of the pods.
 
         Slot numbers do not give this order: a pod that a trial removed comes back in another slot.
         """
@@ -172,9 +172,9 @@ class PodColumns:
     ) -> tuple[IntArray, dict[str, IntArray]]:
         """Return the number of pods nominated to each row, and their requests of each resource.
 
-        Only nominated pods count for which another pod must leave room. The other pod has the uid
-        `other_than` and the priority `priority`, and will have ended at `ends` (seconds since the
-        epoch); see `Nominee.keeps_out`. All arrays are int64[rows].
+        A nominated pod counts only if another pod must leave room for it (`Nominee.keeps_out`). The
+        other pod has the uid `other_than` and the priority `priority`, and will have ended at
+        `ends` (seconds since the epoch). All arrays are int64[rows].
         """
         chosen = self.nominated & (self.rows >= 0)
         chosen &= self._keeps_out_below.data[: len(self._pods)] > priority
@@ -226,8 +226,8 @@ class PodColumns:
     ) -> None:
         """Add a slot for the nominated pod, which must not have one yet.
 
-        A pod that is also placed then has two slots. For `keeps_out_below` and `backfill_until` see
-        Nominee.
+        A pod that is both placed and nominated has two slots. For `keeps_out_below` and
+        `backfill_until` see Nominee.
         """
         slot = self._nominees[pod.uid] = self._put(pod, row)
         self._nominated.data[slot] = True

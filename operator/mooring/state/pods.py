@@ -38,8 +38,8 @@ class Assumption:
 class PlacedPod:
     """A pod on a row, with an assumption until the watch confirms it.
 
-    There is one for each pod on a node, so every field costs memory. `equivalent` and `slot`, the
-    pod's slot in the pod columns, are set only while the pod is counted there.
+    Every pod on a node has a PlacedPod, so every field costs memory. `equivalent` and `slot` (the
+    pod's slot in the pod columns) are set only while the pod is counted there.
     """
 
     pod: Pod
@@ -64,7 +64,7 @@ class PlacedPod:
 
     @property
     def deadline(self) -> float | None:
-        """When the assumption expires, see Assumption; None if it does not."""
+        """The time when the assumption expires, see Assumption; None if it does not expire."""
         return self.assumption.deadline if self.assumption is not None else None
 
 
@@ -137,7 +137,7 @@ class PodTable:
         on_row.append(placed)
 
     def _leave_row(self, placed: PlacedPod) -> None:
-        """Remove the pod from its row; the last pod takes its place, so no other pod moves."""
+        """Remove the pod from its row's list; the last pod of the list takes its place."""
         on_row = self._by_row[placed.row]
         last = on_row.pop()
         if last is not placed:

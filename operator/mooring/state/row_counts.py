@@ -1,6 +1,6 @@
-"""Counts per row, for things that are mostly on one row.
+"""Counts by row that need little memory if only one row has a count.
 
-A dict with one row takes 230 bytes, and each pod of a StatefulSet and each claim would need one.
+A dict with one item takes 230 bytes, and each pod of a StatefulSet and each claim would need one.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ _NOWHERE = -1
 
 
 class RowCounts:
-    """A number for each row that has at least one."""
+    """The number of things on each row; rows with none are left out."""
 
     __slots__ = ("_number", "_row", "_rows")
 
@@ -38,7 +38,7 @@ class RowCounts:
             numbers.append(self._number)
 
     def add(self, row: int) -> None:
-        """Count one more on the row."""
+        """Count one thing more on the row."""
         if self._rows is not None:
             self._rows[row] = self._rows.get(row, 0) + 1
         elif row == self._row or not self._number:
@@ -48,7 +48,7 @@ class RowCounts:
             self._rows = {self._row: self._number, row: 1}
 
     def remove(self, row: int) -> None:
-        """Count one less on the row; the row must have at least one."""
+        """Count one thing less on the row, which must have at least one."""
         if self._rows is None:
             self._number -= 1
             return

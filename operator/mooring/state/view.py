@@ -101,7 +101,7 @@ class NodeView:
 
     @property
     def usage(self) -> Usage | None:
-        """The cpu and memory that nodes offer and use, as float64; None in views of other pods."""
+        """Cpu and memory that nodes offer and use, as float64; None if the view alters pods."""
         usage, position = self._table.usage, self._table.changes.position
         if self._all:
             return usage
@@ -199,7 +199,7 @@ class NodeView:
         return size, holders, self._table.present_count
 
     def port_free(self, port: HostPort) -> BoolArray:
-        """Return True where no pod uses the host port on the same or on every address."""
+        """Return True where no pod uses the host port on the same address or on all addresses."""
         table = self._table
         used = table.host_ports.get((port.protocol, port.port), {})
         if len(self) < len(used):
@@ -277,7 +277,7 @@ class NodeView:
 
 
 class NodeViewWithNominated(NodeView):
-    """Rows with additional pods; `more_pods` and `more_requested` are int64 over all rows."""
+    """Rows with additional pods; the arrays `more_*` (int64) have an item for each table row."""
 
     __slots__ = ("_more_pods", "_more_requested")
 
@@ -320,7 +320,7 @@ class NodeViewWithNominated(NodeView):
 
 
 class NodeViewWithoutPod(NodeView):
-    """Rows as if each had one pod less with this demand; only pod counts and requests differ."""
+    """Rows as if a pod with this demand had left each; only pod counts and requests differ."""
 
     __slots__ = ("_demand",)
 
@@ -329,7 +329,7 @@ class NodeViewWithoutPod(NodeView):
         self._demand = demand
 
     def take(self, rows: IntArray) -> "NodeViewWithoutPod":
-        """Return a view of other rows, each with one pod less, too."""
+        """Return a view of other rows, as if the same pod had left each of them."""
         return NodeViewWithoutPod(self._table, rows, self._demand)
 
     @property

@@ -33,19 +33,19 @@ from mooring.state.topology.equivalent_pods import (
 from mooring.state.topology.pod_selection import Selection, SelectionIndex
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of all counts: enough for 2,000 counts per node with 5,000 nodes."""
+"""Memory for all counts, in bytes: enough for 2,000 counts per node in a cluster of 5,000 nodes."""
 _BYTES_PER_COUNT: Final = 1024
 """Bytes of a count, without its array and its selection."""
 
 _BYTES_PER_POD: Final = 8
 _SLICE: Final = 128
-"""How many equivalent pods to examine in one slice, if the selector has few requirements."""
+"""How many EquivalentPods to examine in one slice, if the selector has few requirements."""
 _FEW_REQUIREMENTS: Final = 16
 _SLICE_ROWS: Final = 2048
 """How many rows to count in one slice, because a DaemonSet's equivalent pods are on every node."""
 
 _FEW_ROWS: Final = 16
-"""If not all counts can be kept, terms with owners on at most this many rows get no count."""
+"""When there are too many counts, a term with owners on at most this many rows gets no count."""
 
 _Source = Selection | OwnedTerm
 """What a count includes: the selected pods, or the pods that have a term in their spec."""
@@ -73,7 +73,7 @@ class TopologyCounts:
         self._by_source: dict[_Source, list[DomainCounts]] = {}
         self._selections: SelectionIndex[Selection] = SelectionIndex()
         self._uncounted: dict[tuple[_Source, str], list[EquivalentPods]] = {}
-        """The equivalent pods that a count, which is made in slices, has not examined yet."""
+        """For each unfinished count, the equivalent pods that it has not examined yet."""
 
     @property
     def bytes(self) -> int:
@@ -122,9 +122,9 @@ class TopologyCounts:
                 counts.add(row, 1)
 
     def namespace_changed(self, namespace: str) -> None:
-        """Count the namespace's pods again by namespace selectors, because its labels have changed.
+        """Count the namespace's pods again where selectors read its labels, which have changed.
 
-        Counts that are made in slices include these pods at once.
+        A count that is not finished includes these pods at once.
         """
         for uncounted in self._uncounted.values():
             others = [e for e in uncounted if e.namespace != namespace]
@@ -167,11 +167,11 @@ class TopologyCounts:
         return looked
 
     def owners(self, role: Role, pod: Pod) -> dict[Domains, IntArray | CountArray]:
-        """Return where placed pods have inter-pod terms that select this pod, by node label.
+        """Return, by node label, where placed pods have inter-pod terms that select `pod`.
 
-        Each array has one item for each code of the label's values, and a last one, 0, for nodes
-        without the label. An item is the sum of the weights of such terms, over all pods in the
-        domain; a required term weighs 1. Labels without such a pod in any domain are left out.
+        Each array has one item for each code of the label's values; a last item, 0, is for nodes
+        without the label. An item is the sum of the weights of these terms over all pods in the
+        domain; a required term weighs 1. Labels without such a pod are left out.
         """
         terms, found = self._table.terms[role], dict[Domains, IntArray | CountArray]()
         if not terms:
@@ -238,7 +238,7 @@ class TopologyCounts:
         source: _Source,
         most_rows: int = sys.maxsize,
     ) -> None:
-        """Count the equivalent pods that the source includes, on about `most_rows` rows."""
+        """Count the equivalent pods that the source includes; stop after about `most_rows` rows."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, pods):
             equivalent.count_in(counts)
@@ -265,7 +265,7 @@ class TopologyCounts:
                 self._taken.bytes -= source.memory
 
     def _candidates(self, source: _Source) -> list[EquivalentPods]:
-        """Return all equivalent pods that the source includes, and perhaps others."""
+        """Return all equivalent pods that the source includes, and perhaps more."""
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)
             return [e for e in owned.owners for _ in range(e.terms.count(owned))]
@@ -295,7 +295,7 @@ class TopologyCounts:
                 yield equivalent
 
     def _fill(self, counts: DomainCounts, source: _Source) -> None:
-        """Count all pods of the source for a dropped count: no event updates a dropped count."""
+        """Fill a dropped count, which no event updates, by counting all pods of the source."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, self._candidates(source)):
             equivalent.pods_on.extend(rows, numbers)

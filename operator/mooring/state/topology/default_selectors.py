@@ -21,7 +21,7 @@ _OWNERS: Final[Mapping[str, tuple[str, Kind]]] = {
     "ReplicationController": ("v1", Kind.REPLICATION_CONTROLLER),
     "StatefulSet": ("apps/v1", Kind.STATEFUL_SET),
 }
-"""API version and Kind by the name of a controller's kind; other APIs may use the name, too."""
+"""The API version and Kind of controllers by kind; the name alone may be of another API."""
 
 
 _Key = tuple[str, frozenset[Pair]]
@@ -47,7 +47,7 @@ class DefaultSelectors:
         self._known: BoundedCache[_Key, _Known] = BoundedCache(most_bytes, _memory)
 
     def of(self, pod: Pod) -> Selection | None:
-        """Return the pods that match all of the pod's Services and its controller, as a selection.
+        """Return the selection of the pods that match all of the pod's Services and its controller.
 
         Terminating pods are left out. None if there is no selector (DefaultSelector).
         """

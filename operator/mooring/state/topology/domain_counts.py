@@ -35,7 +35,10 @@ class DomainCounts:
 
     @property
     def by_code(self) -> CountArray:
-        """int32: the pods per code of `domains.values`, and a last 0 for nodes in no domain."""
+        """Return int32[codes + 1]: the number of pods in each domain, by code of `domains.values`.
+
+        The last item is 0 and stands for nodes in no domain.
+        """
         self._count_anew()
         self._reserve(len(self.domains.values))
         return read_only(self._counts[: len(self.domains.values) + 1])
@@ -58,7 +61,7 @@ class DomainCounts:
         return self._count is not None
 
     def drop(self, count: Callable[["DomainCounts"], None]) -> None:
-        """Free the array; from now on it is filled by `count` whenever `by_code` is read.
+        """Free the array; from now on, `count` fills a new array whenever `by_code` is read.
 
         A decision that holds these counts may read them again after it has moved pods.
         """
@@ -78,7 +81,7 @@ class DomainCounts:
         self._counts = np.zeros(0, np.int32)
 
     def add(self, row: int, number: int) -> None:
-        """Add `number` pods on the row; a negative number removes pods. Do nothing once dropped."""
+        """Add `number` pods on the row (negative: remove pods); do nothing after `drop`."""
         if self._count is not None:
             return
         code = self.domains.codes.data.item(row)

@@ -23,7 +23,7 @@ from mooring.state.topology.pod_selection import (
 )
 
 _MANY: Final = 64
-"""Dropped counts are removed from a list when its length reaches this, and each time it doubles."""
+"""Dropped counts are removed from `counted_in` when its length is 64, and at each doubling."""
 
 _Key = tuple[str, FrozenDict, bool, PodAffinity]
 
@@ -55,8 +55,7 @@ class OwnedTerm:
 class EquivalentPods:
     """Placed pods with the same namespace, labels and inter-pod terms.
 
-    All of them are terminating, or none is. `pods_on` has the number of pods per row, `counted_in`
-    the counts that include them.
+    All of them are terminating, or none is. `pods_on` has the number of pods for each row.
     """
 
     key: _Key
@@ -81,7 +80,7 @@ class EquivalentPods:
         return self.key[2]
 
     def count_in(self, counts: DomainCounts) -> None:
-        """Note that the counts include the pods."""
+        """Add the counts to `counted_in`: they include these pods."""
         known = self.counted_in
         if isinstance(known, list):
             known.append(counts)
@@ -118,7 +117,7 @@ class EquivalenceTable:
         return self._by_key.get(key)
 
     def add(self, pod: Pod, key: _Key) -> EquivalentPods:
-        """Add a pod that no placed pod is equivalent to; `key` is the result of `key_of`."""
+        """Add a pod that is not equivalent to any placed pod; `key` is the result of `key_of`."""
         terms = tuple(self._owned_term(*stated) for stated in _stated(pod.spec.affinity))
         equivalent = EquivalentPods(key, terms)
         self._by_key[equivalent.key] = equivalent
@@ -154,14 +153,14 @@ class EquivalenceTable:
         return without_owner
 
     def owned(self, term: OwnedTerm) -> OwnedTerm:
-        """Return the object for an equal term that placed pods have now; `term` if no pod has it.
+        """Return the OwnedTerm of placed pods that equals `term`; `term` itself if there is none.
 
-        A trial that removes a term's last owner and adds it again makes a new object.
+        A trial may have removed the term's last owner and added it again; that makes a new object.
         """
         return self._owned.get((term.role, term.weight, term.term), term)
 
     def candidates(self, pods: Selection) -> Iterator[EquivalentPods]:
-        """Yield all equivalent pods that the selection includes, and perhaps others."""
+        """Yield all equivalent pods that the selection includes, and perhaps more."""
         for namespace, label in lookup_keys(pods):
             for name in self._by_label if namespace is None else (namespace,):
                 yield from self.having(name, label)

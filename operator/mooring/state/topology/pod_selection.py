@@ -1,4 +1,4 @@
-"""Selections of pods by label and namespace; each count of pods has one."""
+"""Selections of pods by label and namespace; each count of pods is for one selection."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PodSelector:
-    """Pods that match `selector` (None: no pod) and whose namespace is listed or selected."""
+    """Pods that match `selector` (None: no pod), in the namespaces that are listed or selected."""
 
     selector: LabelSelector | None
     namespaces: frozenset[str]
@@ -53,7 +53,7 @@ class Selection:
     memory: int
     """The estimated bytes of the selection, including its entries in a SelectionIndex."""
     requirements: int
-    """The number of requirements that a pod may have to be compared with."""
+    """The largest number of requirements that a pod is compared with."""
 
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
@@ -68,7 +68,7 @@ class Selection:
 _PLACE: Final = 480
 """Bytes of an entry in a SelectionIndex."""
 _MOST_PLACES: Final = 64
-"""The most entries of a selection with labels and namespaces; else it is stored without them."""
+"""The most index entries of one selection; beyond it, entries leave out labels or namespaces."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )
@@ -77,7 +77,7 @@ _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Sel
 def selection(parts: tuple[PodSelector, ...], *, terminating: bool) -> Selection:
     """Return the selection of these parts; equal calls return the same object while it is in use.
 
-    The number of selections is bounded, because the counts and pods that hold them are.
+    The number of selections is bounded, because counts and pods hold them and are bounded.
     """
     known = _SELECTIONS.get((parts, terminating))
     if known is None:
@@ -134,7 +134,7 @@ class SelectionIndex(Generic[_Item]):
 
 
 def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
-    """Yield pairs of namespace and label (None: any); every selected pod matches one of them."""
+    """Yield pairs of namespace and label (None: any); a selected pod matches at least one."""
     namespaces, pairs = _places(pods.parts[0])
     for namespace in namespaces:
         for pair in pairs:
@@ -142,7 +142,7 @@ def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
 
 
 def _places(part: PodSelector) -> tuple[Collection[str | None], Collection[Pair | None]]:
-    """Return the namespaces and the labels of the part, from which `lookup_keys` makes pairs."""
+    """Return the namespaces and the labels by which an index finds the part's pods (None: any)."""
     if part.selector is None:
         return (), ()
     namespaces: Collection[str | None] = part.namespaces
