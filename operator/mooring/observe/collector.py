@@ -1,4 +1,4 @@
-"""Metrics of values that other packages already keep; a scrape reads these values."""
+"""Metrics of values that other packages already have; each scrape reads the current values."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -11,7 +11,7 @@ _SCHEDULER: Final = "mooring"
 
 
 _MOST_VALUES: Final = 100
-"""The most values of a label that users choose; all other values share one series."""
+"""The most values of a label that users choose; other values share the series "other"."""
 
 
 def largest(counts: Mapping[str, int]) -> Mapping[str, int]:
@@ -33,10 +33,10 @@ def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateCollector:
-    """One callback per metric; a scrape calls each callback once, on the event loop.
+    """Reads the current values of metrics; a scrape calls the callback of each metric once.
 
-    A callback returns one value, or a mapping from label values to values; several labels form a
-    tuple.
+    A callback runs on the event loop. It returns one value, or a mapping from label values to
+    values; the values of several labels form a tuple.
     """
 
     pending_pods: Callable[[], Mapping[str, int]] = _gauge(

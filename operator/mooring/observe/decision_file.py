@@ -1,7 +1,7 @@
 """Writes every step of every pod as a line of JSON into a file, for long-term records.
 
-The file is bounded: a full file is renamed by adding `.1`, and replaces the former file of that
-name. A thread writes lines once a second, so that no decision waits for a disk.
+A full file is renamed by adding `.1`, and replaces the former file of that name. A thread writes
+the lines once a second, so that no decision waits for a disk.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 _MOST_HELD: Final = 16 * 2**20
-"""The most bytes that wait to be written; more lines are lost, as when the disk is full."""
+"""The most bytes that wait for the thread; if more bytes wait, lines are lost."""
 _PAUSE_SECONDS: Final = 1.0
 
 
@@ -76,7 +76,7 @@ class DecisionFile:
             self._trouble = trouble
 
     def _write_some(self, lines: Sequence[bytes]) -> int:
-        """Write as many lines as fit into the file, at least one; return their number."""
+        """Write as many of the lines as fit into the file, at least one; return their number."""
         with self.path.open("ab+") as file:
             before = size = file.tell()
             number = 0

@@ -1,9 +1,9 @@
 """Turns documents into JSON; no other module does this.
 
 A document is a dataclass, or a list or mapping of dataclasses. Its fields are written in camel
-case; a field with the default None is left out while it is None. A document refers to pods only by
-`PodRef` or `TextAboutPods`. So code can hide the names of these pods from users who may not get
-them (`mooring.observe.viewer`).
+case. A field with the default None is left out while its value is None. A document refers to pods
+only by `PodRef` or `TextAboutPods`, so that the names of pods can be hidden from users who may not
+get these pods (`mooring.observe.viewer`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ def fields_of(document: Any) -> dict[str, Any]:
 
 @cache  # as many entries as there are classes
 def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], Sequence[str]]:
-    """Return a reader of all fields, their names in JSON, and the names of optional fields."""
+    """Return a reader of the class's fields, their JSON names, and the names of optional fields."""
     every = fields(kind)
     names = [name_of(each.name) for each in every]
     optional = [name_of(each.name) for each in every if each.default is None]
@@ -61,7 +61,7 @@ def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], 
 
 
 def _whole_value_of(value: Any) -> Any:
-    """Return the JSON for a value that orjson cannot write; hide no names of pods."""
+    """Return the JSON for a value that orjson cannot write, with all names of pods."""
     # The cells of tables come first, because there are many, and without reading their fields.
     if type(value) is Rejection:
         reasons = value.reasons
@@ -80,7 +80,7 @@ def _whole_value_of(value: Any) -> Any:
 
 
 def _value_of(sees: _Sees, value: Any) -> Any:
-    """Return the JSON for a value, without pods that the user may not see."""
+    """Return the JSON for a value that orjson cannot write; hide pods for which `sees` is False."""
     if isinstance(value, PodRef) and not sees(value):
         return HIDDEN
     if isinstance(value, TextAboutPods) and not all(map(sees, value.pods)):

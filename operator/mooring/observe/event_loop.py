@@ -14,9 +14,9 @@ from typing import Any, Final
 logger = logging.getLogger(__name__)
 
 SHORTEST_SECONDS: Final = 0.001
-"""Shorter steps are not reported, because there are thousands per second."""
+"""The shortest steps that are reported; thousands of steps per second are shorter."""
 _LONG_SECONDS: Final = 1.0
-"""Steps of this length delay decisions so much that users ask for the reason."""
+"""The shortest steps that are logged, because users notice the delay."""
 
 
 _Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
@@ -24,10 +24,10 @@ _Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
 @dataclass(eq=False, repr=False)
 class HoldTimer:
-    """A task factory that reports each step of a millisecond or longer to `held`.
+    """A task factory that reports to `held` each step of a millisecond or longer.
 
-    `held` gets the seconds and the name of the task's coroutine. `clock` is in seconds; it must not
-    be the clock of the thread's CPU time, which leaves out the time of other processes.
+    `held` gets the duration in seconds and the name of the task's coroutine. `clock` is in seconds;
+    it must not be the clock of the thread's CPU time, because this clock ignores other processes.
     """
 
     held: Callable[[float, str], object]
@@ -39,12 +39,12 @@ class HoldTimer:
         coro: _Steps,
         **options: Any,
     ) -> "asyncio.Task[Any]":
-        """Return a task for the coroutine; it reports long steps."""
+        """Return a task for the coroutine; the task reports its long steps."""
         return asyncio.Task(_Timed(coro, self.held, self.clock), loop=loop, **options)
 
 
 class _Timed(Coroutine[Any, Any, Any]):
-    """A coroutine whose steps are timed; all its other methods are those of the original."""
+    """A coroutine that measures its steps, and otherwise behaves like the original coroutine."""
 
     __slots__ = ("_clock", "_coro", "_held")
 
@@ -89,6 +89,6 @@ class _Timed(Coroutine[Any, Any, Any]):
 
 
 def log_long_hold(seconds: float, task: str) -> None:
-    """Log the task that held the event loop, if it held the loop for a second or longer."""
+    """Log the task if it held the event loop for a second or longer."""
     if seconds >= _LONG_SECONDS:
         logger.warning("%s held the event loop for %.1f seconds", task, seconds)

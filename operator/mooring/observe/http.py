@@ -1,9 +1,9 @@
 """The HTTPS endpoints of a running scheduler: health, metrics, configuration, recent decisions.
 
-Health pages are in the style of Kubernetes components: "ok", or with `?verbose` (and whenever a
-check fails) one line per check. Unlike kube-scheduler's, they say why a check failed. Every other
-page is shown only to users whom the API server knows and allows to `get` its path. A decision
-record also needs the right to get the pods it is about (docs/adr/0014).
+Health pages look like those of Kubernetes components: "ok", or one line per check if a check fails
+or for `?verbose`. Each line also says why its check failed. All other pages are only for users whom
+the API server allows to `get` the path. To see decisions about a pod, a user also needs the right
+to get this pod (docs/adr/0014).
 """
 
 import asyncio
@@ -50,17 +50,17 @@ logger = logging.getLogger(__name__)
 RELOAD_SECONDS: Final = 10.0
 """The time in seconds after which certificate files are read again."""
 _SLICE: Final = 200
-"""The number of cache records that are sent at once, which takes some milliseconds."""
+"""The number of cache records that are sent together, which takes some milliseconds."""
 
 _Answer = TypeVar("_Answer")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 Check = Callable[[], str | None]
-"""Returns what is wrong in one line, or None if nothing is wrong; runs on the event loop."""
+"""A check returns a line about its problem, or None if there is none; runs on the event loop."""
 
 
 class AccessReviews(Protocol):
-    """The API server's answers about users; both methods raise ReviewError without an answer."""
+    """Asks the API server about users; both methods raise ReviewError without an answer."""
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of a bearer token; None if the token is not accepted."""
@@ -78,7 +78,7 @@ class Pending(Protocol):
     def groups(self, visible: frozenset[str], namespace: str = "") -> Mapping[str, Any]:
         """Return the pods by state, cause and owner; pods outside `visible` are only counted.
 
-        If `namespace` is given, only pods of this namespace are returned.
+        If `namespace` is given, other namespaces are left out.
         """
 
 
@@ -89,14 +89,14 @@ class PendingQueue(Protocol):
         """Return the pending pods; the answer may be some seconds old."""
 
     async def workload(self, namespace: str, kind: str, name: str) -> Mapping[str, Any]:
-        """Return the document about the pods of a workload."""
+        """Return the document about the pending pods of a workload."""
 
 
 class PageRoutes(Protocol):
-    """The handlers for /ui/ and /api/v1/what-if, see `mooring.page`."""
+    """The handlers for /ui/ and /api/v1/what-if, implemented in `mooring.page`."""
 
     def is_public(self, path: str) -> bool:
-        """Return whether everybody may get the path: it is a file of the page and holds no data."""
+        """Return whether everybody may get the path, because it is a file without data."""
 
     def start(self, access: Access) -> Iterable[web.RouteDef]:
         """Return the routes; `access` decides which pods they show to a user."""
@@ -105,7 +105,7 @@ class PageRoutes(Protocol):
         """Return the headers for every answer to this path, whatever its status."""
 
     async def stop(self) -> None:
-        """End the streams, which would otherwise continue until their clients leave."""
+        """End the open streams, because clients might never close them."""
 
 
 class ListenError(Exception):
@@ -171,7 +171,7 @@ class Endpoints:
 
     @property
     def certificate(self) -> str:
-        """The served certificate (PEM) without its chain; "" if nothing is served yet."""
+        """The served certificate (PEM) without its chain; "" before the first start."""
         return self.tls.certificate
 
     async def start(self, address: str, port: int) -> int:
@@ -299,7 +299,7 @@ class Endpoints:
         return user
 
     async def _answered(self, review: Awaitable[_Answer]) -> _Answer:
-        """Return the review's result; raise HTTPServiceUnavailable without an answer."""
+        """Return the review's result; raise HTTPServiceUnavailable if the API server is silent."""
         try:
             answer = await review
         except ReviewError as error:
@@ -349,11 +349,14 @@ class Endpoints:
         return json_answer(shown)
 
     async def _show_decisions(self, request: web.Request) -> web.Response:
-        """Return the records of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or all.
+        """Return kept decisions, as selected by the query of the request.
 
-        ?summary=true returns short records of at most ?limit=N pods. ?podgroup=NAMESPACE/NAME
-        returns the groups with this name, if the user may get the pods of the namespace. Names of
-        pods that the user may not get are hidden.
+        - ?pod=NAMESPACE/NAME: the decisions about this pod, and its path.
+        - ?podgroup=NAMESPACE/NAME: the pod groups with this name.
+        - ?namespace=NAMESPACE, or no query: the latest decisions about pods there or anywhere;
+          with ?summary=true short records of at most ?limit=N pods.
+
+        The user must be allowed to get the selected pods. The names of other pods are hidden.
         """
         if (group := request.query.get("podgroup")) is not None:
             return await self._show_pod_groups(request, group)
@@ -379,7 +382,7 @@ class Endpoints:
         return json_answer(await viewer.shown(found, lambda other: other.key == pod))
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
-        """Return short records of at most `limit` pods, built in slices."""
+        """Return short records of at most `limit` pods; other tasks run in between."""
         if not (limit.isdecimal() and len(limit) < 10) or not 0 < int(limit) <= MOST_SUMMARIES:
             raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
         found = self.decisions.summaries(namespace, int(limit))
@@ -394,8 +397,8 @@ class Endpoints:
     async def _show_pending(self, request: web.Request) -> web.Response:
         """Return the pending pods by state, cause and owner, with the names that the user may see.
 
-        All other pods are only counted. For ?namespace=NAMESPACE, and for a workload there
-        (?workload=KIND/NAME), the user needs the right to get the pods of the namespace.
+        All other pods are only counted. With ?namespace=NAMESPACE (and ?workload=KIND/NAME) the
+        user must be allowed to get the pods of the namespace.
         """
         namespace = request.query.get("namespace", "")
         if namespace:
@@ -412,20 +415,20 @@ class Endpoints:
         return json_answer(orjson.dumps(pending.groups(await viewer.visible(names), namespace)))
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
-        """Return the comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""
+        """Return what shadow profiles decided, for all pods or those of ?namespace=NAMESPACE."""
         namespace = request.query.get("namespace", "")
         await self._require(request, pod_read(namespace))
         return json_answer(orjson.dumps(self.shadow(namespace)))
 
     async def _show_rebalancing(self, request: web.Request) -> web.Response:
-        """Return each profile's last plan and current moves, with the names the user may see."""
+        """Return each profile's last plan and current moves; hide pods the user may not get."""
         viewer = await Viewer.of(self, request)
         return json_answer(await viewer.shown({"profiles": self.rebalancing()}))
 
     async def _show_cache(self, request: web.Request) -> web.StreamResponse:
         """Send the cache as lines of JSON in slices, to one client at a time.
 
-        If the last record of an answer is not "end", the answer is incomplete.
+        The last record is "end"; without this record, the answer is incomplete.
         """
         await self._require(request, pod_read())
         if self._dumping:
@@ -461,7 +464,7 @@ async def _answer(handler: _Handler, request: web.Request) -> web.StreamResponse
 
 @web.middleware
 async def _unless_gone(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Return the handler's answer, or an empty one if the client has closed the connection.
+    """Return the handler's answer; return an empty answer if the client closed the connection.
 
     A client may leave at any moment, for example a browser that loads another page. Without this
     middleware, aiohttp would log an error of the handler with a traceback.
@@ -497,7 +500,7 @@ class _Listener:
         self._site: web.SockSite | None = None
 
     async def serve_with(self, context: ssl.SSLContext) -> bool:
-        """Serve new connections with `context`; return False if this was the context before."""
+        """Serve new connections with `context`; return False if it was in use already."""
         if context is self._context:
             return False
         earlier = self._site

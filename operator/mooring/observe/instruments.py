@@ -1,9 +1,9 @@
-"""Counters and histograms cheap enough for every pod.
+"""Counters and histograms that cost little, because every pod updates a dozen of them.
 
-prometheus_client guards each number with a lock, which Mooring's single writing thread does not
-need. A histogram's `observe` takes 0.7 us there and 0.14 us here, and each pod causes a dozen of
-these calls. At scrape time, prometheus_client still writes the text, from the metric families that
-`collect` returns.
+prometheus_client guards each number with a lock, which Mooring does not need, because only one
+thread writes. `Histogram.observe` takes 0.7 us there; `Distribution.observe` takes 0.14 us. At
+scrape time, prometheus_client still writes the text, from the metric families that `collect`
+returns.
 """
 
 from bisect import bisect_left
@@ -15,11 +15,11 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 
 _LONGEST_VALUE: Final = 512
 _VALUE: Final = 256
-"""The bytes of a value, without its characters."""
+"""The bytes of a label value in memory, without its characters."""
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return `count` upper bounds; each is `factor` times the one before.
+    """Return `count` upper bounds; each bound is `factor` times the bound before.
 
     The computation is that of Go's client, so that the `le` labels agree to the last digit.
     """
@@ -40,7 +40,7 @@ class LabelValues:
         self._values: set[str] = set()
 
     def of(self, value: str) -> str:
-        """Return the value; "other" if it is too long, or if there are `most` values already."""
+        """Return the value; "other" if the value is too long, or new after `most` values."""
         if value not in self._values:
             if len(self._values) >= self._most or len(value) > _LONGEST_VALUE:
                 return "other"
@@ -73,7 +73,7 @@ class Distribution:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Count `value` in the first bucket whose bound it does not exceed."""
+        """Count `value` in the first bucket with a bound that is not below `value`."""
         self.counts[bisect_left(self._bounds, value)] += 1
         self.total += value
 
@@ -82,7 +82,7 @@ _Series = TypeVar("_Series", Count, Distribution)
 
 
 class _Family(Generic[_Series]):
-    """The series of a metric by their label values."""
+    """A metric and its series; there is one series per combination of label values."""
 
     def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
         self._name = name
@@ -101,7 +101,7 @@ class _Family(Generic[_Series]):
         raise NotImplementedError
 
     def keep(self, label: str, values: Container[str]) -> None:
-        """Remove the series with other values of the label; do nothing without this label."""
+        """Remove the series with values of `label` that are not in `values`."""
         if label not in self._labels:
             return
         at = self._labels.index(label)

@@ -1,6 +1,6 @@
 """Writes one line per log record, as JSON or text, for the loggers of Mooring and its libraries.
 
-Calls use the standard library: a constant message, and variable values as fields in `extra`:
+Code uses the standard library. A message is constant; `extra` has the variable values:
 
     logger.info("pod bound", extra={"pod": key, "node": node})
 
@@ -21,7 +21,7 @@ FORMATS = ("json", "text")
 LEVELS = ("debug", "info", "warning", "error")
 
 LIBRARIES = ("aiohttp", "asyncio", "kopf", "kubernetes_asyncio")
-"""Loggers of libraries: records below the level warning are shown only with --log-level debug."""
+"""Loggers of libraries; they show records below WARNING only with --log-level debug."""
 
 KOPF_PLUMBING = frozenset({"k8s_ref", "k8s_skip", "settings"})
 """Attributes that kopf adds to its records; only `k8s_ref` is shown, as `object`."""

@@ -37,7 +37,7 @@ _MOST_PLUGINS = 500
 """The most values of the label `plugin`; each rule of a profile is a value."""
 
 ATTEMPTS_LABEL_LIMIT = 15
-"""The label `attempts` is "15+" for this number of attempts and more, to limit its series."""
+"""The label `attempts` is "15+" for 15 and more attempts, to limit the number of series."""
 
 _POD, _POD_GROUP = "pod", "podgroup"
 """kube-scheduler's values of the labels `entity`, `preemptor` and `victim`."""
@@ -375,7 +375,7 @@ class Metrics(Collector, DeviceMetrics):
         )
 
     def for_profile(self, profile: str) -> ProfileMetrics:
-        """Return the recorder of this profile; it stays the same while the profile is in force."""
+        """Return the series of this profile; the object stays the same while it is in force."""
         recorder = self._profiles.get(profile)
         if recorder is None:
             recorder = self._profiles[profile] = ProfileMetrics(
@@ -387,7 +387,10 @@ class Metrics(Collector, DeviceMetrics):
         return recorder
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Remove the series of all other profiles, because users may invent new names for ever."""
+        """Remove the series of all other profiles.
+
+        Otherwise memory would grow with every new name of a profile.
+        """
         for family in self._families:
             family.keep("profile", profiles)
         self._profiles = {
@@ -397,7 +400,7 @@ class Metrics(Collector, DeviceMetrics):
     def pod_bound(self, attempts: int, seconds: float, *, flushed: bool = False) -> None:
         """Count a pod bound after `attempts` attempts, `seconds` after it entered the queue.
 
-        `flushed` means that no event but the end of five minutes caused the retry.
+        `flushed` means that the pod was retried only because five minutes had passed.
         """
         if flushed:
             self._after_flush.child().add()
@@ -415,7 +418,7 @@ class Metrics(Collector, DeviceMetrics):
         self._preemption_attempts.child().add()
 
     def preempted(self, victims: int, violations: int) -> None:
-        """Count the victims of a single pod; pods that were terminating already are left out.
+        """Count the victims of a single pod, without pods that were already terminating.
 
         `violations` is the number of victims whose eviction violates a disruption budget.
         """
@@ -427,7 +430,8 @@ class Metrics(Collector, DeviceMetrics):
     ) -> None:
         """Count the victims of a pod group; for `victims` and `violations` see `preempted`.
 
-        `disruptions` are the numbers of single pods, and of groups that are evicted as a whole.
+        `disruptions` has the number of single pods, and the number of groups that are evicted as a
+        whole.
         """
         self._group_preemptions.child(_POD_GROUP, Status.SUCCESS).add()
         self._group_victims.child(_POD_GROUP).observe(victims)
@@ -437,7 +441,7 @@ class Metrics(Collector, DeviceMetrics):
                 self._disruptions.child(_POD_GROUP, victim).observe(count)
 
     def pod_group_cannot_preempt(self) -> None:
-        """Count a pod group for which preemption finds no victims that help."""
+        """Count a pod group that cannot be placed by preemption."""
         self._group_preemptions.child(_POD_GROUP, Status.UNSCHEDULABLE).add()
 
     def pod_group_placed(self, seconds: float) -> None:
@@ -475,7 +479,7 @@ class Metrics(Collector, DeviceMetrics):
     def extension_point(
         self, point: ExtensionPoint, status: Status, profile: str
     ) -> Callable[[float], None]:
-        """Return the counter of an extension point's seconds; callers should keep it."""
+        """Return a function that counts the seconds of this extension point; callers keep it."""
         return self._point_duration.child(point, status, profile).observe
 
     def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:
@@ -494,7 +498,7 @@ class Metrics(Collector, DeviceMetrics):
         self._hint_duration.child(self._plugins.of(plugin), event, hint).observe(seconds)
 
     def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Count:
-        """Return the counter of the decisions that used the plugin's result."""
+        """Return the counter of decisions that used a result of the plugin."""
         return self._plugin_evaluations.child(self._plugins.of(plugin), point, profile)
 
     def event_handled(self, event: str, seconds: float) -> None:
@@ -520,8 +524,8 @@ class Metrics(Collector, DeviceMetrics):
     def shadow_node(self, profile: str, choice: str, utilization: float, balance: float) -> None:
         """Count the node that was chosen for a pod.
 
-        `choice` is bound if the scheduler that bound the pod chose the node, shadow if the profile
-        did. `utilization` and `balance` are between 0 and 1.
+        `choice` is bound for the node to which the pod was bound, and shadow for the choice of the
+        profile. `utilization` and `balance` are between 0 and 1.
         """
         self._shadow_utilization.child(profile, choice).observe(utilization)
         self._shadow_balance.child(profile, choice).observe(balance)
@@ -538,10 +542,10 @@ class Metrics(Collector, DeviceMetrics):
         status: str,
         seconds: float,
     ) -> None:
-        """Count the `seconds` that PreBind waited for binding conditions.
+        """Count the `seconds` that PreBind waited for the binding conditions of devices.
 
-        `drivers` has the driver of each device of the claims, `waited` only of devices with
-        conditions.
+        `drivers` has the driver of each claimed device; `waited` has only the drivers of devices
+        with binding conditions.
         """
         for driver in map(self._drivers.of, drivers):
             self._device_waits.child(profile, driver, status).observe(seconds)
@@ -553,7 +557,7 @@ class Metrics(Collector, DeviceMetrics):
         self._claims_created.child(status, "false", "", "Pod").add()
 
     def extender_called(self, extender: str, verb: str, result: str, seconds: float) -> None:
-        """Count a call of an extender; a call with the result invalid counts as a success too.
+        """Count a call of an extender; a call with the result invalid also counts as a success.
 
         Extenders after the first 100 of a process share the label "other".
         """
@@ -563,16 +567,16 @@ class Metrics(Collector, DeviceMetrics):
             self._extender_duration.child(extender, verb).observe(seconds)
 
     def read_from(self, readings: StateCollector) -> None:
-        """Include the values of `readings` in each later scrape."""
+        """Add the metrics of `readings` to each later scrape."""
         self._readings = readings
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Return the page for a scraper's `Accept` header, and the page's content type."""
+        """Return the metrics in the format that the `Accept` header wants, and the content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families with their current values; the registry calls this."""
+        """Yield all metrics with their current values; prometheus_client's registry calls this."""
         yield self._build
         for family in self._families:
             yield family.collect()

@@ -1,8 +1,9 @@
 """Keeps recent decisions, and the steps of pods, in a limited number of bytes.
 
-A running scheduler keeps the path of each pod in a `DecisionLog`: the steps of the pod, and the
-decisions about it. The log does not grow with the cluster. Each step is a line of JSON. Equal
-decisions are stored once for all pods, so that many equal pods need little more memory than one.
+A `DecisionLog` keeps a path for each pod: the steps of the pod, and the decisions about it. The log
+does not grow with the cluster. Each step is a line of JSON. Equal decisions are stored once for all
+pods, so that many equal pods need little more memory than one pod.
+
 Readers of the log get the documents `PodPath`, `KeptDecision` and `PodSummary`;
 `mooring.observe.documents` writes them as JSON.
 """
@@ -35,43 +36,46 @@ from mooring.runtime.queued_pod import PodState, StateTimes
 MOST_SUMMARIES: Final = 50_000
 """The most short records in one answer."""
 LATEST: Final = 100
-"""The most pods with whole records in one answer; it limits how long the loop writes JSON."""
+"""The most pods in an answer with whole decisions, because writing their JSON takes long."""
 DEFAULT_LIMIT: Final = 64 * 2**20
 """The bytes of the log: enough for the paths of 20,000 pending pods with two decisions each."""
 
 _MOST_STEPS: Final = 32
-"""The most steps of one pod that are kept."""
+"""The most steps of one pod in the log."""
 _FIRST_STEPS: Final = 4
-"""The number of first steps that are kept if a pod has more than _MOST_STEPS."""
+"""The first steps that stay in the log if a pod has more than _MOST_STEPS."""
 _MOST_VICTIMS: Final = 10
 """The most victims that a step names."""
 _MOST_DROPPED: Final = 1_000
-"""The most paths, or decisions of paths, that one step drops, which takes a millisecond."""
+"""The most paths and decisions that one step drops from a full log; this takes a millisecond."""
 
 _PATH_BYTES: Final = 1000
 """The bytes of a path without steps and names, with its `StateTimes` and its dict entries."""
 _STEP_BYTES: Final = 56
 """The bytes of a step, without the characters of its line."""
 _TEXT_BYTES: Final = 240
-"""The bytes of a shared decision, without its characters."""
+"""The bytes of a shared decision, without the characters of its text."""
 
 
 class RecordedStep(StrEnum):
-    """The steps of a pod by their JSON names; the fields in these texts are those of `PathStep`."""
+    """The kinds of steps of a pod, with their names in JSON.
+
+    The fields in the descriptions are fields of `PathStep`.
+    """
 
     SEEN = "seen"
-    """The replica has seen the pod without a node for the first time."""
+    """The scheduler has seen the pod without a node for the first time."""
     NO_PROFILE = "noProfile"
     GATED = "gated"
-    """A PreEnqueue plugin (`plugins`) gated the pod; without `plugins`, there was another
-    reason."""
+    """The plugins in `plugins` keep the pod out of the queue; without `plugins`, another reason
+    does."""
     QUEUED = "queued"
     UNSCHEDULABLE = "unschedulable"
     """An attempt found no node; `mooring.scheduling.causes` computes `cause`."""
     NOMINATED = "nominated"
     """The pod is nominated to `node`, from which `victims` are evicted."""
     PREEMPTION_FAILED = "preemptionFailed"
-    """The scheduler gave up the evictions for the reason in `cause`, and `victims` stay."""
+    """The scheduler stopped the evictions for the reason in `cause`, and `victims` stay."""
     ASSUMED = "assumed"
     """An attempt chose `node`."""
     WAITING_AT_PERMIT = "waitingAtPermit"
@@ -98,9 +102,10 @@ _Fields = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptDecision(Decision):
-    """The last of `count` consecutive attempts with the same cause or node, which began at `since`.
+    """The last of `count` consecutive decisions with the same cause or node.
 
-    `truncated` has the full size of each table from which nodes were left out.
+    `since` is the beginning of the first of these decisions. `truncated` has the original sizes of
+    tables that were shortened.
     """
 
     time: str
@@ -112,7 +117,7 @@ class KeptDecision(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """A step of a pod; `RecordedStep` tells which of the optional fields each step has."""
+    """A step of a pod; `RecordedStep` says which optional fields each kind of step has."""
 
     step: RecordedStep
     time: str
@@ -130,8 +135,11 @@ class PathStep:
 class PodPath:
     """The steps of a pod, in order.
 
-    `state` is the pod's current state, `since` is its beginning, and `seconds` are the times in
-    each state. `left_out` counts the steps that are missing after the first four.
+    Attributes:
+        state: The pod's current state.
+        since: The time when this state began.
+        seconds: The seconds that the pod has been in each state.
+        left_out: The number of steps that are missing after the first four.
     """
 
     uid: Uid
@@ -159,7 +167,7 @@ class PodSummary:
 
 
 class NotedStep(NamedTuple):
-    """A step of a pod at the moment when it is noted, with values for a trace of the pod."""
+    """A step of a pod when it happens, with the values that a trace of the pod needs."""
 
     pod: str
     uid: Uid
@@ -169,20 +177,20 @@ class NotedStep(NamedTuple):
     """The time when the state before this step began; for a decision, when its attempt began."""
     fields: _Fields
     decision: bytes | None
-    """The decision of an attempt, packed; equal decisions share one object."""
+    """The decision as the text of `_packed`; equal decisions share one object."""
     attempts: int
     """The number of decisions about the pod so far."""
     times: StateTimes | None
 
     def decided(self) -> Decision | None:
-        """Return the decision, if this step is one, else None."""
+        """Return the decision; None if this step is not a decision."""
         if self.decision is None:
             return None
         return Decision(**_unpacked(self.decision)[0], pod=PodRef.of_key(self.pod, self.uid))
 
 
 def _packed(decision: Decision, truncated: Mapping[str, int]) -> bytes:
-    """Return the decision without its pod, as JSON without field names; `_unpacked` reads it."""
+    """Return the decision as a JSON list of its values, without the pod; `_unpacked` reads it."""
     scores = decision.scores
     return dumps(
         [
@@ -204,7 +212,7 @@ def _packed(decision: Decision, truncated: Mapping[str, int]) -> bytes:
 
 
 def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
-    """Return the arguments of `Decision` without the pod, and the sizes of truncated tables."""
+    """Return the fields of the decision that `_packed` wrote, and the sizes of shortened tables."""
     fields = orjson.loads(packed)
     profile, generation, kubernetes, *fields = fields
     node, nominated, victims, scores, rejections, message, truncated = fields
@@ -227,7 +235,7 @@ def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
 
 
 class _Text:
-    """A packed decision that equal decisions of several pods share."""
+    """A packed decision that several pods share."""
 
     __slots__ = ("users", "value")
 
@@ -238,17 +246,17 @@ class _Text:
 
 @dataclass(slots=True, eq=False)
 class _Path:
-    """The path of one pod: its steps, in order."""
+    """The path of a pod: its steps and decisions, in order."""
 
     pod: str
     uid: Uid
     times: StateTimes | None
     admission: tuple[RecordedStep, str | None] | None = None
-    """The last step about entering the queue, and the gate that holds the pod back."""
+    """The last step about entering the queue, and the gate that keeps the pod out of the queue."""
     steps: list[bytes] = field(default_factory=list)
-    """Lines made by `_line`."""
+    """The steps as lines of JSON."""
     decisions: list[_Text | None] = field(default_factory=list)
-    """The decision of each step; None if it has none, or if the decision was dropped."""
+    """The decision of each step; None for other steps and for dropped decisions."""
     last_step: RecordedStep | None = None
     changed: float = 0.0
     """The time of the last step."""
@@ -261,13 +269,13 @@ class _Path:
         return _PATH_BYTES + len(self.pod) + len(self.uid) + sum(map(_size, self.steps))
 
     def decided(self, wall: _WallTime) -> Iterator[KeptDecision]:
-        """Yield the kept decisions, the newest first."""
+        """Yield the decisions of the path, the newest first."""
         for line, text in zip(reversed(self.steps), reversed(self.decisions), strict=True):
             if text is not None:
                 yield _kept(self, line, text.value, wall)
 
     def last(self, *steps: RecordedStep) -> dict[str, Any] | None:
-        """Return the fields of the last step of these kinds; None if there is none."""
+        """Return the fields of the last step of one of these kinds; None if there is none."""
         for line in reversed(self.steps):
             step, _, _, _, fields = orjson.loads(line)
             if step in steps:
@@ -280,13 +288,13 @@ def _size(line: bytes) -> int:
 
 
 def _line(step: RecordedStep, first: float, last: float, in_a_row: int, fields: _Fields) -> bytes:
-    """Return a step as JSON; it happened `in_a_row` times without another step in between."""
+    """Return the step as a line of JSON; it happened `in_a_row` times from `first` to `last`."""
     # A copy, because what orjson returns occupies 4 KiB however short it is.
     return memoryview(dumps([step.value, first, last, in_a_row, fields])).tobytes()
 
 
 def _plain(value: Any) -> Any:
-    """Return the field for JSON: strings and integers unchanged, sequences as lists, else str."""
+    """Return the value for JSON: strings and integers unchanged, sequences as lists, else text."""
     if type(value) in (str, int):
         return value
     return [*map(_plain, value)] if isinstance(value, list | tuple) else str(value)
@@ -309,24 +317,24 @@ def _document(line: bytes, wall: _WallTime) -> PathStep:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DecisionLog:
-    """The paths and last decisions of pods, in a bounded number of bytes.
+    """The paths and last decisions of pods, in a limited number of bytes.
 
-    If the log is full, it first drops paths of bound or deleted pods, the oldest first. Next it
-    drops decisions, beginning with the pods whose last step is the oldest; at last it drops their
-    paths, too. Times that callers pass are seconds on the scheduler's monotonic clock. Paths are
-    stored by the pods' uids; users ask for the latest pod of a "namespace/name". A new pod replaces
-    the path of a bound or deleted pod with the same name.
+    A full log first drops the paths of bound and deleted pods, the oldest first. Next it drops
+    decisions, beginning with the pods whose last step is the oldest. At last it drops the paths of
+    these pods, too. Paths are stored by the pods' uids. Users ask by "namespace/name", and get the
+    latest pod of this name. A new pod replaces the path of a bound or deleted pod with the same
+    name. Times that callers pass are seconds on the scheduler's monotonic clock.
 
     Args:
         limit: The number of bytes; 0 keeps nothing.
-        decisions_per_pod: The number of decisions to keep of one pod. Of consecutive ones with the
-            same cause, only the last one is kept.
-        nodes: How many nodes are kept in each table of a decision: the best scores, including that
-            of the chosen node, and rejections of as many different kinds as possible.
+        decisions_per_pod: The most decisions about one pod. Of consecutive decisions with the same
+            cause, only the last is kept.
+        nodes: The most nodes in each table of a decision: the best scores and the chosen node, and
+            rejections of as many different kinds as possible.
         clock: The scheduler's monotonic clock.
         wall: Seconds since the epoch.
         append: Called with every step as a line of JSON, for long-term records.
-        trace: Called with every step, for long-term records.
+        trace: Called with every step, for traces.
     """
 
     limit: int = DEFAULT_LIMIT
@@ -344,7 +352,7 @@ class DecisionLog:
         # In each of these the path that has changed last is the last one.
         self._live: OrderedDict[Uid, _Path] = OrderedDict()
         self._without_decisions: OrderedDict[Uid, _Path] = OrderedDict()
-        """Paths of live pods without a step since their decisions were dropped."""
+        """Paths without decisions of pods that are not bound or deleted."""
         self._ended: OrderedDict[Uid, _Path] = OrderedDict()
         self._names = Names()
 
@@ -354,10 +362,10 @@ class DecisionLog:
     def seen(
         self, pod: str, uid: Uid, now: float, known: StateTimes | None = None
     ) -> StateTimes | None:
-        """Begin the path of a pod without a node, if it has none; return the pod's times.
+        """Begin the path of a pod without a node, unless the pod has one; return the pod's times.
 
-        `known` are the times of a pod that is queued already. A log that keeps nothing returns
-        `known`.
+        `known` are the times of a pod that is in the queue already. A log that keeps nothing
+        returns `known`.
         """
         path = self._find(uid)
         if path is not None and uid not in self._ended:
@@ -385,9 +393,9 @@ class DecisionLog:
             self._admit(uid, RecordedStep.NO_PROFILE, None, now)
 
     def admitted(self, uid: Uid, gate: str | None, now: float) -> None:
-        """Note that the pod is in the queue, or that `gate` holds it back, if this is new.
+        """Note that the pod is in the queue, or that `gate` keeps it out; ignore a repetition.
 
-        `gate` is the name of a PreEnqueue plugin, or "" if something else holds the pod back.
+        `gate` is the name of a PreEnqueue plugin, or "" if there is another reason.
         """
         self._admit(uid, RecordedStep.QUEUED if gate is None else RecordedStep.GATED, gate, now)
 
@@ -409,7 +417,8 @@ class DecisionLog:
     ) -> None:
         """Note the decision about the pod; `cause` is a short reason why it got no node.
 
-        If `decision` does not have all nodes, `scored` and `rejected` are their full numbers.
+        `scored` and `rejected` are the full sizes of the tables in `decision`, if it has only a
+        part of them.
         """
         if not self.limit:
             return
@@ -439,7 +448,7 @@ class DecisionLog:
             self.nominated(uid, decision.nominated_node, decision.victims, now)
 
     def nominated(self, uid: Uid, node: str, victims: Sequence[PodRef], now: float) -> None:
-        """Note that the pod is nominated to the node, and which victims are evicted there."""
+        """Note that the pod is nominated to the node, and that the victims there are evicted."""
         self._note(uid, RecordedStep.NOMINATED, now, {"node": node, **_victims(victims)})
 
     def preempted(self, uid: Uid, by: PodRef, node: str, now: float) -> None:
@@ -447,7 +456,7 @@ class DecisionLog:
         self._note(uid, RecordedStep.PREEMPTED, now, {"by": by, "node": node})
 
     def preemption_failed(self, uid: Uid, why: str, victims: Sequence[PodRef], now: float) -> None:
-        """Note that evictions for the pod were given up, and that these victims stay."""
+        """Note that the scheduler stopped the evictions for the pod; `victims` stay."""
         self._note(uid, RecordedStep.PREEMPTION_FAILED, now, {"cause": why, **_victims(victims)})
 
     def note(self, uid: Uid, step: RecordedStep, now: float, **fields: str | Sequence[str]) -> None:
@@ -455,7 +464,7 @@ class DecisionLog:
         self._note(uid, step, now, fields)
 
     def bound(self, uid: Uid, node: str, now: float) -> None:
-        """Note that the pod is bound."""
+        """Note that this scheduler has bound the pod to the node."""
         path = self._find(uid)
         if path is None:
             return
@@ -507,13 +516,13 @@ class DecisionLog:
         )
 
     def cause(self, uid: Uid) -> str | None:
-        """Return why the last failed attempt did not bind the pod; None if this is not known."""
+        """Return why the last failed attempt did not bind the pod; None if this is not kept."""
         path = self._find(uid)
         failure = path.last(*_FAILURES) if path is not None else None
         return str(failure["cause"]) if failure is not None else None
 
     def victims(self, uid: Uid) -> Sequence[PodRef]:
-        """Return up to ten pods that are evicted for the pod, from its last nomination."""
+        """Return up to ten pods that are evicted to make room for this pod."""
         path = self._find(uid)
         nominated = path.last(RecordedStep.NOMINATED) if path is not None else None
         return [PodRef(*victim) for victim in nominated["victims"]] if nominated is not None else ()
@@ -521,16 +530,16 @@ class DecisionLog:
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
         """Yield short records of the `limit` pods that changed last, the newest first.
 
-        Only pods of the namespace count; "" means all. The pods are chosen at once, but each record
-        is built when it is read.
+        Only pods of the namespace count; "" means all namespaces. The function chooses the pods at
+        its start, but makes each record only when the caller reads it.
         """
         chosen, wall = [*islice(self._newest(namespace), limit)], self._wall_time()
         return (_summary(path, wall) for path in chosen)
 
     def _newest(self, namespace: str, *, decided: bool = False) -> Iterator[_Path]:
-        """Yield the paths of the namespace's pods ("": all pods), the last changed first.
+        """Yield the paths of pods in the namespace ("": in all), the last changed path first.
 
-        `decided` leaves out paths without a decision.
+        With `decided`, it leaves out paths without a decision.
         """
         prefix = f"{namespace}/" if namespace else ""
         parts = (self._live, self._without_decisions, self._ended)
@@ -559,7 +568,7 @@ class DecisionLog:
         return self._find(uid) if uid is not None else None
 
     def _begin(self, pod: str, uid: Uid, times: StateTimes | None) -> None:
-        """Begin a path; drop the ended path of an earlier pod of this name."""
+        """Begin a path; drop the path of a bound or deleted pod with this name."""
         earlier = self._names.latest(pod)
         if earlier is not None and earlier in self._ended:
             self._drop(earlier)
@@ -575,7 +584,7 @@ class DecisionLog:
         fields: _Fields,
         decided: tuple[Decision, Mapping[str, int]] | None = None,
     ) -> None:
-        """Append the step to the path, or count it if it equals the last step.
+        """Add the step to the pod's path; if it equals the last step, only count it.
 
         Steps after a pod's end are left out, except the preemption of a bound pod.
         """
@@ -626,7 +635,7 @@ class DecisionLog:
             self._drop(path.uid)
 
     def _made_live(self, uid: Uid, step: RecordedStep) -> _Path | None:
-        """Return the path, as that of a live pod; None if the step must be left out."""
+        """Move the path to the live pods, and return it; None if the step must be left out."""
         path = self._without_decisions.pop(uid, None)
         if path is None and step is RecordedStep.PREEMPTED:
             path = self._ended.pop(uid, None)
@@ -654,7 +663,7 @@ class DecisionLog:
         return dumps(line)
 
     def _attach(self, path: _Path, packed: bytes) -> None:
-        """Keep the decision with the last step; drop the oldest decision if there are too many."""
+        """Store the decision with the last step; drop the oldest decision if there are too many."""
         path.attempts += 1
         self._release(path.decisions[-1])
         path.decisions[-1] = self._text(packed)
@@ -664,7 +673,7 @@ class DecisionLog:
             path.decisions[kept[0]] = None
 
     def _text(self, value: bytes) -> _Text:
-        """Return the shared text with this value, and count one more user."""
+        """Return the shared object for this packed decision, and count one more user."""
         text = self._texts.get(value)
         if text is None:
             value = memoryview(value).tobytes()  # a copy, as in `_line`
@@ -674,7 +683,7 @@ class DecisionLog:
         return text
 
     def _release(self, text: _Text | None) -> None:
-        """Remove one user of the text; forget a text without users."""
+        """Count one user less; remove a shared decision that has no user."""
         if text is not None:
             text.users -= 1
             if not text.users:
@@ -682,7 +691,7 @@ class DecisionLog:
                 self.bytes -= _TEXT_BYTES + len(text.value)
 
     def _shrink(self) -> None:
-        """Drop the oldest entries, at most _MOST_DROPPED; later steps drop the rest.
+        """Drop the oldest entries of a full log, at most _MOST_DROPPED; later steps drop the rest.
 
         A decision that thousands of paths share is freed with the last of these paths. The function
         must not pause, because the caller may be in the middle of a change.
@@ -758,7 +767,7 @@ def _best(
 
 
 def _witnesses(rejections: Mapping[str, Rejection], limit: int) -> Mapping[str, Rejection]:
-    """Return at most `limit` rejections; every kind comes once before a kind comes twice."""
+    """Return at most `limit` rejections, with as many different plugins and reasons as possible."""
     if len(rejections) <= limit:
         return rejections
     first_of_kind: dict[Rejection, str] = {}

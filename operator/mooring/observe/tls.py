@@ -23,7 +23,7 @@ _RENEW: Final = timedelta(days=SELF_SIGNED_DAYS / 2)
 
 
 class TlsError(Exception):
-    """The endpoints cannot use these files; the text is one line for users."""
+    """The TLS files cannot be used; the text is one line for users."""
 
 
 class _Material(NamedTuple):
@@ -39,10 +39,10 @@ class ServingTls:
     """Makes the TLS context, and a new one whenever the files have changed.
 
     Args:
-        cert_file: The served certificate with its chain, PEM. None: a self-signed one is made.
+        cert_file: The served certificate with its chain, PEM; None makes a self-signed one.
         key_file: The certificate's key, PEM; None if `cert_file` is None.
-        client_ca_file: The CAs that sign client certificates, PEM; used instead of `client_ca`.
-        client_ca: Returns the CAs from another source, None if there are none; raises ReviewError.
+        client_ca_file: The CAs that sign client certificates, PEM; replaces `client_ca`.
+        client_ca: Returns the CAs as PEM, None if there are none; raises ReviewError.
         names: Host names and IP addresses in the self-signed certificate.
         now: The clock that decides when the self-signed certificate is replaced.
     """
@@ -64,7 +64,7 @@ class ServingTls:
 
     @property
     def certificate(self) -> str:
-        """The served certificate (PEM) without its chain; "" if nothing is served yet."""
+        """The served certificate (PEM) without its chain; "" before the first context is made."""
         text = self._served.certificate.decode(errors="replace") if self._served else ""
         begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
         body = text.partition(begin)[2].partition(end)[0]
@@ -181,7 +181,7 @@ def _read(path: str) -> bytes:
 
 
 def _no_password() -> str:
-    """Raise ValueError, so that OpenSSL does not ask for the password of an encrypted key."""
+    """Raise ValueError, because otherwise OpenSSL would ask for a password on the terminal."""
     raise ValueError("the key is encrypted")
 
 

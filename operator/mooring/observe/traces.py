@@ -45,17 +45,17 @@ from mooring.process.time_slices import TimeSlices
 logger = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 32_768
-"""The most steps that wait until spans are made of them; more steps are lost."""
+"""The most steps that wait to become spans; more steps are lost."""
 _MOST_BYTES: Final = 64 * 2**20
 """The most bytes of the steps that wait."""
 _MOST_OPEN: Final = 16_384
-"""The most attempts that have a node and have not ended; if there are more, the oldest is lost."""
+"""The most unfinished attempts of pods with a node; if there are more, the oldest is lost."""
 _LONGEST_CAUSE: Final = 1_024
 """The most characters of a cause in a span."""
 _BATCH: Final = 256
 """The most spans in one request."""
 _SLICE_SECONDS: Final = 0.001
-"""After this time in seconds, making spans pauses."""
+"""The time in seconds after which the making of spans pauses."""
 _PAUSE_SECONDS: Final = 1.0
 _FLUSH_SECONDS: Final = 0.8
 """The most seconds for sending spans when the process ends."""
@@ -71,13 +71,13 @@ _FOLLOWED: Final = frozenset(
         RecordedStep.GONE,
     }
 )
-"""Steps at which an attempt or a pod's trace ends, or at which an attempt gets a node."""
+"""The steps that end an attempt or a trace, or give a node to an attempt."""
 
 _Attributes = dict[str, str | int | float]
 
 
 class _First(local):
-    """Holds OpenTelemetry's first message about an export, one for each thread."""
+    """Holds the first message of OpenTelemetry about an export in the current thread."""
 
     text = ""
 
@@ -95,7 +95,7 @@ class _Reasons(logging.Filter):
 
     @property
     def first(self) -> str:
-        """The first message of this thread, which makes only one export."""
+        """The first message in the current thread, or "" if there is none."""
         return self._first.text
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -111,7 +111,7 @@ class _Reasons(logging.Filter):
 
 
 class _WithoutHeaders(logging.Filter):
-    """Removes values from OpenTelemetry's messages about bad headers; they may be secret."""
+    """Removes the values of headers from OpenTelemetry's messages, because they may be secret."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.args = ("(not shown)",) * len(record.args or ())
@@ -171,7 +171,7 @@ class Traces:
         return self._dropped
 
     def note(self, noted: NotedStep) -> None:
-        """Keep the step until its span is made; ignore a step that ends no span."""
+        """Keep the step until its span is made; ignore a step that no span needs."""
         if noted.step not in _FOLLOWED:
             return
         size = _size(noted)
@@ -246,14 +246,14 @@ class Traces:
         return await asyncio.shield(exported)
 
     def _exported(self, exported: "asyncio.Future[bool]", number: int, lost: str | None) -> None:
-        """End an export; `lost` says why the endpoint did not accept the spans, None if it did."""
+        """Count the `number` spans of an ended export as sent, or as lost for the reason `lost`."""
         self._in_flight = 0
         if lost is not None:
             self._lose(number, lost)
         exported.set_result(lost is None)
 
     def _lose(self, number: int, reason: str) -> None:
-        """Count lost spans; log the first loss, until the endpoint has taken all waiting spans."""
+        """Count lost spans; log no second loss before all waiting spans are sent."""
         self._dropped += number
         if not self._told:
             self._told = True
@@ -285,7 +285,7 @@ class _Finished(SpanProcessor):
 
 
 class _Identifiers(IdGenerator):
-    """Gives a root span the identifiers in `root`, and all other spans random ones."""
+    """Gives the identifiers in `root` to a root span, and random identifiers to other spans."""
 
     def __init__(self) -> None:
         self._random = RandomIdGenerator()
@@ -299,9 +299,9 @@ class _Identifiers(IdGenerator):
 
 
 class _PodSpans:
-    """Makes spans of steps, which must come in order.
+    """Makes spans of the steps of pods; the steps must come in order.
 
-    An attempt with a node is open until it ends. It calls `lose` with the number of lost spans and
+    An attempt with a node is open until it ends. `lose` is called with a number of lost spans and
     the reason.
     """
 
@@ -334,7 +334,7 @@ class _PodSpans:
         self._nominated: dict[Uid, NotedStep] = {}
 
     def take(self, noted: NotedStep, offset: float) -> None:
-        """Make the spans that end with this step; its times plus `offset` are since the epoch."""
+        """Make the spans that end with this step; times plus `offset` are since the epoch."""
         uid, step = noted.uid, noted.step
         if step is RecordedStep.ASSUMED:
             self._keep(self._open, noted)
@@ -376,7 +376,7 @@ class _PodSpans:
         cause: str = "",
         nominated: NotedStep | None = None,
     ) -> None:
-        """Make the span of an attempt from its decision, in `begun`, to its end."""
+        """Make the span of an attempt, from the start of the decision in `begun` to `ended`."""
         attributes: _Attributes = {
             **_pod_attributes(ended),
             "mooring.attempt.number": begun.attempts,

@@ -1,7 +1,7 @@
 """Finds the user of a request and the pods that this user may see; hides other pods in answers.
 
-To see all nodes and the whole queue, a user needs the right to `get` the path. Names of pods, their
-owners and their namespaces are shown only to users who may `get` the pods of the namespace.
+A user with the right to `get` the path sees all nodes and the whole queue. The names of pods, and
+of their owners and namespaces, are only for users who may `get` the pods of the namespace.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from mooring.model.access import Attributes, User, pod_read
 from mooring.observe.documents import dumps
 
 MOST_NAMESPACES: Final = 64
-"""The most namespaces to check for one answer; each may take a request to the API server."""
+"""The most namespaces that are checked for one answer; each may need a request."""
 
 
 class Access(Protocol):
-    """The API server's answers about the user of a request.
+    """Asks the API server about the user of a request.
 
     Both methods raise HTTPUnauthorized if the API server rejects the token, and
-    HTTPServiceUnavailable if it does not answer.
+    HTTPServiceUnavailable if the API server does not answer.
     """
 
     async def user_of(self, request: web.Request) -> User:
@@ -41,7 +41,7 @@ class Viewer:
 
     @classmethod
     async def of(cls, access: Access, request: web.Request) -> "Viewer":
-        """Return the viewer for a request; raise the errors of `Access.user_of`."""
+        """Return the viewer for a request; raise an error of `Access.user_of` without a user."""
         return cls(access, await access.user_of(request))
 
     async def may(self, attributes: Attributes) -> bool:
@@ -75,7 +75,7 @@ class Viewer:
     ) -> bytes:
         """Return the document as JSON, without the names of pods that the user may not get.
 
-        `may_get` returns True for pods that the user is already known to be allowed to get.
+        `may_get` returns True for pods that an earlier check allowed.
         """
         namespaces = set[str]()
 

@@ -5,8 +5,8 @@
         pod("web", cpu="500m", node="n1"),
     )
 
-Every builder returns a raw API object with a uid and a creation time, which can be parsed or
-changed further. Names, labels and amounts mean the same as in a manifest.
+Every builder returns a raw API object with a uid and a creation time. A test may parse or change
+this object. Names, labels and amounts have the meaning that they have in a manifest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ _API_VERSIONS: Final = {
 
 
 def cluster(*objects: Mapping[str, Any]) -> ClusterState:
-    """Return a state with the objects; pods without a node are added only as members of groups."""
+    """Return a state with the objects; it has pods without a node only if they are in groups."""
     state = ClusterState()
     for raw in objects:
         kind = _kind(raw)
@@ -142,11 +142,13 @@ def pod(
 ) -> Raw:
     """Return a pod with one container per image; the first container has all requests.
 
-    `requests` are resources other than cpu and memory. `ports` are host ports: numbers (TCP, every
-    address) or whole port objects. `affinity`, `spread` (topologySpreadConstraints), `tolerations`
-    and `owner` (the controlling ownerReference) are as in the API. `claims` names
-    PersistentVolumeClaims, `group` a PodGroup of scheduling.k8s.io. `spec` and `status` add or
-    replace fields.
+    - `requests`: Resources other than cpu and memory.
+    - `ports`: Host ports: numbers (TCP, every address) or whole port objects.
+    - `affinity`, `spread`, `tolerations`, `owner`: As in the API. `spread` stands for
+      topologySpreadConstraints, `owner` for the controlling ownerReference.
+    - `claims`: Names of PersistentVolumeClaims.
+    - `group`: The name of a PodGroup of scheduling.k8s.io.
+    - `spec`, `status`: More fields, which replace fields from other arguments.
     """
     raw = api_object(
         "Pod", name, namespace=namespace, labels=labels, annotations=annotations, created=created
@@ -200,9 +202,11 @@ def node(
 ) -> Raw:
     """Return a node with its hostname label; the amounts are allocatable.
 
-    `resources` are resources other than cpu, memory and pods. `taints` are written as for kubectl,
-    `key=value:Effect` or `key:Effect`. `images` maps names to bytes; `conditions` maps types to
-    statuses, in addition to Ready=True. `status` adds fields.
+    - `resources`: Resources other than cpu, memory and pods.
+    - `taints`: Texts as for kubectl: `key=value:Effect` or `key:Effect`.
+    - `images`: The bytes of each image, by name.
+    - `conditions`: The status of each condition, by type; Ready is True by default.
+    - `status`: More fields of the status.
     """
     own = {HOSTNAME: name, **({ZONE: zone} if zone is not None else {})}
     amounts = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
@@ -227,7 +231,7 @@ def node(
 
 
 def toleration(key: str = "", value: str | None = None, effect: str = "") -> dict[str, str]:
-    """Return a toleration: without `key` for every key, without `value` for every value."""
+    """Return a toleration; without `key` it tolerates every key, without `value` every value."""
     how = {"operator": "Exists"} if value is None else {"operator": "Equal", "value": value}
     return {"key": key, "effect": effect, **how}
 
@@ -241,7 +245,7 @@ def namespace(name: str, labels: Labels | None = None) -> Raw:
 def priority_class(
     name: str, value: int, *, default: bool = False, policy: str = "PreemptLowerPriority"
 ) -> Raw:
-    """Return a PriorityClass; `default` makes it the globalDefault, `policy` may be Never."""
+    """Return a PriorityClass; `default` makes it the globalDefault; `policy` may be Never."""
     return api_object(
         "PriorityClass", name, value=value, globalDefault=default, preemptionPolicy=policy
     )
@@ -359,9 +363,9 @@ def queue_object(
     status: Mapping[str, Any] = _NONE,
     **spec: Any,
 ) -> Raw:
-    """Return a Queue with a nominal quota for each resource, or with the fields of its quota.
+    """Return a Queue; `quotas` has a nominal quota, or the fields of a quota, for each resource.
 
-    Pods of every namespace may be in it; with the selector None it can only have child queues.
+    The Queue takes pods of every namespace; with the selector None it can only have child queues.
     """
     resources = [
         {"name": resource, **(quota if isinstance(quota, Mapping) else {"nominalQuota": quota})}
@@ -373,7 +377,7 @@ def queue_object(
 
 
 def given(**fields: Any) -> Raw:
-    """Return the fields without None, False and empty values."""
+    """Return the fields, without fields that are None, False or empty."""
     return {name: value for name, value in fields.items() if value}
 
 

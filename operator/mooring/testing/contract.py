@@ -45,7 +45,7 @@ Raw: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Raw objects: the nodes, all other objects in the cluster, and the pod to schedule."""
+    """Raw objects for a test: the nodes, other objects of the cluster, and the pod to schedule."""
 
     nodes: tuple[Raw, ...]
     pod: Raw
@@ -69,7 +69,7 @@ class PluginContract:
 
     plugin: ClassVar[type[Any]]
     args: ClassVar[Raw] = {}
-    """The plugin's arguments, with the names of a profile."""
+    """The plugin's arguments, named as in a profile."""
     scenarios: ClassVar[Iterable[Scenario]]
 
     def test_it_can_be_built_with_default_arguments(self) -> None:
@@ -78,7 +78,7 @@ class PluginContract:
             self.plugin(read(self.plugin.Args, {}, ""), handle(cluster()))
 
     def test_it_has_no_misspelt_method(self) -> None:
-        """A method with a wrong name, such as `filtr`, would never run."""
+        """A method with a misspelt name, for example `filtr`, would never run."""
         _check(misspelt_name(self.plugin))
 
     def test_its_filter_rejects_a_node_in_some_scenario(self) -> None:
@@ -100,7 +100,7 @@ class PluginContract:
                 _check(wrong_mask(trial.filter(nodes), len(nodes)))
 
     def test_it_explains_every_rejected_node_with_a_reason(self) -> None:
-        """`explain` runs for nodes that `filter` rejects, and for no others."""
+        """`explain` runs only for nodes that `filter` rejects, and gives a reason for each."""
         for trial in self._filters():
             rejected = trial.nodes.take(trial.rows[~trial.filter(trial.nodes)])
             if len(rejected):
@@ -124,7 +124,7 @@ class PluginContract:
             assert in_range, f"a score is outside of 0-{MAX_SCORE}: {final}"
 
     def test_it_scores_some_nodes_as_it_scores_all_if_it_is_node_only(self) -> None:
-        """Otherwise scores that the scheduler caches and updates per node would be wrong."""
+        """Otherwise the scheduler's cached scores would be wrong after a change of one node."""
         for trial in self._scores() if self.plugin.depends_on_node_only else ():
             whole = trial.score(trial.nodes)
             for rows in _choices(trial.rows):
@@ -132,7 +132,7 @@ class PluginContract:
                 assert_array_equal(part, whole[np.isin(trial.rows, rows)])
 
     def test_pre_filter_and_pre_score_do_not_read_the_cluster_if_it_is_node_only(self) -> None:
-        """The scheduler caches the results of both methods while the cluster changes."""
+        """The scheduler caches the results of PreFilter and PreScore while the cluster changes."""
         for scenario in self.scenarios if self.plugin.depends_on_node_only else ():
             here, elsewhere = self._trial(scenario), self._trial(Scenario((), scenario.pod))
             before = here.by_name()
@@ -140,7 +140,7 @@ class PluginContract:
             assert here.by_name() == before, "pre_filter or pre_score reads the cluster"
 
     def test_it_returns_the_same_when_it_runs_again(self) -> None:
-        """A plugin that is built again agrees: it uses no clock, no randomness and no memory."""
+        """A second object of the plugin agrees: it uses no clock, no randomness and no memory."""
         for scenario in self.scenarios:
             trial = self._trial(scenario)
             first = trial.by_name()
@@ -164,7 +164,7 @@ class PluginContract:
             assert empty.by_name() == full.by_name(), "its results depend on the pods on the nodes"
 
     def test_pods_with_equal_keys_have_equal_results(self) -> None:
-        """Otherwise a pod would get the results of another pod."""
+        """Otherwise the scheduler would give a pod the cached results of another pod."""
         keys = {"filter_key": "may_filter", "score_key": "may_score"}
         for key, runs in keys.items():
             for one, other in permutations(self.scenarios if hasattr(self.plugin, key) else (), 2):
@@ -178,7 +178,7 @@ class PluginContract:
                     assert_array_equal(first, second, err_msg=f"{key} is not all it reads")
 
     def test_it_has_a_queueing_hint_if_it_registers_events(self) -> None:
-        """Without both, a rejected pod is tried again after every event."""
+        """Without events and a hint, a rejected pod is tried again after every event."""
         both = hasattr(self.plugin, "events_to_register"), hasattr(self.plugin, "queueing_hint")
         wrong = "events_to_register and queueing_hint belong together"
         assert both in ((True, True), (False, False)), wrong
@@ -203,7 +203,7 @@ class PluginContract:
 
 
 class _PluginInScenario:
-    """A plugin that was built for the cluster of one scenario."""
+    """A plugin that was built for the cluster of one scenario, and the pod of the scenario."""
 
     def __init__(self, plugin: type[Any], args: Any, scenario: Scenario) -> None:
         self.state = cluster(*scenario.others, *scenario.nodes)
@@ -295,7 +295,7 @@ def _choices(rows: IntArray) -> Iterable[IntArray]:
 
 
 def _fingerprint(state: ClusterState) -> dict[str, Any]:
-    """Return a copy of everything that a decision could change by mistake."""
+    """Return a copy of all data that a decision could change by mistake."""
     table, rows = state.nodes, state.nodes.row_count
     columns = {
         "present": table.present,

@@ -1,4 +1,4 @@
-"""A fake API that remembers the writes of plugins; a handle, a pipeline and a queued pod."""
+"""Fakes for tests of plugins: an API that remembers writes, a handle, a pipeline, a queued pod."""
 
 import asyncio
 from collections import deque
@@ -26,14 +26,14 @@ __all__ = ["FakeApi", "Lost", "Patch", "handle", "pipeline", "queued_pod"]
 
 
 def handle(state: ClusterState, api: "FakeApi | None" = None) -> Handle:
-    """Return a Handle over this state; every plugin is built with one."""
+    """Return a Handle with this state and API, to build a plugin with."""
     return Handle(ClusterView(state), WaitingPods(), api or FakeApi(), state)
 
 
 def pipeline(
     state: ClusterState | None = None, registry: Registry | None = None, **spec: Any
 ) -> Pipeline:
-    """Return the plugins of a profile with this `spec`; by default over an empty cluster."""
+    """Return the plugins of a profile with this `spec`; without a state, for an empty cluster."""
     plugins = registry or Registry(SHIPPED, {})
     read_spec = read(SchedulingProfileSpec, spec, "spec")
     profile = SchedulingProfile(DEFAULT_SCHEDULER, read_spec)
@@ -68,32 +68,32 @@ class Patch:
 
 
 class Lost(Enum):
-    """The part of an update that does not arrive."""
+    """The parts of an update that can be lost."""
 
     NOTHING = "nothing"
     REQUEST = "request"
     ANSWER = "answer"
     TIME = "time"
-    """No answer comes in time; `arrive` makes the update later if this is still possible."""
+    """No answer comes in time; a later call of `arrive` may still make the update."""
     CALLER = "caller"
     """The update is made, but the caller is cancelled while it waits for the answer."""
 
 
 class FakeApi:
-    """Implements `mooring.framework.handle.Api`; returns at once and remembers every call.
+    """Implements `mooring.framework.handle.Api`; returns immediately and remembers every call.
 
-    An `update` fails if the object has another version.
+    An `update` fails if the object has another version than the patch.
 
     Attributes:
-        objects: Raw objects by resource and key, such as `("persistentvolumes", "pv-1")`.
-        events: Functions that change the cluster. A wait in `until` calls them one after the other,
-            and times out after the last.
+        objects: Raw objects by resource and key, for example `("persistentvolumes", "pv-1")`.
+        events: Functions that change the cluster. `until` calls one after the other, and times out
+            after the last.
         bindings: Pairs of namespace/name and node, in order.
         patches: The patches and created objects, in order.
         annotations: The annotations for the pod's Binding, by namespace/name.
-        failure: While it is set, every write raises it.
-        writes: The writes that `later` was given and `write_all` has not run.
-        lost: The part that does not arrive, for each of the next updates in order.
+        failure: An error that every write raises, or None.
+        writes: The writes given to `later`, until `write_all` runs them.
+        lost: What is lost of each of the next updates, in order.
         recorded: The events, each with its pod's key.
     """
 
@@ -119,7 +119,7 @@ class FakeApi:
         self.bindings.append((pod.key, node))
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Add the annotations to those of the pod; an empty mapping removes all of them."""
+        """Add the annotations to the pod's annotations; an empty mapping removes all of them."""
         if annotations:
             self.annotations.setdefault(pod.key, {}).update(annotations)
         else:
@@ -169,7 +169,7 @@ class FakeApi:
         return created
 
     async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
-        """Delete the object with this uid; only mark an object that has finalizers."""
+        """Delete the object with this uid; an object with finalizers only gets a deletion time."""
         self._raise_failure()
         known = self.objects.get((resource, f"{namespace}/{name}"))
         if known is None or known["metadata"]["uid"] != uid:
@@ -224,7 +224,7 @@ class FakeApi:
                 await self._late.pop(0)()
 
     def alone(self, _key: str) -> AbstractAsyncContextManager[object]:
-        """Return a context that does nothing, because a test has only one caller."""
+        """Return a context that does nothing, because a test has only one caller at a time."""
         return nullcontext()
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
