@@ -199,6 +199,7 @@ conformance: venv controlplane ## Kubernetes' own scheduling tests against Moori
 dra: venv ## allocations of devices beside kube-scheduler's allocator; DRA='--count 22000 --seed 7'
 	@$(PY) -m dra --kubernetes 1.36 $(DRA)
 	@$(PY) -m dra --kubernetes 1.37 $(DRA)
+	@$(PY) -m dra --kubernetes 1.38 $(DRA)
 
 kueue: venv controlplane ## build Kueue's own controller once, and test Mooring beside it
 	@$(PY) -m kueue

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from controlplane import ControlPlaneError
-from controlplane.build import cache_root, control_plane, ensure_built
+from controlplane.build import cache_root, ensure_built
 from controlplane.progress import Progress
-from controlplane.releases import NEWEST
 from kubernetes_e2e.results import (
     Result,
     differences,
@@ -70,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(focus: str) -> dict[str, dict[str, Result]]:
     """Return the results by scheduler; both run at the same time, each on its own server."""
     progress = Progress()
-    ensure_built(progress, control_plane(NEWEST))
+    ensure_built(progress)
     program = ensure_built(progress, MODULE) / next(iter(MODULE.programs))
     folder = cache_root() / "kubernetes-e2e" / "last"
     shutil.rmtree(folder, ignore_errors=True)

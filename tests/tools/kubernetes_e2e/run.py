@@ -10,11 +10,11 @@ import yaml
 
 import replica
 from controlplane import ControlPlane
-from controlplane.build import GoModule, control_plane, kubernetes_flags, programs_folder
+from controlplane.build import GoModule, kubernetes_flags
 from controlplane.commands import Component
 from controlplane.nodes import create_nodes
 from controlplane.processes import ProcessGroup, Program, free_ports
-from controlplane.releases import NEWEST, required_kubernetes
+from controlplane.releases import chosen_release, required_kubernetes
 from kubernetes_e2e.kubelet import (
     copy_extended_resources,
     run_required_pods,
@@ -46,12 +46,12 @@ LABELS: Final = "!Feature:OffByDefault || FeatureGate:GenericWorkload"
 """Leaves out cases of features that are off by default; those of pod groups are on here."""
 SKIP: Final = "Multi-AZ"
 """Matches cases for clusters of a cloud with several zones."""
-PROFILE: Final = profile("default-scheduler")
 
 
 @contextmanager
 def running_cases(scheduler: str, program: Path, folder: Path, focus: str) -> Iterator[Program]:
     """Yield the program that runs the cases; it writes JUnit files and logs into the folder."""
+    release = chosen_release()
     components: set[Component] = {"kube-controller-manager", "kwok"}
     if scheduler == KUBE_SCHEDULER:
         components.add("kube-scheduler")
@@ -60,8 +60,7 @@ def running_cases(scheduler: str, program: Path, folder: Path, focus: str) -> It
     cluster = ControlPlane(
         components,
         data_dir=folder / "cluster",
-        programs=programs_folder(control_plane(NEWEST)),
-        flags=NEWEST.pod_group_flags(),
+        flags=release.pod_group_flags(),
     )
     with cluster as plane, ProcessGroup() as group:
         access = plane.access
@@ -104,7 +103,11 @@ def _command(program: Path, kubeconfig: Path, folder: Path, focus: str) -> list[
 def _start_mooring(plane: ControlPlane, group: ProcessGroup, folder: Path) -> None:
     """Let Mooring schedule the pods with the schedulerName `default-scheduler`."""
     replica.apply_manifests(plane.access)
-    plane.access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(PROFILE))
+    release = chosen_release()
+    # Servers of another release would say theirs.
+    rules = {"kubernetesVersion": release.minor} if release.servers_of else {}
+    spec = yaml.safe_dump(profile("default-scheduler", **rules))
+    plane.access.kubectl("apply", "-f", "-", stdin=spec)
     kubeconfig = plane.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
     (port,) = free_ports(1)
     log, environment = folder / "mooring.log", replica.environment()

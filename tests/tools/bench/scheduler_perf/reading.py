@@ -78,7 +78,12 @@ OWN_EMULATION: Final = {"NodeDeclaredFeatures": False}
 """Feature gates that upstream sets only in a process that emulates an older release."""
 
 WITHOUT_COUNTERPART: Final = frozenset(
-    ("DRADeviceCompatibilityGroups", "DRAListTypeAttributes", "DRAWorkloadResourceClaims")
+    (
+        "CompositePodGroup",
+        "DRADeviceCompatibilityGroups",
+        "DRAListTypeAttributes",
+        "DRAWorkloadResourceClaims",
+    )
 )
 """Features, off by default, that Mooring lacks or has in another form."""
 

@@ -23,7 +23,7 @@ def workloads_folder(release: Release) -> Path:
     answer = subprocess.run(
         [find_go(cache_root(), Progress()), "mod", "download", "-json", MODULE],
         cwd=release.folder,
-        env={**os.environ, "GOTOOLCHAIN": "local", "GOWORK": "off"},
+        env={**os.environ, "GOTOOLCHAIN": release.go, "GOWORK": "off"},
         capture_output=True,
         text=True,
         check=False,
