@@ -103,6 +103,8 @@ async def test_each_version_of_a_group_is_asked_once_in_a_look(
         ({POD_GROUP_V1ALPHA2}, POD_GROUP_V1ALPHA2),
         ({POD_GROUP_V1ALPHA3}, POD_GROUP_V1ALPHA3),
         ({POD_GROUP_V1ALPHA3, POD_GROUP}, POD_GROUP),
+        ({POD_GROUP_V1ALPHA3, POD_GROUP, POD_GROUP_V1}, POD_GROUP_V1),
+        ({POD_GROUP_V1}, POD_GROUP_V1),
         (set[Resource](), None),
     ],
 )

@@ -154,3 +154,9 @@ def test_a_namespace_queues_by_its_labels_if_terms_may_select_it(
     assert asking.queueing_hint(waiting, before=PROD, after=DEV) is cured
     assert asking.queueing_hint(waiting, after=PROD) is cured
     assert not asking.queueing_hint(waiting, before=PROD, after=PROD)
+
+
+def test_a_pod_queues_others_if_its_namespace_has_the_labels_that_their_terms_select() -> None:
+    waiting, arrived = near(term(WEB, **SELECTED)), placed(labels=WEB, namespace="other")
+    assert PluginAnswers(InterPodAffinity, PROD).queueing_hint(waiting, after=arrived)
+    assert not PluginAnswers(InterPodAffinity, DEV).queueing_hint(waiting, after=arrived)
