@@ -111,14 +111,14 @@ def _wrapped(obstacles: Sequence[str]) -> Iterator[str]:
 
 
 def _results(workloads: Sequence[Workload], rounds: int, output: Path) -> Iterator[Result]:
-    """Yield the runs of each workload; workloads with the same feature gates share a server."""
+    """Yield the runs of each workload; workloads that need the same server share one."""
     log = output / "scheduler_perf-mooring.log"
 
-    def gates(workload: Workload) -> list[tuple[str, bool]]:
-        return sorted(workload.gates.items())
+    def server(workload: Workload) -> tuple[list[tuple[str, bool]], bool]:
+        return sorted(workload.gates.items()), workload.has_claims
 
-    for switched, group in groupby(sorted(workloads, key=gates), key=gates):
-        with perf_server(dict(switched)) as control_plane:
+    for (gates, claims), group in groupby(sorted(workloads, key=server), key=server):
+        with perf_server(dict(gates), claims=claims) as control_plane:
             for workload in group:
                 ours = Mooring(control_plane, log)
                 theirs = KubeScheduler(control_plane, workload.configuration)

@@ -135,6 +135,11 @@ class Workload:
         """The number of objects that the operations make."""
         return sum(step.count for step in self.operations if step.opcode.startswith("create"))
 
+    @property
+    def has_claims(self) -> bool:
+        """Whether it is one of those about devices, which need the claim controller."""
+        return "dra" in self.folder.parts
+
 
 def read_workloads(folder: Path) -> list[Workload]:
     """Return the workloads of all test case files below the folder, in the order of paths."""

@@ -39,10 +39,10 @@ class PerfRun:
 
 
 @contextmanager
-def perf_server(gates: Mapping[str, bool]) -> Iterator[ControlPlane]:
+def perf_server(gates: Mapping[str, bool], *, claims: bool = False) -> Iterator[ControlPlane]:
     """Yield a control plane with these feature gates and Mooring's manifests.
 
-    As upstream, it runs the claim controller for workloads with devices.
+    With `claims` it runs the claim controller and serves all versions of claims.
     """
     switched = ",".join(f"{gate}={str(value).lower()}" for gate, value in gates.items())
     gate_flags = [f"--feature-gates={switched}"] if switched else []
@@ -50,7 +50,6 @@ def perf_server(gates: Mapping[str, bool]) -> Iterator[ControlPlane]:
     if gates.get("GenericWorkload"):
         versions = chosen_release().pod_group_versions
         served += [f"scheduling.k8s.io/{version}=true" for version in versions]
-    claims = gates.get("DynamicResourceAllocation", False)
     if claims:
         served += [f"resource.k8s.io/{version}=true" for version in DEVICE_VERSIONS]
     serving = [f"--runtime-config={','.join(served)}"] if served else []
