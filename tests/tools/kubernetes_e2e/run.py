@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -104,8 +104,8 @@ def _start_mooring(plane: ControlPlane, group: ProcessGroup, folder: Path) -> No
     """Let Mooring schedule the pods with the schedulerName `default-scheduler`."""
     replica.apply_manifests(plane.access)
     release = chosen_release()
-    # Servers of another release would say theirs.
-    rules = {"kubernetesVersion": release.minor} if release.servers_of else {}
+    # Without this, Mooring follows the version of the servers, which is another one.
+    rules: dict[str, Any] = {"kubernetesVersion": release.minor} if release.servers_of else {}
     spec = yaml.safe_dump(profile("default-scheduler", **rules))
     plane.access.kubectl("apply", "-f", "-", stdin=spec)
     kubeconfig = plane.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)

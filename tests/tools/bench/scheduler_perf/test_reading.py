@@ -48,6 +48,14 @@ def test_a_set_of_pods_is_an_operation_for_each_namespace(tmp_path: Path) -> Non
     assert workload.objects == 6
 
 
+def test_workloads_in_the_folder_of_devices_have_claims(tmp_path: Path) -> None:
+    devices, pods = tmp_path / "dra" / "taints", tmp_path / "misc"
+    devices.mkdir(parents=True)
+    pods.mkdir()
+    assert read(devices, PODS).has_claims
+    assert not read(pods, PODS).has_claims
+
+
 @pytest.mark.parametrize(
     ("step", "obstacle"),
     [
