@@ -30,7 +30,7 @@ class NodeResourcesBalancedAllocationArgs(PolicyModel):
     resources: Resources = CPU_AND_MEMORY
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake for a resource that occurs twice or with another weight than 1."""
+        """Yield a mistake for a resource that is listed twice or has a weight other than 1."""
         seen = set[str]()
         for number, resource in enumerate(self.resources):
             if resource.name in seen:
@@ -43,8 +43,8 @@ class NodeResourcesBalancedAllocationArgs(PolicyModel):
 _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _TWICE_UNCHANGED: Final = 150
-"""Twice the score of a node if the pod does not change its evenness. 50 + (50 + new - old) / 2,
-rounded down, is (150 + new - old) / 2, rounded down."""
+"""Twice the score of a node that stays as balanced as it was. 50 + (50 + new - old) / 2, rounded
+down, is (150 + new - old) / 2, rounded down."""
 
 _Floats = npt.NDArray[np.float64]
 
@@ -71,7 +71,7 @@ class NodeResourcesBalancedAllocation:
         return None if any(demand.get(resource) for resource in self._resources) else SKIP
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return the version of the devices that are counted for the pod's resources."""
+        """Return a value that changes when the devices counted for the pod's resources change."""
         return self._devices.version(pod)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
@@ -124,13 +124,13 @@ class NodeResourcesBalancedAllocation:
 
 
 def _fraction(used: _Floats, offered: _Floats) -> _Floats:
-    """Return float64[nodes]: the used fraction of each node's amount (not 0), at most 1."""
+    """Return float64[nodes]: the used fraction, at most 1; no amount in `offered` is 0."""
     fraction = used / offered
     return np.minimum(fraction, 1.0, out=fraction)
 
 
 def _evenness(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
-    """Return int((1 - standard deviation) * 100) over the resources that a node offers."""
+    """Return int64[nodes]: 100 * (1 - standard deviation of the fractions), rounded down."""
     counted = [amounts > 0 for amounts in offered]
     number = np.sum(counted, axis=0, dtype=np.int64, initial=0)
     pairs = list(zip(fractions, counted, strict=True))

@@ -30,9 +30,9 @@ class ImageLocality:
         self._cluster = handle.cluster
 
     def score_key(self, pod: Pod) -> Hashable:
-        """Return the pod's images that nodes have, and its counts of containers and volumes.
+        """Return the pod's images that nodes have, and its numbers of containers and image volumes.
 
-        The node set gets a new version when the images of a node change.
+        Cached scores end when the images of a node change, so the key need not have these.
         """
         spec, has_image = pod.spec, self._cluster.nodes.has_image
         images = tuple([image for image in spec.images if has_image(image)])

@@ -38,7 +38,7 @@ class InterPodAffinityArgs(PolicyModel):
 
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""The most bytes of cached terms of the last pods, with the pods' specs."""
+"""The most bytes of cached terms of recent pods, with the pods' specs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +71,8 @@ class _Counts:
 
 
 _Liking = dict[Domains, IntArray]
-"""The sum of weight times pods per label code, by node label; the last item is 0 (ABSENT)."""
+"""By node label and code of its value: the sum of weight times pods. The last item, 0, is for nodes
+without the label."""
 
 
 class InterPodAffinity:
@@ -114,7 +115,7 @@ class InterPodAffinity:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> Explanation:
-        """Return kube-scheduler's first reason. Evictions cannot add wanted pods."""
+        """Return one reason per node, in kube-scheduler's order; evictions add no wanted pods."""
         reasons = (
             "node(s) didn't match pod affinity rules",
             "node(s) didn't match pod anti-affinity rules",

@@ -23,7 +23,7 @@ _HEALTHY: Final[Mapping[str, str]] = {
     "OutOfDisk": "False",
     "NetworkUnavailable": "False",
 }
-"""The status that each condition must have if the node reports it, by type."""
+"""The status of each type of condition on a healthy node, if the node reports the condition."""
 _REASONS: Final = (
     "node(s) were not ready",
     "node(s) were out of disk space",

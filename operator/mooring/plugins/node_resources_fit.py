@@ -112,7 +112,7 @@ _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _MAX: Final = 100
 _LARGEST: Final = 2**56
-"""A hundred times the sum of two larger amounts may exceed 64 bits."""
+"""A hundred times the sum of two amounts of at most this size fits into 64 bits."""
 
 
 class _Arithmetic(NamedTuple):
@@ -126,8 +126,9 @@ class _Arithmetic(NamedTuple):
 
 _ARRAYS: Final = _Arithmetic(np.minimum, np.maximum, floordiv)
 _FLOATS: Final = _Arithmetic(np.minimum, np.maximum, lambda part, whole: np.floor(part / whole))
-"""This is several times as fast as arrays of int64. It is exact for whole numbers up to 2**53,
-because the distance of a quotient from the next whole number is larger than its rounding error."""
+"""Floats are several times as fast as arrays of int64. They are exact for whole numbers up to
+2**53, because the distance of a quotient from the next whole number is larger than its rounding
+error."""
 
 _Score = Callable[[Any, Any, _Arithmetic], Any]
 """Computes the score, 0-100 for each node, from requested and allocatable (not 0) amounts."""
@@ -150,7 +151,7 @@ class _AllocationScore:
     def __init__(
         self, strategy: ScoringStrategy, handle: Handle, devices: DeviceCounts | None = None
     ) -> None:
-        """Score by the strategy. `devices` counts devices that classes offer as a resource."""
+        """Score by the strategy; `devices` counts devices that classes offer as a resource."""
         self._pod_level = handle.kubernetes.pod_level_scored
         self._devices = devices
         self._scored = [(resource.name, resource.weight) for resource in strategy.resources]
@@ -311,11 +312,11 @@ class NodeResourcesFit(_AllocationScore):
         return {name: amount for name, amount in need.resources.items() if not has_class(name)}
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return the pod's resources with a device class, and the version of devices' counts."""
+        """Return a value that changes when the devices for the pod's resources may have changed."""
         return self._classes.of_pod(pod), self._counts.version(pod)
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
-        """Return every insufficient resource; unresolvable if the empty node is too small."""
+        """Return all insufficient resources; no eviction helps if the empty node is too small."""
         resolvable = np.ones(len(nodes), np.bool_)
         lacking: list[tuple[str, BoolArray]] = []
         for resource, amount in need.resources.items():
@@ -328,7 +329,7 @@ class NodeResourcesFit(_AllocationScore):
         return Explanation.from_masks(chain((too_many_pods,), lacking), resolvable=resolvable)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a node has more free, and the pod fits there now or after evictions.
+        """Return QUEUE if a node has more free resources and the pod fits, now or after evictions.
 
         As in kube-scheduler, the result for a deleted pod is QUEUE even if the pod's node is
         unknown. The result for a device class is QUEUE if the class now stands for a requested
@@ -387,7 +388,7 @@ class NodeResourcesFit(_AllocationScore):
 
 
 class NodeResourcesLeastAllocated(_AllocationScore):
-    """The old LeastRequestedPriority, which works with any strategy of NodeResourcesFit."""
+    """Scores as LeastRequestedPriority did; NodeResourcesFit may have any strategy beside it."""
 
     name: ClassVar[str] = "NodeResourcesLeastAllocated"
     Args: ClassVar[type[NodeResourcesLeastAllocatedArgs]] = NodeResourcesLeastAllocatedArgs
@@ -397,7 +398,7 @@ class NodeResourcesLeastAllocated(_AllocationScore):
 
 
 class NodeResourcesMostAllocated(_AllocationScore):
-    """The old MostRequestedPriority, which works with any strategy of NodeResourcesFit."""
+    """Scores as MostRequestedPriority did; NodeResourcesFit may have any strategy beside it."""
 
     name: ClassVar[str] = "NodeResourcesMostAllocated"
     Args: ClassVar[type[NodeResourcesMostAllocatedArgs]] = NodeResourcesMostAllocatedArgs
@@ -407,7 +408,7 @@ class NodeResourcesMostAllocated(_AllocationScore):
 
 
 class RequestedToCapacityRatioScore(_AllocationScore):
-    """The old RequestedToCapacityRatioPriority, with any strategy of NodeResourcesFit."""
+    """Scores as RequestedToCapacityRatioPriority did, beside any NodeResourcesFit strategy."""
 
     name: ClassVar[str] = "RequestedToCapacityRatio"
     Args: ClassVar[type[RequestedToCapacityRatioArgs]] = RequestedToCapacityRatioArgs
@@ -421,7 +422,7 @@ class RequestedToCapacityRatioScore(_AllocationScore):
 
 
 def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
-    """Return the node that was added or got more free resources; None if it got none that count."""
+    """Return the name of a node that is new or has more of the `wanted` resources free, or None."""
     match event.before, event.after:
         case Pod() as gone, None:
             return freed_node(gone)

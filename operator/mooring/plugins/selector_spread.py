@@ -64,7 +64,7 @@ def _counts(
 
 
 def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
-    """Return the scores. Only pods on feasible nodes count, and zones weigh two thirds."""
+    """Return the scores. Only pods on feasible nodes count; a zone has two thirds of the weight."""
     score = _fewest(counts)
     zones = nodes.zone_codes
     by_zone = np.bincount(zones, weights=counts, minlength=len(nodes.zones))

@@ -60,7 +60,7 @@ class ServiceAffinity:
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _RequiredLabels:
         """Return the labels that a node must have; SKIP if there are none.
 
-        Their values come from the pod's nodeSelector. If a Service selects the pod, the missing
+        The labels' values come from the pod's nodeSelector. If a Service selects the pod, missing
         values come from the node of a matching pod: a pod in the same namespace with all labels of
         this pod. If matching pods are on several nodes, the first node in the node order is used.
         """

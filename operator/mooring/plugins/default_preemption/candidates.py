@@ -23,20 +23,18 @@ from mooring.state.evictions import Evictions
 
 _Victim = TypeVar("_Victim")
 BudgetsOf: TypeAlias = Callable[[_Victim], Iterable[tuple[Sequence[PodDisruptionBudget], int]]]
-"""Returns the disruption budgets of a victim. Each item is a set of budgets, with the number of the
-
-victim's pods that have exactly this set.
-"""
+"""Returns the disruption budgets of a victim. Each item has some budgets, and the number of the
+victim's pods that exactly these budgets match."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
     """A node where the pod would fit without the victims; the most important victim comes first.
 
-    `row` is the node's row. `violations` is the number of victims whose eviction violates a
-    disruption budget. `evicting` are pods of lower priority on the node that this scheduler is
-    evicting already. They cost nothing more, so the pod uses their resources before another pod is
-    evicted. `matches` is how many pairs of a pod and a disruption budget were compared.
+    `violations` is the number of victims whose eviction violates a disruption budget. `evicting`
+    are pods on the node that this scheduler is evicting already; the pod can use their resources at
+    no further cost. `matches` is the number of pairs of a pod and a disruption budget that were
+    compared.
     """
 
     row: int
@@ -67,8 +65,8 @@ class Candidate:
 class SplitVictims(NamedTuple, Generic[_Victim]):
     """Victims in two parts: those whose eviction violates a disruption budget, and the others.
 
-    `violating` maps each of the former to its number of violating pods; `matches` is how many pairs
-    of a pod and a matching budget were found.
+    `violating` has, for each victim of the first part, the number of its pods that violate a
+    budget. `matches` is the number of pairs of a pod and a matching budget.
     """
 
     violating: dict[_Victim, int]
@@ -86,12 +84,12 @@ def select_victims(
     members_first: bool = False,
     strict: bool = False,
 ) -> Candidate:
-    """Reprieve as many of the row's potential victims as possible; the rest are its victims.
+    """Return the row's candidate, after reprieving as many potential victims as possible.
 
     The caller has removed all potential victims, including the pods of groups on other rows.
     `reprieve` adds one victim back. If the pod then does not fit, it removes that victim again and
     returns False. Victims whose eviction violates a disruption budget are reprieved first, then the
-    others; the most important first in each case. Pods that are being evicted already are not
+    others; the most important first in each part. Pods that are being evicted already are not
     reprieved. For `members_first` see `by_importance`, for `strict` see `split_by_budgets`.
     """
     evicting: list[Pod] = []
@@ -127,10 +125,10 @@ def split_by_budgets(
     *,
     strict: bool = False,
 ) -> SplitVictims[_Victim]:
-    """Divide victims by whether their eviction, in this order, violates a disruption budget.
+    """Divide victims into those whose eviction violates a disruption budget, and the others.
 
-    If `strict`, the Eviction API evicts the victims. It evicts no pod that several budgets match,
-    so such a pod counts as a violation.
+    Budgets are charged in the order of the victims. If `strict`, the Eviction API evicts them. It
+    evicts no pod that several budgets match, so such a pod counts as a violation.
     """
     disruptions: Counter[str] = Counter()
     violating: dict[_Victim, int] = {}

@@ -19,17 +19,17 @@ from mooring.plugins.default_preemption.victims import (
 )
 
 _TERMS_PER_CHECK: Final = 6
-"""As many inter-pod terms and topology spread constraints of the pod cost as much as one check."""
+"""Checking this number of inter-pod terms and topology spread constraints costs one more check."""
 _VOLUMES_PER_CHECK: Final = 8
 _PORTS_PER_CHECK: Final = 32
 _RESOURCES_PER_CHECK: Final = 8
 _REQUIREMENTS_PER_CHECK: Final = 64
 REMOVALS_PER_CHECK: Final = 8
-"""The time of one check is enough to remove this number of victims, and to put them back."""
+"""In the time of one check, this number of victims can be removed and put back."""
 
 
 def checks_of(pod: Pod) -> float:
-    """Return how much more a check of this pod costs than a check of an ordinary pod (1).
+    """Return the cost of running the pod's filters on one node; 1 for an ordinary pod.
 
     An ordinary pod has few volumes, ports, resources and requirements; they add nothing.
     """
@@ -47,7 +47,7 @@ def checks_of(pod: Pod) -> float:
 
 
 class DryRuns:
-    """Runs the dry runs of one attempt for a pod. For `members_first` see `by_importance`."""
+    """Makes the dry runs of one preemption attempt. For `members_first` see `by_importance`."""
 
     def __init__(self, state: PostFilterState, *, members_first: bool = False) -> None:
         self._state = state
@@ -66,10 +66,10 @@ class DryRuns:
     def candidate(
         self, row: int, potential: Sequence[Victim], free: FreeResources | None = None
     ) -> Candidate | tuple[str, ...]:
-        """Return the candidate for the row, or why the pod does not fit there after all evictions.
+        """Return the row's candidate, or the reasons why evicting all potential victims is no help.
 
-        `potential` are the row's potential victims. If only requests reject the pod, `free` has the
-        resources that are free with the pod and without all potential victims.
+        If only requests reject the pod, `free` has what is free on the node with the pod placed and
+        all `potential` victims of the row removed.
         """
         pause()
         if free is not None:

@@ -58,7 +58,7 @@ def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
 
 
 def _why_not_eligible(state: PodGroupPostFilterState) -> str | None:
-    """Return why the group may not preempt, or not yet; None if it may."""
+    """Return why the group may not preempt now; None if it may."""
     definition = state.group.definition
     never = definition is not None and definition.preempts is False
     if never or not all(pod.spec.preempts for pod in state.members):
@@ -97,7 +97,7 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
 def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
     """Yield the units of lower priority than the group, without pods that are being evicted.
 
-    It yields at most MOST_UNITS single pods, the least important ones.
+    At most MOST_UNITS single pods are among them: the least important ones.
     """
     cluster, priority = state.cluster, state.group.priority
     whole = cluster.pod_groups.disrupted_whole
@@ -126,7 +126,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
 
 
 def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
-    """Return bool[slots]: True for members beyond their group's minimum, which started last."""
+    """Return bool[slots]: True for the youngest members that a group has beyond its minimum."""
     columns, groups = state.cluster.pod_columns, state.cluster.pod_groups.with_surplus
     found = np.zeros(len(columns.pods), np.bool_)
     slots = np.flatnonzero(columns.in_groups(group.number for group in groups))

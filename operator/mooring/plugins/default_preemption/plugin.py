@@ -82,16 +82,14 @@ _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs 
 _COMPARED_ALWAYS: Final = 100
 """kube-scheduler compares at least this number of candidates in any cluster."""
 _MOST_CHECKS: Final = 600
-"""The number of checks in the dry runs of one decision; one check takes 0.1 ms."""
+"""The most checks in the dry runs of one decision; one check takes 0.1 ms."""
 _UNITS_PER_CHECK: Final = 1_000
 """The cost of one check in the units of `Evaluations`."""
 _MOST_LOOKED_AT: Final = 8_000
-"""The number of victims that one decision compares with disruption budgets; each takes 8 us."""
+"""The most victims that one decision compares with disruption budgets; each takes 8 us."""
 _MOST_IN_DRY_RUN: Final = 200
-"""The number of potential victims in one dry run, with members of their groups on other nodes.
-
-A dry run removes and restores all of them, which takes 60 us for each.
-"""
+"""The most potential victims in one dry run; members of their groups on other nodes count, too. A
+dry run removes and restores all of them, which takes 60 us for each pod."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _PREEMPT_VERB: Final = "preemption: extenders with a preemptVerb are not asked for pods in a queue"
 _NO_CANDIDATE: Final = "no candidate node for preemption"
@@ -238,7 +236,7 @@ class DefaultPreemption:
         return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
-        """Return whether enough candidates were found, one without a violated budget.
+        """Return whether there are enough candidates, and one of them violates no budget.
 
         See calculateNumCandidates and DryRunPreemption in framework/preemption/preemption.go.
         """
@@ -259,9 +257,9 @@ class DefaultPreemption:
         rejections: Counter[str],
         dry_runs: DryRuns,
     ) -> list[Candidate]:
-        """Return the candidates if only requests reject the pod; `ranked` are the best positions.
+        """Return the candidates if only requests reject the pod; `ranked` is positions, best first.
 
-        It stops at as many candidates as kube-scheduler compares, or at `_MOST_LOOKED_AT`.
+        Stop at as many candidates as kube-scheduler compares, or at `_MOST_LOOKED_AT` victims.
         """
         candidates, looked = list[Candidate](), 0
         for position in _looked_at(ranked, potential.counts, state.seed):
@@ -289,7 +287,7 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        It raises AttemptTooLongError if there is no time for one complete dry run.
+        Raises AttemptTooLongError if there is no time for one complete dry run.
         """
         rejections[_NO_VICTIMS] += int((potential.counts == 0).sum())
         if not potential.counts.any():
@@ -330,13 +328,13 @@ class DefaultPreemption:
         by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         each: float,
     ) -> tuple[IntArray, int]:
-        """Return the positions in the order of dry runs, and how many are always compared.
+        """Return the positions in the order of dry runs, and how many of the first always run.
 
-        One decision must not keep others waiting. So if there may be more candidates than
-        kube-scheduler compares in any cluster, the number of checks is limited; `each` is the cost
-        of one check of this pod. Half of the checks are for the nodes whose victims are the
-        cheapest by requests, which `by_requests` computes. The other half begins at another node in
-        each attempt. The same order is used if all checks may take longer than one attempt may.
+        One decision must not delay others. So the number of checks is limited if there may be more
+        candidates than kube-scheduler compares in any cluster; `each` is the cost of one check of
+        this pod. Half of the checks are for the nodes with the cheapest victims by requests, which
+        `by_requests` computes. The other half begins at another node in each attempt. The same
+        order is used if all checks may take longer than one attempt may.
         """
         left, most = _MOST_CHECKS / each, self._evaluations.left / _UNITS_PER_CHECK / each
         order = np.flatnonzero(potential.counts)
@@ -404,7 +402,7 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 
 
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
-    """Return the cheapest candidates by requests, and how many of them are always compared.
+    """Return the cheapest candidates by requests, and how many of the first always run.
 
     The candidates are positions, as many as `checks` allow. The second number is 0 if there are
     more candidates than kube-scheduler compares in any cluster.
@@ -417,7 +415,7 @@ def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int
 
 
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
-    """Yield the positions whose victims to compare with disruption budgets, the best first.
+    """Yield positions, the best first: there, victims are compared with disruption budgets.
 
     If there are too many victims, half of the comparisons are for the best positions. The other
     half begins at another position in each attempt, because budgets may forbid the victims of all

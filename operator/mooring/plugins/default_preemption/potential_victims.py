@@ -63,11 +63,10 @@ class VictimSlots:
 
 
 class _Costs(NamedTuple):
-    """The costs of victims: one item per pod, and one per group on each node with members.
+    """The cost of each victim: one item per pod, and one per group on each node with members.
 
-    `at` is the position of the node in `PotentialVictims.rows`. `highest` is the highest priority
-    of the pods, `total` the sum of their priorities, each made positive, and `number` their number.
-    `earliest` (float64) is the first start among the pods of the highest priority.
+    `at` is the node's position in `PotentialVictims.rows`. The other arrays have the fields of
+    `PreemptionCost`.
     """
 
     at: IntArray
@@ -81,12 +80,12 @@ _NO_GROUPS: Final[Mapping[int, Callable[[], WholeGroup]]] = MappingProxyType({})
 
 
 class PotentialVictims:
-    """The pods of lower priority on the nodes in `rows`, and the free resources without them.
+    """The pods that `pod` may preempt on the nodes in `rows`, and what is free without them.
 
     `needs` has the pod's requests by resource. `protected` (bool per pod slot, or None) is True for
-    pods of lower priority that may not be victims. `groups` maps the number of each group that is
-    only disrupted as a whole to a function that makes the group a victim, whatever the priorities
-    of its members are. For `members_first` see `by_importance`.
+    pods of lower priority that may not be victims. `groups` has, by number, the groups that are
+    only disrupted as a whole; each value is a function that returns the group as one victim. The
+    members' priorities do not matter. For `members_first` see `by_importance`.
     """
 
     def __init__(
@@ -161,7 +160,10 @@ class PotentialVictims:
         return fits
 
     def insufficient(self) -> list[tuple[str, BoolArray]]:
-        """Return each reason with bool[len(rows)]: True where it holds after all evictions."""
+        """Return each reason (`Insufficient cpu`) with the nodes where evictions do not end it.
+
+        The nodes are bool[len(rows)]: True where the reason holds without the potential victims.
+        """
         reasons = [("Too many pods", self._free_slots < 0)]
         reasons += [(f"Insufficient {name}", free < 0) for name, free in self._free.items()]
         return reasons
@@ -196,7 +198,7 @@ class PotentialVictims:
         return ends
 
     def free_on(self, row: int) -> FreeResources:
-        """Return the resources that are free there with the pod, without potential victims."""
+        """Return what is free on the row with the pod placed and all potential victims removed."""
         position = int(np.flatnonzero(self.rows == row)[0])
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return FreeResources(amounts, int(self._free_slots[position]))
@@ -283,7 +285,7 @@ class PotentialVictims:
     def _costs_of_groups(
         self, groups: IntArray
     ) -> tuple[IntArray, IntArray, IntArray, npt.NDArray[np.float64]]:
-        """Return the costs (see _Costs, without `at`) of the groups of these ascending numbers."""
+        """Return the fields of `_Costs`, except `at`, for the groups of these ascending numbers."""
         columns, size = self._columns, len(groups)
         member = columns.in_groups(groups) & (columns.rows >= 0)
         slots = np.flatnonzero(member & ~columns.nominated & ~columns.evicting)

@@ -1,12 +1,13 @@
-"""Finds victims for a pod or a group in a queue. It may evict three kinds of pods.
+"""Finds victims for a preemptor, a pod or a group in a queue. Three kinds of pods may be victims.
 
-- Pods of its own queue: those of lower priority, or those that `preemption.withinQueue` allows.
+- Pods of the preemptor's queue: those of lower priority, or those that `preemption.withinQueue`
+  allows.
 - Pods of other queues of the tree that have borrowed quota: if `preemption.reclaimWithinCohort`
   allows it, and if the preemptor stays within the nominal quota of its side of the tree. Each queue
   keeps its nominal quota, so no queue can take back what it has given.
 - Pods of no queue, or of another tree: those of lower priority.
 
-The pods of a gang that keep its minimum are one victim.
+The members that a gang needs for its minimum are one victim.
 """
 
 from collections import defaultdict
@@ -38,10 +39,9 @@ from mooring.quota.state.queues import below, demand_of
 from mooring.quota.usage import nominated_usage, used_at
 
 _MOST_FOR_POD: Final = 100
-"""For a single pod, this number of pods on the best nodes, and as many of the least important
-
-pods, are potential victims: each search removes all of them, which takes 60 us each.
-"""
+"""For a single pod, this number of pods on the best nodes, and the same number of the least
+important pods, are potential victims. Each search removes all of them, which takes 60 us for each
+pod."""
 _Slots = npt.NDArray[np.bool_]
 
 
@@ -107,13 +107,13 @@ class _Rules:
             asked = cluster.queues.in_devices(queue.number, demand_of(preemptor.pods))
             self._demand = {r: amount for r, amount in asked.items() if r in queue.used and amount}
             self._entitled = [each for each in self._path if self._stays_below(each)]
-        """The queues on the preemptor's path that stay nominal with it and with nominated pods."""
+        """The queues on the preemptor's path that stay within their nominal quota when the
+        preemptor and the nominated pods count."""
 
     def without_leaving(self) -> AbstractContextManager[None]:
         """Count the terminating pods of the tree as gone while the context manager is entered.
 
-        It does not count nominated pods as gone: an eviction of other pods does not end what they
-        borrow.
+        Nominated pods still count: an eviction of other pods does not end what they borrow.
         """
         return self._cluster.queues.without(self._leaving)
 
@@ -156,7 +156,7 @@ class _Rules:
             pause()
 
     def _regarded(self, found: _Slots, borrow: _Slots) -> _Slots:
-        """Return bool[slots]: the potential victims, fewer than `found` to save time.
+        """Return bool[slots]: those pods of `found` to examine; fewer pods save time.
 
         For a group they are the least important pods; for a pod also the pods on the nodes where
         the fewest pods must leave.
@@ -202,7 +202,7 @@ class _Rules:
         return self._cluster.pod_groups.key_of(self._preemptor.pods[0])
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
-        """Return bool[slots] twice: pods that use borrowed quota, and other possible victims."""
+        """Return two bool[slots]: pods that use borrowed quota, and other possible victims."""
         preemptor, columns = self._preemptor, self._cluster.pod_columns
         chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
         chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
@@ -232,7 +232,7 @@ class _Rules:
         return found
 
     def _may_reclaim_from(self, number: int) -> bool:
-        """Return whether the preemptor may evict pods of this queue, which has borrowed."""
+        """Return whether the preemptor may evict pods of this queue, which has borrowed quota."""
         state = self._cluster.queues.numbered(number)
         if state is None or state is self._queue:
             return False
@@ -241,7 +241,7 @@ class _Rules:
         return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
-        """Return the preemptor's queue below the common ancestor, and the other side's queues."""
+        """Return two sides below the common ancestor: the preemptor's queue, and other queues."""
         its = state.path
         common = next(each for each in self._path if each in its)
         own = self._path[: self._path.index(common)]

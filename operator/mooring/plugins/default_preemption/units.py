@@ -48,10 +48,10 @@ class Preemptor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """One pod, or pods of one group, that are evicted together; each with its row.
+    """One pod, or several pods of a group, to be evicted together; each pod with its row.
 
-    `surplus`: the pod's group keeps its minimum without it. `borrows`: the unit's queue uses quota
-    that belongs to the preemptor's queue.
+    `surplus` says that the pod's group keeps its minimum without the pod; `borrows`, that the
+    unit's queue uses quota that belongs to the preemptor's queue.
     """
 
     pods: tuple[tuple[Pod, int], ...]

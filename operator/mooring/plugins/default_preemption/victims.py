@@ -130,7 +130,7 @@ def started(pod: Pod) -> float:
 def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
     """Return whether the pod terminates because a pod of this priority may have preempted it.
 
-    It reads the pod's condition, so a new leader knows it too. If the profile has
+    The pod's condition says so; a new leader can read it, too. If the profile has
     `disruptionBudgets: Strict`, the API server writes the condition of an eviction.
     """
     preempted = victim.disrupted or (limits.strict and victim.evicted)

@@ -39,11 +39,11 @@ class CountedNodes:
 
     @property
     def key(self) -> str:
-        """The label for counts per value; EACH_NODE unless every node with the label counts."""
+        """The label by which pods are counted; EACH_NODE if not all nodes with the label count."""
         return self.domains.key if self.rows is None else EACH_NODE
 
     def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:
-        """Return the number of selected pods (None: 0) on these nodes per label code."""
+        """Return, by label code, the number of selected pods on these nodes (`pods` None: 0)."""
         if pods is None:
             return np.zeros(len(self.inhabited), np.int64)
         by_code = cluster.counts(pods, self.key).by_code
@@ -113,10 +113,7 @@ _numbers: Final = count()
 
 @cached(8 * 1024 * 1024)
 def _numbers_for(spec: PodSpec) -> tuple[int, int]:
-    """Return a number for the spec's selectors and a number for its tolerations.
-
-    Each is hashed only once.
-    """
+    """Return a number for the spec's selectors and one for its tolerations; hash both only once."""
     selects = _HashedOnce((spec.node_selector, spec.required_nodes))
     return _number(selects), _number(_HashedOnce(spec.tolerations))
 

@@ -57,7 +57,7 @@ class PodTopologySpreadArgs(PolicyModel):
     """System: kube-scheduler's built-in constraints; List: `defaultConstraints`."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes: a list with System, or a key twice with the same whenUnsatisfiable."""
+        """Yield mistakes: System with a list, or two items with equal key and whenUnsatisfiable."""
         if self.defaulting_type == "System" and self.default_constraints:
             yield FieldError("defaultingType", "must be List where defaultConstraints are given")
         seen = set[tuple[str, str]]()
@@ -71,7 +71,7 @@ class PodTopologySpreadArgs(PolicyModel):
 
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""The most bytes of cached constraints of the last pods, with the pods' specs and labels."""
+"""The most bytes of cached constraints of recent pods, with the pods' specs and labels."""
 
 _SYSTEM_DEFAULTS: Final = (
     SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=None),
@@ -115,7 +115,8 @@ class _DomainScores:
 class _Scoring:
     """The parts of the raw score from all constraints.
 
-    `required` are the labels without which a node scores 0; it is empty if all nodes have them.
+    `required` are the labels that a node needs to score above 0; it is empty if all nodes have
+    them.
     """
 
     required: tuple[str, ...]
@@ -327,7 +328,7 @@ def _rule(
 ) -> _Rule:
     """Return the rule of a constraint, with matchLabelKeys added to its selector (common.go).
 
-    If the selector is empty even then, it matches this pod, but counts pods only if `empty_counts`.
+    An empty selector matches this pod, but counts other pods only if `empty_counts` is set.
     """
     selector = constraint.selector
     same = [Requirement(k, "In", (labels[k],)) for k in constraint.match_label_keys if k in labels]

@@ -58,9 +58,10 @@ from mooring.state.labels import ABSENT
 from mooring.state.view import NodeView
 
 _FEW: Final = 8
-"""Up to this number of nodes are interpreted one by one, because an event changes only its node."""
+"""For up to this number of nodes, each node is evaluated alone, because an event changes one
+node."""
 _MOST_COLUMNS: Final = 16
-"""The number of results for all nodes that each rule caches."""
+"""The most results for all nodes that each rule caches."""
 _MOST_COLUMN_BYTES: Final = 16 * 2**20
 """The most bytes of cached results of all rules of a profile; each rule has at least one result."""
 _BYTES_PER_RESULT: Final = 26
@@ -68,7 +69,7 @@ _BYTES_PER_RESULT: Final = 26
 _MOST_KEPT_BYTES: Final = 512 * 1024
 """The most bytes per rule of interpreted results that depend on the pod."""
 _USUAL_LABELS: Final = 16
-"""The number of items of a map that the estimated cost of an expression assumes."""
+"""The estimated cost of an expression assumes this number of items in a map."""
 _NOT_KEPT: Final = object()
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -107,7 +108,7 @@ class Evaluator:
         self._evaluations.add(self)
 
     def cost(self) -> Cost:
-        """Return the cost of all values that the nodes have now."""
+        """Return the cost of evaluating the plan for all values that nodes have now."""
         of_nodes = sum(values.units for values in self._of_nodes.values())
         total = Cost(nodes=of_nodes, pod=self.counts.units)
         for step in self._of_pods:
@@ -116,7 +117,7 @@ class Evaluator:
         return total
 
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
-        """Return results, and the row of each node of the view in them (None: the same order).
+        """Return the results, and the index of each node's result; None if they are in view order.
 
         Raises PluginFailed if the nodes have more new values than one attempt may evaluate.
         """

@@ -24,12 +24,12 @@ NO_NODE: Final = -2
 STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
 """Variables that change only together with `NodeView.topology_version`."""
 LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
-"""Maps that may be different for thousands of pods."""
+"""Variables that are maps of labels; thousands of pods may have different maps."""
 _LONGEST_TEXT: Final = 512
 """The most characters of a text. Names and labels are shorter, but a controller's kind may be any
 text."""
 _MOST_WORK: Final = 100_000
-"""The most work of one evaluation; ordinary evaluations need far less."""
+"""The most work of one evaluation, in units of `mooring.cel`; ordinary ones need far less."""
 _SETS: Final = frozenset(("node.taints", "node.conditions"))
 _MOST_ITEMS: Final = 100
 """The most taints and the most conditions of a node."""
@@ -80,7 +80,7 @@ def reads_label_map(reads: Iterable[Read]) -> bool:
 
 
 def codes_of(read: Read, nodes: NodeView, cluster: ClusterView) -> Codes:
-    """Return what `read` reads from each node, as codes; a missing label has the value None."""
+    """Return each node's value of `read` as a column of codes; a missing label is None."""
     match read.variable:
         case "node.name":
             codes = Codes(nodes.rows, cluster.node_names, lambda name: _row(name, cluster))

@@ -1,8 +1,8 @@
 """Evaluates a part of an expression for all nodes, once per distinct value.
 
-This is only for parts that read nothing but the node. The node table's change log says which values
-are outdated. For each row there is a hash of the values that were read, not the values, so that a
-label that changes often uses no more memory.
+The part must read the node alone. The node table's change log says which values are outdated. For
+each row, a hash of the values that were read is kept instead of the values, so that a label that
+changes often uses no more memory.
 """
 
 from typing import Any, Final
@@ -34,9 +34,9 @@ EMPTY: Final = {
 """The value for a node on which the evaluation fails, by type."""
 DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
-"""The cost in units per part and node, for reading the node and for the 20 bytes of its value."""
+"""The cost, in units, of one part of an expression for one node: its evaluation, and 20 bytes."""
 _FEW: Final = 16
-"""Up to this number of nodes are read one by one."""
+"""Up to this number of changed nodes are read one by one."""
 
 
 class NodeValues:

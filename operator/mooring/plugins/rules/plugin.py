@@ -64,7 +64,7 @@ class Rules:
     def pre_filter(self, pod: Pod, _: ClusterView) -> Skip | None:
         """Return SKIP if the rule is true for this pod on every node, whatever pods are there.
 
-        Only filters that count pods have this, so that other pods cost nothing.
+        Only filters that count pods have this method, because counting costs time.
         """
         return SKIP if self._evaluator.is_true_for(pod) else None
 

@@ -25,13 +25,13 @@ from mooring.state.topology.pod_selection import PodSelector, Selection, selecti
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 256 * 1024
-"""The most bytes per rule of cached selections for the last pods."""
+"""The most bytes per rule of cached selections for recent pods."""
 _NAMED: Final = 3
-"""The number of domains that a text names."""
+"""The most domains that a message names."""
 _TOLD_APART: Final = 32
-"""The number of domains that may have their own reason; an explanation should have few reasons."""
+"""The most domains that get a reason of their own; an explanation should have few reasons."""
 _NODES_PER_UNIT: Final = 16
-"""One unit pays for this number of nodes when a decision reads their counts."""
+"""A decision pays one unit for reading the counts of this number of nodes."""
 
 _Key = tuple[PodCount, str, tuple[str, ...]]
 

@@ -48,7 +48,7 @@ class Results:
         return read_only(scores * (self.errors == 0) if self.texts else scores)
 
     def proportions(self, *, reverse: bool) -> IntArray:
-        """Return int64[nodes]: 100 times the number over the highest, truncated; 0 for an error.
+        """Return int64[nodes]: 100 * number / highest number, truncated; 0 for an error.
 
         With `reverse` each result is subtracted from 100. A negative number counts as 0.
         """

@@ -96,7 +96,7 @@ def gathered(
     errors: Errors,
     kind: str,
 ) -> Value:
-    """Return the column with `results[code]` for each node; `former` errors come first."""
+    """Return the column of `results[code]` for each node; a node keeps an error in `former`."""
     failed = [errors.number(r.text) if isinstance(r, Failure) else 0 for r in results]
     found = _first(former, np.array(failed)[codes]) if any(failed) else former
     if kind == "string":
