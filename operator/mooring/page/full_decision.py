@@ -1,6 +1,6 @@
 """Shows a whole decision on the live state: filters, scores and the node.
 
-Making the decision changes nothing. It takes about as long as an attempt of the scheduling loop.
+Nothing changes. It takes about as long as an attempt of the scheduling loop.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ class DecisionInFull(Decision):
         nodes: The number of nodes of the cluster.
         feasible: The number of nodes that fit.
         pre_filter: The PreFilter plugins that rejected all nodes, and why; else None.
-        filters: The filters that ran for the pod, in order; each with the number of nodes it
-            rejects and leaves.
+        filters: The filters that ran for the pod, in order. Each filter has the number of nodes
+            that it rejects, and the number that remains.
     """
 
     nodes: int
@@ -48,11 +48,11 @@ class DecisionInFull(Decision):
 def decision_in_full(
     pod: Pod, pipeline: Pipeline, what_if: WhatIf, *, nodes: int = _MOST_SCORED
 ) -> tuple[int | None, DecisionInFull]:
-    """Decide about the pod; return the row of the chosen node or None, and the decision.
+    """Return the row of the chosen node, or None, and the decision about the pod.
 
-    With 0 `nodes`, the decision has neither scores nor results of filters. `scores` has at most
-    `nodes` nodes, the best ones. It is None if at most one node is feasible, because then no plugin
-    scores. Extenders are not called.
+    With 0 `nodes`, the decision has neither scores nor results of filters. Otherwise `scores` has
+    the best nodes, at most `nodes`. `scores` is None if at most one node is feasible, because then
+    no plugin scores. Extenders are not called.
     """
     outcome = what_if.decide(pod, pipeline)
     decision = decision_of(pod, pipeline, outcome, nodes)
@@ -95,7 +95,7 @@ def _filters(
 def _funnel(
     pipeline: Pipeline, pre_filtered: PreFiltered, diagnosis: Diagnosis, cluster: ClusterView
 ) -> Iterator[dict[str, Any]]:
-    """Yield the filters in the order they run, each with the number of nodes it leaves."""
+    """Yield the filters in the order they run, with the number of nodes that remain after each."""
     left = np.zeros(len(cluster.nodes), np.bool_)
     left[cluster.nodes_in_order] = True
     groups = list(diagnosis.rejected)

@@ -22,19 +22,19 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 PODS: Final = "pods"
-"""Stands for a resource: the number of pods on a node, out of its pod slots."""
+"""The name that stands for the number of pods on a node, in place of a resource."""
 
 CORDONED: Final = 1
 NOT_READY: Final = 2
 TAINTED: Final = 4
-"""The bits of `ResourceOfNodes.flags`; TAINTED stands for a taint NoSchedule or NoExecute."""
+"""Bits of `ResourceOfNodes.flags`; TAINTED stands for a taint NoSchedule or NoExecute."""
 
 _MOST_RESOURCES: Final = 100
 _MOST_LABELS: Final = 100
 _MOST_VALUES: Final = 1000
-"""Nodes cannot be grouped by a label with more values."""
+"""The most values of a label by which nodes can be grouped."""
 _LABEL_SECONDS: Final = 60.0
-"""The list of labels may be this old, in seconds."""
+"""The age in seconds after which the list of labels is read again."""
 _FIRST_LABELS: Final = (ZONE, BETA_ZONE, "topology.kubernetes.io/rack", "rack")
 _MOST_DEVICES: Final = 200
 
@@ -43,7 +43,7 @@ _MOST_DEVICES: Final = 200
 class ResourceOfNodes:
     """The amounts of one resource on all nodes; arrays have one item per node, in order of `rows`.
 
-    `version` changes when nodes come or go, or their labels or taints change.
+    `version` changes when nodes are added or removed, or when their labels or taints change.
     """
 
     version: tuple[int, int]
@@ -54,7 +54,7 @@ class ResourceOfNodes:
     flags: IntArray
 
     def changes(self, before: "ResourceOfNodes") -> dict[str, Any] | None:
-        """Return the positions of nodes that differ, and their new values; None if no node differs.
+        """Return the indices of nodes that differ, and their new values; None if no node differs.
 
         Both objects must have the same version.
         """
@@ -86,7 +86,7 @@ class Nodes:
     _labels: tuple[float, int, list[str]] | None = None
 
     def version(self) -> tuple[int, int]:
-        """Return a value that changes when nodes come or go, or their labels or taints change."""
+        """Return a value that changes with the set of nodes, their labels and their taints."""
         table = self.scheduler.state.nodes
         return table.set_version, table.topology_version
 
@@ -103,7 +103,7 @@ class Nodes:
         return ResourceOfNodes(self.version(), rows, allocatable, requested, counts, _flags(nodes))
 
     def resources(self) -> list[str]:
-        """Return the resources that nodes have, cpu and memory first; at most 100."""
+        """Return at most 100 resources of the nodes: cpu, memory, and then the others."""
         found = sorted(set(self.scheduler.state.nodes.allocatable) - {CPU, MEMORY})
         return [CPU, MEMORY, PODS, *found][:_MOST_RESOURCES]
 
@@ -112,8 +112,8 @@ class Nodes:
     ) -> dict[str, Any]:
         """Return all data of these nodes that the canvas needs, as JSON values.
 
-        `groups` has the values of the label, and for each node the index of its value, -1 for a
-        node without the label. If `label` is None, the label of the zone or rack is used.
+        `groups` has the values of the label, and for each node the index of its value (-1 without
+        the label). If `label` is None, the nodes are grouped by zone or rack.
         """
         # As they are now, because a row may be another node's after a pause.
         nodes = [self.scheduler.state.nodes.nodes[row] for row in columns.rows.tolist()]
@@ -142,7 +142,7 @@ class Nodes:
         }
 
     async def _label_keys(self) -> list[str]:
-        """Return the labels for grouping nodes: zone and rack first, those with one value last."""
+        """Return the labels for grouping nodes: zone and rack first, single-valued labels last."""
         table, now = self.scheduler.state.nodes, self.clock()
         known = self._labels
         if known is not None and (known[1] == table.topology_version or known[0] > now):
@@ -164,7 +164,7 @@ class Nodes:
         return self._labels[2]
 
     def namespaces_on(self, name: str) -> frozenset[str] | None:
-        """Return the namespaces of the node's pods, nominees and claims; None if it is unknown."""
+        """Return the namespaces of the node's pods, nominated pods and claims; None if unknown."""
         row = self._row(name)
         if row is None:
             return None
@@ -217,13 +217,13 @@ class Nodes:
         }
 
     def _devices(self, row: int) -> tuple[list[NodeDevice], int]:
-        """Return up to 200 devices that the node can use, its own first, and their total number."""
+        """Return up to 200 devices that the node can use, and their number; its own come first."""
         found = Devices(self.scheduler.cluster, classes=False)
         devices = islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)
         return [*devices], found.count(row)
 
     def _devices_document(self, row: int, visible: frozenset[str]) -> dict[str, Any]:
-        """Return the devices as JSON values; claims outside `visible` are only counted."""
+        """Return the node's devices as JSON values; claims outside `visible` are only counted."""
         devices, count = self._devices(row)
         documents = [device.document() for device in devices]
         for document in documents:
@@ -273,7 +273,7 @@ def _flags(nodes: NodeView) -> IntArray:
 
 
 def _resource(node: NodeView, resource: str) -> dict[str, Any]:
-    """Return amounts of the only node in `node`, as numbers and as texts such as `3Gi`."""
+    """Return the amounts of one resource on the only node in `node`, as numbers and as texts."""
     allocatable, requested = int(node.allocatable(resource)[0]), int(node.requested(resource)[0])
     free = max(allocatable - requested, 0)
     return {
@@ -288,9 +288,9 @@ def _resource(node: NodeView, resource: str) -> dict[str, Any]:
 def _largest_pod(
     resources: Sequence[dict[str, Any]], slots: int, kept_for: Sequence[Pod]
 ) -> dict[str, str] | None:
-    """Return the requests of the largest pod of priority 0 that fits; None if none fits.
+    """Return the requests of the largest pod of priority 0 that fits; None if no pod fits.
 
-    Room is left for the nominated pods in `kept_for`.
+    The nominated pods in `kept_for` keep their room.
     """
     free: dict[str, str] = {}
     for each in resources:
@@ -311,7 +311,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
 
 
 def _gpus(node: str, row: int, books: Cards, visible: frozenset[str]) -> dict[str, Any]:
-    """Return the row's GPU cards in one format; owners outside `visible` are only counted."""
+    """Return the GPU cards of the node; owners outside `visible` are only counted."""
     document = cards_of(node, row, books).cards_document()
     for card in document["cards"]:
         shown = [key for key in card["owners"] if key.partition("/")[0] in visible]

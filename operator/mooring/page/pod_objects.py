@@ -1,4 +1,4 @@
-"""Reads a pod from the API server, and the events about it, on request.
+"""Reads a pod and its events from the API server when a user asks for them.
 
 It uses Mooring's rights. Therefore the caller must first check that the user has the same right.
 """
@@ -27,9 +27,9 @@ _MOST_BYTES: Final = 512 * 1024
 _MOST_EVENTS: Final = 200
 """The most events that are read for one answer."""
 _EVENTS_PER_PAGE: Final = 10
-"""The number is small, because each event may be as large as the API server allows."""
+"""The most events in one request; the number is small because each event may be large."""
 _MOST_EVENT_BYTES: Final = 2 * 2**20
-"""After this number of bytes, no more pages of events are read."""
+"""The bytes of events after which no more pages are read."""
 _MOST_CHARACTERS: Final = 1024
 """The most characters of an event's message; the API server's limit for new events."""
 _MOST_OF_FIELD: Final = 253
@@ -40,7 +40,7 @@ _SECONDS: Final = 10.0
 
 
 class NotReadError(Exception):
-    """The object was not read; the text says why in one line, and `status` is the HTTP status."""
+    """The object was not read; the text is a line with the reason, `status` is the HTTP status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -68,7 +68,7 @@ class ObjectClient(Protocol):
 
 @dataclass(eq=False, repr=False)
 class PodObjects:
-    """Reads pods and events with `client`; `uid_of` is `SchedulerState.uid_of`."""
+    """Reads pods and events with `client`; `uid_of` returns a pod's uid by its key."""
 
     client: ObjectClient
     uid_of: Callable[[str], Uid | None]
@@ -77,7 +77,7 @@ class PodObjects:
         self._turns = Turns(_SECONDS, most=_MOST_AT_ONCE)
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any]:
-        """Return the pod without its managed fields; NotReadError if it is absent or too large."""
+        """Return the pod without managedFields; raise NotReadError if it is absent or too large."""
         async with self._turn(namespace, name):
             raw = await self.client.get(POD, name, namespace)
         metadata = {k: v for k, v in mapping(raw, "metadata").items() if k != "managedFields"}
@@ -90,7 +90,7 @@ class PodObjects:
     async def events(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the events about the pod, the newest first; only some of them if there are many.
 
-        Raises NotReadError like `pod`, and if this replica does not know the pod.
+        Raises NotReadError as `pod` does, and also if this replica does not know the pod.
         """
         uid = self.uid_of(f"{namespace}/{name}")
         if uid is None:
@@ -112,7 +112,7 @@ class PodObjects:
 
     @asynccontextmanager
     async def _turn(self, namespace: str, name: str) -> AsyncIterator[None]:
-        """Wait for a turn, and limit its time; turn errors into `NotReadError`."""
+        """Wait for other requests, and limit the time; raise NotReadError for all errors."""
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             raise NotReadError(400, "this is no name of a pod")
         try:
@@ -130,7 +130,7 @@ class PodObjects:
 
 
 def _event(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an event for readers, shortened, because anybody may write events."""
+    """Return the event with shortened texts, because anybody may write events."""
     series = mapping(raw, "series")
     source = text(raw, "reportingComponent") or text(mapping(raw, "source"), "component")
     created = text(mapping(raw, "metadata"), "creationTimestamp")

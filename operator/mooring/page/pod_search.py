@@ -1,4 +1,4 @@
-"""Finds pods by a part of their names, for the page's completion."""
+"""Finds pods by a part of their names, to complete a name on the page."""
 
 import asyncio
 import time
@@ -14,12 +14,12 @@ from mooring.scheduling.scheduler_state import SchedulerState
 MOST_FOUND: Final = 10
 
 _Ranked = dict[tuple[bool, str], str | None]
-"""The node of each pod; the key is whether the text is only inside the name, then the name."""
+"""The node of each pod; the key sorts pods whose name begins with the text first."""
 
 
 @dataclass(eq=False, repr=False)
 class PodSearch:
-    """Looks for pods, one search at a time; `clock` is monotonic, in seconds."""
+    """Finds pods by text, one search at a time; `clock` is monotonic, in seconds."""
 
     scheduler: SchedulerState
     clock: Callable[[], float] = time.monotonic
@@ -30,9 +30,8 @@ class PodSearch:
     ) -> dict[str, Any]:
         """Return the first pods whose "namespace/name" contains the text.
 
-        Pods whose name begins with the text come first. `may_see` returns the namespaces, out of
-        the given ones, that the user may see; pods of other namespaces are neither named nor
-        counted.
+        Pods whose name begins with the text come first. `may_see` gets namespaces, and returns
+        those that the user may see. Pods of other namespaces are neither named nor counted.
         """
         if not text:
             return {"pods": [], "more": False}
@@ -47,7 +46,7 @@ class PodSearch:
         }
 
     async def _of_namespaces(self, text: str) -> dict[str, _Ranked]:
-        """Return the first pods of each namespace, one more than is shown."""
+        """Return for each namespace the first pods that contain the text, one more than shown."""
         found: dict[str, _Ranked] = {}
 
         def steps() -> None:
@@ -65,7 +64,10 @@ class PodSearch:
         return {namespace: _first(ranked) for namespace, ranked in found.items()}
 
     def _pods(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield namespace, name and node (None: pending); a pod bound meanwhile may come twice."""
+        """Yield namespace, name and node of every pod; the node of a pending pod is None.
+
+        A pod that is bound meanwhile may come twice.
+        """
         scheduler = self.scheduler
         for queued in scheduler.queue:
             yield queued.pod.namespace, queued.pod.name, None

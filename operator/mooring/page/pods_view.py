@@ -1,4 +1,4 @@
-"""One pod for the view Pod: its history, and the present results of filters and scores."""
+"""One pod for the view Pod: its history, and its present results of filters and scores."""
 
 import asyncio
 import time
@@ -22,10 +22,10 @@ from mooring.scheduling.what_if import WhatIf, without_preemption
 
 @dataclass(eq=False, repr=False)
 class Pods:
-    """Reads the facts about a pod; `report` is `mooring.scheduling.pod_report.PodReportBuilder.of`.
+    """Reads all information about a pod; `report` is `PodReportBuilder.of`.
 
-    It makes one decision at a time, so that any number of viewers uses only a bounded share of
-    time. `now` is in seconds since the epoch, `clock` is monotonic.
+    It makes one decision at a time, so that many users take only a limited share of time. `now` is
+    in seconds since the epoch, `clock` is monotonic.
     """
 
     scheduler: SchedulerState
@@ -38,9 +38,9 @@ class Pods:
     async def of(self, key: str) -> dict[str, Any] | None:
         """Return the document about the pod "namespace/name"; None if the pod is not known.
 
-        Its field `now` is a decision on the live state, without preemption; a pod that has a node
-        is first removed from it. `now` is None if no profile takes the pod, if the pod is gated,
-        and for a member of a pod group, because groups are decided as a whole.
+        Its field `now` is a decision on the live state, without preemption. A pod with a node is
+        first removed from the node. The field is None if no profile takes the pod, if the pod is
+        gated, and for a member of a pod group, because groups are decided as a whole.
         """
         report, decisions = await self.report(key), self.decisions.of(key)
         path = self.decisions.path(key)
@@ -62,7 +62,7 @@ class Pods:
         return decision
 
     def _decided_now(self, key: str) -> DecisionInFull | None:
-        """Return the decision; None if the pod is not decided by itself, or if a plugin fails."""
+        """Return the present decision; None if the pod is not decided alone, or a plugin fails."""
         scheduler = self.scheduler
         uid = scheduler.uid_of(key)
         decided = self._decided_alone(uid) if uid is not None else None

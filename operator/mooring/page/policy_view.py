@@ -16,7 +16,7 @@ _MOST_PODS: Final = 200
 
 @dataclass(eq=False, repr=False)
 class PolicyView:
-    """Reads the profiles; `shadow` is `mooring.scheduling.shadow_profiles.Shadow.report`."""
+    """Reads the profiles in force; `shadow` returns the comparisons of shadow profiles."""
 
     profiles: Profiles
     handler: ProfileHandler
@@ -42,7 +42,7 @@ class PolicyView:
         }
 
     def _profile(self, name: str) -> dict[str, Any]:
-        """Return the generation of a profile that is in force; its number is 0 if none is."""
+        """Return the profile as it is in force; the generation is 0 if it is not in force."""
         entry = self.profiles.in_force.get(name)
         if entry is None:
             return {"name": name, "generation": 0, "mode": None, "effective": None, "spec": None}

@@ -1,6 +1,6 @@
-"""Compares how full the nodes would be if each of two profiles chose the nodes of some pods.
+"""Compares two profiles: how full would nodes be if each profile chose the nodes of some pods?
 
-No pod is put on a node: the requests of the pods are added to copies of columns.
+No pod is put on a node. The code adds the requests of the pods to copies of the columns.
 """
 
 from collections import Counter
@@ -39,14 +39,14 @@ async def compared_nodes(
     *,
     running: bool,
 ) -> dict[str, Any]:
-    """Return the differences of both sides as JSON values, as in `mooring simulate --compare`.
+    """Return the differences between two profiles as JSON values, as `mooring simulate --compare`.
 
     Args:
         scheduler: The live state.
         pods: The pods that were decided about.
         sides: For each profile, the `node` and the `cause` of each pod, in the order of `pods`.
         clock: Monotonic, in seconds.
-        running: Whether the pods were taken off their nodes first.
+        running: Whether the decisions were made without the pods on their nodes.
     """
     nodes = await _Nodes.read(scheduler, clock)
     large = large_requests(pods)
@@ -72,7 +72,7 @@ def _row(group: Sequence[ChangedNode]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """The nodes at one moment, as arrays; `names` maps each node to its position.
+    """The nodes at one moment, as arrays; `names` maps each node to its index.
 
     `movable` has the number of pods on each node that could be on another node.
     """
@@ -121,7 +121,7 @@ class _Nodes:
         *,
         running: bool,
     ) -> Side:
-        """Return the use of nodes after each pod is put on the node that this side chose."""
+        """Return the use of nodes if each pod is on the node that this side chose for it."""
         requested = {name: column.copy() for name, column in self.requested.items()}
         slots, movable = self.slots.copy(), self.movable.copy()
 

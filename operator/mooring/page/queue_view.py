@@ -1,7 +1,7 @@
 """The pending pods for the view Queue: counts, groups, lists and the last hour.
 
-It reads all pods in slices into columns, which it keeps for some seconds. Groups and lists are then
-a few operations on arrays, and all viewers share the columns.
+It reads all pods in slices into columns, and keeps the columns for some seconds. Groups and lists
+are then a few operations on arrays. All users share the columns.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ _MOST_OF_OWNER: Final = 253
 
 @dataclass(slots=True)
 class _Codes:
-    """Gives each distinct value a number, in the order in which the values come."""
+    """Gives each different value a number: 0 for the first value, 1 for the next."""
 
     values: dict[Any, int] = field(default_factory=dict)
 
@@ -60,7 +60,10 @@ class _Codes:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """Selects pending pods; an empty field selects all, `search` is a part of the pod's name."""
+    """Selects pending pods by their fields; an empty field selects all pods.
+
+    `search` is a part of the pod's name.
+    """
 
     state: str = ""
     cause: str = ""
@@ -73,9 +76,12 @@ class Selected:
 class PendingPods:
     """The pending pods at one moment; arrays have one item per pod, in the order of `keys`.
 
-    `states`, `causes`, `namespaces` and `owners` are indices into `STATES`, `cause_values`,
-    `namespace_values` and `owner_values`. An owner is (namespace, kind, name) of the pod's group,
-    else of its workload (the Deployment, not the ReplicaSet), else of the pod itself.
+    - `states` has indices into `STATES`.
+    - `causes`, `namespaces` and `owners` have indices into `cause_values`, `namespace_values` and
+      `owner_values`.
+
+    An owner is (namespace, kind, name): the pod's group, or else its workload (the Deployment, not
+    the ReplicaSet), or else the pod itself.
     """
 
     taken: float
@@ -92,15 +98,15 @@ class PendingPods:
     owner_values: Sequence[tuple[str, str, str]]
 
     def largest_namespaces(self) -> list[str]:
-        """Return the namespaces, those with the most pods first."""
+        """Return the namespaces, beginning with the namespace that has the most pods."""
         counts = np.bincount(self.namespaces, minlength=len(self.namespace_values))
         return [self.namespace_values[code] for code in np.argsort(-counts, kind="stable")]
 
     def groups(self, visible: frozenset[str], namespace: str = "") -> dict[str, Any]:
         """Return the pods by state, by cause and by owner, with owners of visible namespaces.
 
-        If `namespace` is given, only pods of this namespace count. The answer names a cause only if
-        a visible pod has it, because a plugin's text may name pods.
+        If `namespace` is given, only its pods count. The answer names a cause only if a visible pod
+        has the cause, because a plugin's text may name pods.
         """
         if namespace:
             return self._within(namespace).groups(visible)
@@ -175,7 +181,7 @@ class PendingPods:
         return seen
 
     def _groups(self, codes: IntArray, members: BoolArray) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the 200 most frequent codes among `members`, each with a summary of its pods."""
+        """Yield the 200 codes that most `members` have, each with a summary of their pods."""
         if not members.any():
             return
         codes, states, since = codes[members], self.states[members], self.since[members]
@@ -309,9 +315,10 @@ class Queue:
         return rows.pending_pods(self.clock())
 
     async def workload(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
-        """Return the pods of a workload, and how many are on nodes (`placed`) or pending (`total`).
+        """Return the pods of a workload: up to 500 pods, and the numbers of all pods.
 
-        `pods` has at most 500 pods, those that have been pending longest.
+        `placed` is the number of pods with a node, `total` the number of pending pods. `pods` has
+        the pods that have been pending longest.
         """
         found, placed = list[_PendingPod](), 0
 
@@ -354,19 +361,19 @@ class Queue:
         return ("PodGroup", group.key.name) if group is not None else workload_of(pod)
 
     async def sample_for_ever(self) -> None:
-        """Note the counts every ten seconds; drop counts that are older than an hour."""
+        """Record the counts every ten seconds; drop counts that are older than an hour."""
         while True:
             self.sample()
             await asyncio.sleep(_SAMPLE_SECONDS)
 
     def sample(self) -> None:
-        """Note the current counts."""
+        """Record the current counts."""
         self._samples.append((int(self.now()), self.bound(), *self.counts().values()))
 
     def trend(self) -> Mapping[str, list[int]]:
         """Return the counts of the last hour by name; `time` is in seconds since the epoch.
 
-        `bound` is the number of pods bound between the start of the process and that time.
+        `bound` is the number of pods bound from the start of the process to that time.
         """
         names = ("time", "bound", *self.counts())
         columns = zip(*self._samples, strict=True) if self._samples else ((),) * len(names)

@@ -36,7 +36,7 @@ _MOST_PENDING: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A profile and the goals of a plan; `goals` defaults to those of its section `rebalancing`."""
+    """A request for a plan: the profile, and the goals; the default goals are the profile's."""
 
     profile: str
     goals: tuple[Goal, ...] = ()
@@ -44,7 +44,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class ShownProfile:
-    """A profile and the results of its moves.
+    """A profile, its plan, and the moves of this plan.
 
     Attributes:
         mode: None if the profile has no section `rebalancing`.
@@ -64,7 +64,7 @@ class ShownProfile:
 
 @dataclass(eq=False, repr=False)
 class PlansView:
-    """Reads the plans of the leader, which `reports` returns.
+    """Reads the plans of the leader; `reports` returns them.
 
     `clock` is monotonic, `now` the time since the epoch, both in seconds.
     """
@@ -98,7 +98,7 @@ class PlansView:
         """Make a plan now and return it.
 
         Raises InputError if there is no such profile, or if the goals contradict each other. Raises
-        TrialsBusy if too many requests wait, or this request takes too long.
+        TrialsBusy if too many requests wait, and TooLongError if the plan takes too long.
         """
         async with self._turns.turn("choose fewer goals"):
             entry = self.scheduler.profiles.in_force.get(wanted.profile)

@@ -5,8 +5,8 @@ People use the view Try it; programs send the same questions to /api/v1/what-if.
 A request needs the right to `get` (or `post`) its path, as for /debug. The files of the page hold
 no data, and everybody may get them. Nothing here writes to the cluster.
 
-The first request about pods that do not exist imports the modules that decide about such pods. The
-import takes 30 ms of CPU, much of it for `mooring.simulate`, and most replicas never need it.
+The first request about new pods imports the modules for such decisions. This takes 30 ms of CPU,
+much of it for `mooring.simulate`; most replicas never get such a request.
 """
 
 import asyncio
@@ -59,17 +59,17 @@ _RETRY_SECONDS: Final = "5"
 MOST_STREAMS: Final = 32
 """The most open streams of changes; a request for another one gets 503."""
 MOST_STREAMS_OF_A_USER: Final = 16
-"""The most open streams of one user, so that no user keeps others from the page."""
+"""The most open streams of one user, so that one user cannot take all streams."""
 _CHANGES_SECONDS: Final = 0.5
 """The shortest time in seconds between two messages about nodes."""
 _SNAPSHOT_SECONDS: Final = 2.0
 """The shortest time in seconds between two messages with all nodes."""
 _BEAT_SECONDS: Final = 5.0
-"""Counts are sent at least this often, in seconds; without them the page connects again."""
+"""The most seconds between two messages with counts; without messages the page connects again."""
 _RIGHTS_SECONDS: Final = 10.0
 """The time in seconds after which the right to an open stream is checked again."""
 _WRITE_SECONDS: Final = 30.0
-"""A client that reads no data for this time, in seconds, loses its stream."""
+"""The time in seconds after which a client that reads no data loses its stream."""
 _MOST_PODS: Final = 500
 """The most pods in one part of a list."""
 _MOST_CHARACTERS: Final = 512
@@ -97,10 +97,10 @@ class Page:
 
     Attributes:
         pod_groups: Returns the documents about the pod groups of a namespace and name.
-        trials: Returns the one object that decides about pods that do not exist.
-        leading: Returns whether this replica leads; only a leader's queue and decisions are
-            current.
-        deciding: Returns whether it leads and knows all profiles and pods.
+        trials: Returns the object that decides about pods that do not exist.
+        leading: Returns whether this replica leads; only a leader has the current queue and
+            decisions.
+        deciding: Returns whether this replica leads and knows all profiles and pods.
     """
 
     nodes: Nodes
@@ -124,7 +124,7 @@ class Page:
         """The number of open streams by user."""
 
     def is_public(self, path: str) -> bool:
-        """Return whether everybody may get the path: it is a file of the page and holds no data."""
+        """Return whether everybody may get the path, because it is a file without data."""
         return path == "/ui" or (path.startswith("/ui/") and not path.startswith(_API))
 
     def headers(self, path: str) -> Mapping[str, str]:
@@ -135,7 +135,7 @@ class Page:
         return {**_HEADERS, "Cache-Control": caching}
 
     def start(self, access: Access) -> Iterable[web.RouteDef]:
-        """Return the routes, and begin to sample the counts of the queue."""
+        """Return the routes; start to record the counts of the queue."""
         self._access = access
         self._stopping = asyncio.Event()
         self._sampling = asyncio.create_task(self.queue.sample_for_ever())
@@ -214,7 +214,7 @@ class Page:
         return _json({**pending.groups(visible), "leading": self.leading()})
 
     async def _show_pods(self, request: web.Request) -> web.Response:
-        """Return the first `limit` pending pods that the fields of `Selected` select."""
+        """Return the first `limit` pending pods that match the query (the fields of `Selected`)."""
         viewer = await self._viewer(request)
         fields = ("state", "cause", "namespace", "owner", "search")
         selected = Selected(**{field: _parameter(request, field) for field in fields})
@@ -255,7 +255,7 @@ class Page:
         return json_answer(await viewer.shown(document, lambda pod: pod.namespace == namespace))
 
     async def _show_object(self, request: web.Request) -> web.Response:
-        """Return the API object of ?pod=NAMESPACE/NAME, if the user may get the pod."""
+        """Return the API object of the pod ?pod=NAMESPACE/NAME, if the user may get the pod."""
         _, namespace, name = _named(request, "pod")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
@@ -279,7 +279,7 @@ class Page:
         return json_answer(await viewer.shown(self.plans.document()))
 
     async def _plan(self, request: web.Request) -> web.Response:
-        """Plan moves; `mooring.page.rebalancing_view.PlanRequest` has the fields."""
+        """Return a plan of moves; `mooring.page.rebalancing_view.PlanRequest` has the fields."""
         viewer = await self._viewer(request)
         wanted = await _body(request, PlanRequest)
         with _answering():
@@ -298,7 +298,7 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _what_if(self, request: web.Request) -> web.Response:
-        """Decide about the body's pods with ?profile=NAME, or with the profiles in force."""
+        """Decide about the pods in the body, with ?profile=NAME or with the profiles in force."""
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
@@ -373,7 +373,7 @@ class Page:
     ) -> AsyncIterator[tuple[str, Any]]:
         """Yield the events of the stream, until the page stops or the user loses the right.
 
-        `shown` is the resource and the label for the nodes; with None, no nodes are sent.
+        `shown` is the resource and the label for the nodes; if it is None, no nodes are sent.
         """
         right = NonResourceAttributes("get", request.path)
         now = asyncio.get_running_loop().time
@@ -441,7 +441,7 @@ async def _read_body(request: web.Request) -> bytes:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Turn errors about the user's request into HTTP errors, with one mistake per line."""
+    """Turn the errors of a request into HTTP errors, with one mistake per line."""
     try:
         yield
     except InputError as error:
@@ -480,7 +480,7 @@ def _json(value: Any) -> web.Response:
 def _dumped(value: Any) -> bytes:
     """Return the value as JSON; raise TypeError for a dataclass.
 
-    Dataclasses contain names of pods. `Viewer.shown` hides the pods that the user may not see.
+    A dataclass may contain names of pods that the user may not see; only `Viewer.shown` hides them.
     """
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS)
 
@@ -502,7 +502,7 @@ def _named(request: web.Request, name: str) -> tuple[str, str, str]:
 
 
 def _number(request: web.Request, name: str, default: int) -> int:
-    """Return a number from a parameter; raise HTTPBadRequest if it is negative or no number."""
+    """Return the parameter `name` as a number; raise HTTPBadRequest if it is not a whole number."""
     text = _parameter(request, name)
     if not text:
         return default

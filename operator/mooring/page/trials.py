@@ -1,10 +1,11 @@
 """Decides about pods that do not exist, or with other profiles, on the live state.
 
-The page's view Try it and the endpoint what-if use this module. Nothing is written: decisions are
+The page's view Try it and the endpoint what-if use this module. It writes nothing: decisions are
 made in trials (`mooring.scheduling.what_if`), and plugins of an edited profile get an API whose
-calls fail. Each step takes about as long as a decision, and then leaves the event loop free for
-three times as long. Each step first adds the pods placed in earlier steps, so that later pods see
-them.
+calls fail.
+
+A step takes about as long as a decision. After each step, the event loop is free for three times as
+long. Each step first adds the pods of earlier steps, so that later decisions count them.
 """
 
 import asyncio
@@ -68,9 +69,9 @@ MOST_PODS: Final = 500
 MOST_COMPARED: Final = 100
 """The most pods for which two profiles are compared."""
 _MOST_SUGGESTED_FOR: Final = 3
-"""The most pods and groups that get suggestions, each of which takes up to a second."""
+"""The most pods and groups that get suggestions, because each search takes up to a second."""
 _TRIAL_SECONDS: Final = 0.01
-"""The time in seconds that one trial may take after its first decision.
+"""The time in seconds after which one trial makes no further decision.
 
 Before the first decision, the trial puts all earlier pods on their nodes, and the request's
 Services into the state.
@@ -78,7 +79,7 @@ Services into the state.
 _LIMITS: Final = Limits(depth=64, values=50_000, objects=MOST_PODS, aliases=False)
 """Limits for a text in a request."""
 _PROFILE_LIMITS: Final = replace(_LIMITS, values=5_000)
-"""Limits for a profile, read in one step; finding mistakes in 50,000 values takes seconds."""
+"""The limits for a profile, because finding mistakes in 50,000 values takes seconds."""
 _MOST_MISTAKES: Final = 20
 _SCHEDULING_GATES: Final = "SchedulingGates"
 _NO_RUNTIME_CLASS: Final = (
@@ -103,7 +104,7 @@ class TryRequest:
 
 @dataclass(frozen=True, slots=True)
 class TriedPod:
-    """A pod with the node that it would get, or would be nominated to."""
+    """A pod, and the node that it would get or would be nominated to."""
 
     pod: PodRef
     node: str | None
@@ -112,7 +113,7 @@ class TriedPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The decision about a pod, or about a whole pod group "namespace/name".
+    """The decision about a pod, or about a whole pod group.
 
     Attributes:
         fits: Whether the pod, or at least the minimum of the group, gets nodes now.
@@ -138,8 +139,8 @@ class Tried:
 class TryAnswer:
     """The decisions about the pods of a text, in the order in which they were made.
 
-    `details` is the whole decision about the first pod, if it is in no group and the request asked
-    for details. `more` is True if the text makes more pods than the answer has.
+    `details` is the whole decision about the first pod, if the request asks for it and the pod is
+    in no group. `more` is True if the text makes more pods than the answer has.
     """
 
     decisions: Sequence[Tried]
@@ -150,10 +151,10 @@ class TryAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """Two profiles to compare: one in force, and another one in force or as a text.
+    """Two profiles to compare: a profile in force, and another profile or the text of a profile.
 
-    Both decide about pending pods, or with `running` about the running pods of the namespace, which
-    are taken off their nodes first.
+    Both profiles decide about pending pods. With `running`, both decide about the running pods of
+    the namespace, as if these pods had no node.
     """
 
     profile: str
@@ -171,7 +172,7 @@ class _Objects:
         pods: The pods by key, in the order of the text.
         sources: Where in the text each pod is.
         groups: Kind, key and definition of pod groups.
-        selecting: Kind, key and value of the Services and controllers that count pods.
+        selecting: Kind, key and value of the Services and controllers that select pods.
         more: Whether the text makes more pods than are tried.
     """
 
@@ -204,10 +205,10 @@ class WhatIfRunner:
     ) -> TryAnswer:
         """Return the decisions about the pods of a text.
 
-        `may_see` is async and returns the namespaces, out of the given ones, that the user may see.
-        Pods of other namespaces are not tried, because the answer would tell about groups, claims
-        and other pods there. Raises InputError for mistakes in the texts, TrialsBusy if too many
-        requests wait, and TooLongError if this request takes too long.
+        `may_see` is async; it gets namespaces, and returns those that the user may see. Pods of
+        other namespaces are not tried, because the answer would tell about groups, claims and other
+        pods there. Raises InputError for mistakes in the texts, TrialsBusy if too many requests
+        wait, and TooLongError if this request takes too long.
         """
         async with self._turns.turn("try fewer pods", user):
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)
@@ -242,7 +243,7 @@ class WhatIfRunner:
         may_see: Callable[[Iterable[str]], Any],
         user: str = "",
     ) -> dict[str, Any]:
-        """Return the node that each of both profiles chooses for the pods, as JSON values.
+        """Return the nodes that both profiles choose for the pods, as JSON values.
 
         For `may_see` and the errors see `tried`.
         """
@@ -285,7 +286,7 @@ class WhatIfRunner:
         }
 
     async def _pipeline(self, name: str, text: str) -> Pipeline | None:
-        """Return the pipeline of the profile in `text`, or of the one named `name`; else None."""
+        """Return the pipeline of the profile in `text`, or of the profile `name`, or None."""
         if not text:
             return self._named(name) if name else None
         try:
@@ -317,7 +318,7 @@ class WhatIfRunner:
     def _what_if(
         self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
     ) -> WhatIf:
-        """Return a WhatIf on the live state without the removed pods, with these objects."""
+        """Return a WhatIf on the live state, without `removed` pods, with `selecting` objects."""
         scheduler = self.scheduler
         what_if = WhatIf(ResultCache(scheduler.cluster), now=self.now)
         for uid in removed:
@@ -358,7 +359,7 @@ class WhatIfRunner:
         return found
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
-        """Return the pods in the order of decisions; the members of a group are one unit."""
+        """Return the pods in the order of decisions; all members of a group are one unit."""
         scheduler = self.scheduler
         chosen: dict[str, Pipeline | None] = {}
         for pod in objects.pods.values():
@@ -383,9 +384,9 @@ class WhatIfRunner:
         return list(units.values())
 
     def _beside_members(self, group: PodGroupState) -> PodGroupState:
-        """Return the group of the text, together with its members in the cluster.
+        """Return the group as the text defines it, with its members in the cluster.
 
-        The definition in the text is used, if there is one.
+        If the text has no definition, the definition in the cluster is used.
         """
         live = self.scheduler.cluster.pod_groups.get(group.key)
         if live is None:
@@ -401,7 +402,7 @@ class WhatIfRunner:
     async def _decided(
         self, units: "Iterable[_Unit]", what_if: WhatIf, *, detailed: bool
     ) -> "AsyncIterator[tuple[_Unit, list[DecisionInFull]]]":
-        """Yield each unit with its decisions; later units see the pods of earlier ones on nodes."""
+        """Yield each unit with its decisions; the pods of earlier units are on their nodes."""
         nodes, left = 100 if detailed else 0, deque(units)
         while left:
             slices = TimeSlices(0.0, rest=REST, clock=self.clock)
@@ -414,9 +415,9 @@ class WhatIfRunner:
     async def _of_first(
         self, units: "deque[_Unit]", what_if: WhatIf, nodes: int, slices: TimeSlices
     ) -> list[list[DecisionInFull]]:
-        """Return the decisions about the first unit, or about all that fit into one turn.
+        """Return the decisions about the first unit, and about other units that fit into the turn.
 
-        An edited profile has no results yet, so evaluating it may take several turns.
+        An edited profile has no cached results, so evaluating it may take several turns.
         """
         unit = units[0]
         while True:
@@ -447,7 +448,8 @@ class WhatIfRunner:
     ) -> list[list[DecisionInFull]]:
         """Return the decisions about the first single pods, made in one trial.
 
-        The trial ends at a pod without a node, because suggestions for this pod need this state.
+        The trial ends at a pod without a node, because the suggestions for this pod need the same
+        state.
         """
         found = list[list[DecisionInFull]]()
         until = inf
@@ -468,7 +470,7 @@ class WhatIfRunner:
         return found
 
     def _decide(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
-        """Return the decision about the only pod of a unit; call it within a trial."""
+        """Return the decision about the only pod of a unit; the caller must be within a trial."""
         pipeline, (pod,) = unit.pipeline, unit.pods
         if pipeline is None:
             return _without_node(pod, None, self._no_profile(pod))
@@ -519,7 +521,7 @@ class WhatIfRunner:
     async def _pods(
         self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]
     ) -> tuple[list[Pod], int]:
-        """Return the pods for the comparison, at most `MOST_COMPARED`, and their total number."""
+        """Return the first `MOST_COMPARED` pods for the comparison, and the number of all pods."""
         if wanted.running and not wanted.namespace:
             raise InputError("say of which namespace the running pods are")
         found: list[tuple[Any, Pod]] = []
@@ -555,7 +557,7 @@ class WhatIfRunner:
         return [replace(pod, node_name=None) for _, pod in first], total
 
     def _comparable(self, wanted: CompareRequest) -> Iterator[tuple[Any, Pod]]:
-        """Yield all pending pods, or the running ones, of any namespace, each with its sort key."""
+        """Yield the pending or running pods for a comparison, each with its sort key."""
         if not wanted.running:
             yield from ((by_priority(queued), queued.pod) for queued in self.scheduler.queue)
             return
@@ -573,7 +575,7 @@ class WhatIfRunner:
 class _Unit:
     """Pods that are decided together: a single pod, or the members of a group.
 
-    `cut` is True if the text makes more pods for the group than are decided about.
+    `cut` is True if the text makes more pods of the group than the limit.
     """
 
     pods: list[Pod]
@@ -611,7 +613,7 @@ def _selecting(manifest: Manifest) -> tuple[Kind, str, Any]:
 
 
 def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> None:
-    """Add the pod; if the API server would not store it, add the reason."""
+    """Add the pod; if the API server would not store the pod, add the reason instead."""
     raw = new_objects.admit(manifest)
     if isinstance(raw, RejectedPod):
         found.rejected.append(raw)
@@ -638,7 +640,7 @@ async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], A
 def _made_of(
     manifest: Manifest, new_objects: NewObjects, notes: dict[str, None]
 ) -> Iterator[Manifest]:
-    """Yield an object's pods, and a Deployment's ReplicaSet; raise InputError without pods."""
+    """Yield the pods of an object, and a Deployment's ReplicaSet; raise InputError without pods."""
     if not makes_pods(manifest):
         version = manifest.raw.get("apiVersion") or "no apiVersion"
         raise manifest.error(
@@ -662,7 +664,7 @@ def _made_of(
 def _member(
     pod: Pod, pipeline: Pipeline, decision: GroupDecision, what_if: WhatIf
 ) -> DecisionInFull:
-    """Return the decision about a pod of a group; put the pod on its node, if it has one."""
+    """Return the decision about a pod of a group; put a pod with a node on this node."""
     document = _without_node(pod, pipeline, decision.message, decision.cause)
     document = replace(document, nodes=what_if.cluster.node_count)
     row = decision.rows.get(pod.uid)
@@ -680,9 +682,10 @@ def _nominated(
     answer: GroupPreemption,
     what_if: WhatIf,
 ) -> list[DecisionInFull]:
-    """Return the decisions about a group without nodes, and nominate its members.
+    """Return the decisions about a group that does not fit, and nominate its members.
 
-    If preemption does not help, the decisions say why. The first member has all victims.
+    If preemption does not help, the decisions say why. The decision about the first member has all
+    victims.
     """
     if not isinstance(answer, GroupNomination):
         why = f"{decision.message} {answer.reason}".rstrip()

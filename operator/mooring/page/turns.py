@@ -1,4 +1,4 @@
-"""Runs slow requests one at a time: others wait, and are refused if too many wait."""
+"""Runs slow requests one at a time; the others wait, or are refused if too many wait."""
 
 import asyncio
 from collections import Counter
@@ -13,21 +13,21 @@ _MOST_WAITING: Final = 8
 _SECONDS: Final = 30.0
 """The usual limit in seconds for the time of one request."""
 _TURNS_WAITED: Final = 3
-"""A request waits at most for this many times the limit of one request."""
+"""The most time that a request waits, as a multiple of the limit for one request."""
 MOST_SECONDS: Final = (_TURNS_WAITED + 1) * _SECONDS
 """The usual limit in seconds for the time of an answer, including the wait."""
 
 
 class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours
-    """Too many requests wait already; the text is for the user."""
+    """Too many requests wait; the text is for the user."""
 
 
 class TooLongError(TrialsBusy):
-    """The request takes too long; the text says what would take less time."""
+    """The request takes too long; the text says how to make it quicker."""
 
 
 class Turns:
-    """Runs requests of one kind one at a time, each within a limit of seconds.
+    """Runs requests one at a time; each request may take a limited number of seconds.
 
     `most` is the number of requests that may wait or run. Only one request of a user may wait, so
     that users take turns.

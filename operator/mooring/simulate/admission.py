@@ -1,6 +1,6 @@
 """Fills in and checks fields of new objects as the API server's admission plugins do.
 
-It only fills in absent fields that a scheduling decision reads. So an object from a cluster does
+It fills in only absent fields that a scheduling decision reads. So an object from a cluster does
 not change.
 """
 
@@ -79,10 +79,11 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class DefaultStorageClass:
-    """The class of new claims that name no class (storageclass/setdefault in plugin/pkg/admission).
+    """The StorageClass of new claims without a class.
 
-    If several classes are the default, the newest one is used; among equals, the first by name. A
-    class that no cluster has stored is newer than all others.
+    If several classes are marked as the default, the newest class is used; of equally old classes,
+    the first by name (storageclass/setdefault in plugin/pkg/admission). A class that was never
+    stored in a cluster counts as the newest.
     """
 
     def __init__(self) -> None:
@@ -104,23 +105,27 @@ class DefaultStorageClass:
 
 
 def names_no_class(claim: Mapping[str, Any]) -> bool:
-    """Return whether a PersistentVolumeClaim gets the default class; "" prevents this."""
+    """Return whether the PersistentVolumeClaim has no class; the class "" is a class."""
     annotations = strings(mapping(claim, "metadata"), "annotations", "metadata")
     absent = mapping(claim, "spec").get("storageClassName") is None
     return absent and _OLD_CLASS not in annotations
 
 
 class Forbidden(Exception):  # noqa: N818 - the API server's answer, and no error of ours
-    """The API server would not store the pod; the text is its answer."""
+    """The API server would not store the pod; the text is the API server's answer."""
 
 
 class Admission:
     """Fills in and checks pods and PodGroups as the admission plugins of the API server do.
 
     These plugins are LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass, in
-    `plugin/pkg/admission`. Only a pod that no API server has stored is checked, and only its
-    requests, limits, tolerations and selectors of inter-pod terms are filled in. `runtime_classes`
-    and `limit_ranges` are raw objects. `kubernetes` has the rules of the API server's version.
+    `plugin/pkg/admission`. A pod that an API server has stored is not checked, and its requests,
+    limits, tolerations and selectors stay as they are.
+
+    Args:
+        runtime_classes: Raw objects.
+        limit_ranges: Raw objects.
+        kubernetes: The rules of the API server's version.
     """
 
     def __init__(
@@ -163,7 +168,7 @@ class Admission:
         return {**raw, "metadata": metadata, "spec": spec, "status": status}
 
     def pod_group(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the PodGroup with its class's priority or the default; may raise Forbidden."""
+        """Return the PodGroup with its priority; raise Forbidden if its PriorityClass is wrong."""
         spec = dict(mapping(raw, "spec"))
         try:
             self._set_group_priority(spec)
@@ -201,7 +206,7 @@ class Admission:
             )
 
     def _set_priority(self, spec: dict[str, Any], *, new: bool) -> None:
-        """Set the values of the PriorityClass; raise Forbidden if a new pod has other values."""
+        """Set the values of the PriorityClass; raise Forbidden if a new pod contradicts them."""
         found = self._class_of(spec)
         for field, said, computed in (
             ("priority", "integer value of priority", found.value),
@@ -263,9 +268,10 @@ def _set_scheduling(spec: dict[str, Any], scheduling: Mapping[str, Any]) -> None
 
 
 def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the affinity with the label keys of inter-pod terms merged into their selectors.
+    """Return the affinity; its inter-pod terms have selectors instead of label keys.
 
-    `mutatePodAffinity` in pkg/registry/core/pod/strategy.go; a scheduler does not read these keys.
+    See `mutatePodAffinity` in pkg/registry/core/pod/strategy.go; a scheduler does not read these
+    keys.
     """
     hard, soft = (
         "requiredDuringSchedulingIgnoredDuringExecution",
@@ -291,7 +297,7 @@ def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> 
 
 
 def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Return the term with a requirement added for each of its label keys that the pod has."""
+    """Return the term with a requirement for each of its label keys that the pod has."""
     selector = optional_mapping(term, "labelSelector", where)
     if selector is None:
         return term
@@ -309,7 +315,7 @@ def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) ->
 
 
 def _set_tolerations(spec: dict[str, Any]) -> None:
-    """Tolerate not-ready and unreachable nodes for 300 seconds, unless the pod sets this."""
+    """Tolerate not-ready and unreachable nodes for 300 seconds, unless the spec says how long."""
     tolerations = mappings(spec, "tolerations", "spec")
     added = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -323,10 +329,10 @@ def _set_tolerations(spec: dict[str, Any]) -> None:
 
 
 def _set_pod_level_requests(spec: dict[str, Any]) -> None:
-    """Set missing pod-level requests of a pod that has pod-level limits.
+    """Set the missing pod-level requests of a pod with pod-level limits.
 
-    See `defaultPodRequests` in pkg/apis/core/v1/defaults.go. The API server runs it before any
-    admission plugin; in versions that run it last, decisions compute the same amounts.
+    See `defaultPodRequests` in pkg/apis/core/v1/defaults.go. The API server runs this function
+    before any admission plugin. Some versions run it last; then decisions compute the same amounts.
     """
     resources = mapping(spec, "resources", "spec")
     if not mapping(resources, "limits", "spec.resources"):
@@ -343,7 +349,7 @@ def _set_pod_level_requests(spec: dict[str, Any]) -> None:
 
 
 def _set_volumes(spec: dict[str, Any]) -> None:
-    """Make a volume without a source an emptyDir (pkg/apis/core/v1/defaults.go)."""
+    """Add an emptyDir to a volume without a source (pkg/apis/core/v1/defaults.go)."""
     if volumes := mappings(spec, "volumes", "spec"):
         spec["volumes"] = [
             each if each.keys() - {"name"} else {**each, "emptyDir": {}} for each in volumes
@@ -351,7 +357,7 @@ def _set_volumes(spec: dict[str, Any]) -> None:
 
 
 def _set_host_ports(spec: dict[str, Any]) -> None:
-    """Give host ports to containers on the host's network (pkg/apis/core/v1/defaults.go)."""
+    """Set the host ports of containers on the host's network (pkg/apis/core/v1/defaults.go)."""
     if not boolean(spec, "hostNetwork", "spec"):
         return
     for group in ("containers", "initContainers"):

@@ -21,7 +21,7 @@ _ROW: Final = 22
 _BAR: Final = 15
 _GAP: Final = 24
 _CHARACTER: Final = 6.2
-"""The largest width of a character in a node's name."""
+"""The largest width of a character in a node's name, in the units of the drawing."""
 _NAME_SIZE: Final = 11
 _STAYS: Final = "#8da0b3"
 _MOVES: Final = "#d9772b"
@@ -31,7 +31,7 @@ _OVER: Final = "#c23b3b"
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A pod on a node: the share of the node that it requests, and whether it moves."""
+    """A pod on a node: its share of the node's resource, and whether the pod moves."""
 
     pod: str
     share: float
@@ -44,8 +44,8 @@ _Bars = Mapping[str, Sequence[_Block]]
 def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: str) -> None:
     """Write the nodes before and after these plans to a file that ends with .svg or .png.
 
-    Bars show cpu or memory, whichever has the larger requested share in total. Raises InputError
-    for another ending, if the file cannot be written, or without Pillow for PNG.
+    The bars show cpu or memory: the resource with the larger requested share. Raises InputError for
+    another ending, if the file cannot be written, and without Pillow for PNG.
     """
     moves = [move for plan in plans for move in plan.moves]
     names = _shown(cluster, moves)
@@ -90,7 +90,10 @@ def _block(pod: Pod, resource: str, allocatable: int, *, moves: bool) -> _Block:
 def _bars(
     cluster: ClusterView, names: Iterable[str], resource: str, moves: Iterable[Move]
 ) -> dict[str, list[_Block]]:
-    """Return the blocks of each node: first pods that stay, then the largest pods first."""
+    """Return the blocks of each node: first the pods that stay, then the pods that move.
+
+    The largest pods come first in both parts.
+    """
     moving: set[Uid] = {move.pod.uid for move in moves}
     bars: dict[str, list[_Block]] = {}
     for name in names:
@@ -139,7 +142,7 @@ def _drawing(
 
 
 def _title(plans: Sequence[Plan]) -> str:
-    """Return the number of moves, and their gain."""
+    """Return the title: the number of moves, and their gain."""
     steps = [step for plan in plans for step in plan.steps]
     emptied, fits = (sum(len(getattr(s, gain)) for s in steps) for gain in ("emptied", "fits"))
     gains = []

@@ -32,7 +32,7 @@ _TYPES: Final[Mapping[str, str]] = {
     }.items()
     for word in words.split()
 }
-"""The words that kubectl accepts as a type."""
+"""The kind of each word that kubectl accepts as a type."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
 
@@ -56,16 +56,16 @@ def type_and_name(word: str) -> TypeAndName | None:
 
 @dataclass(frozen=True, slots=True)
 class ChosenPods:
-    """The pods of a namespace, of some objects, or of both; all pods without a choice."""
+    """Chooses pods by a namespace, by some objects, or by both; without a choice all pods."""
 
     namespace: str | None = None
     targets: tuple[TypeAndName, ...] = ()
 
     def checked(self, inputs: Inputs) -> ChosenPods:
-        """Return the selection.
+        """Return the object itself, after a check.
 
         Raises InputError if a chosen object is neither a pod of the inputs nor a controller with
-        pods there. A controller without pods is accepted if the inputs say why it has none.
+        pods there. A controller without pods is accepted if the inputs have a reason for it.
         """
         if not self.targets:
             return self
@@ -87,7 +87,7 @@ class ChosenPods:
         return self
 
     def applied(self, inputs: Inputs) -> Inputs:
-        """Return the inputs with only the selected pending and rejected pods."""
+        """Return the inputs with only the chosen pending and rejected pods."""
         pending = tuple(pod for pod in inputs.pending if self.takes(pod, inputs))
         rejected = tuple(
             each
@@ -97,7 +97,7 @@ class ChosenPods:
         return replace(inputs, pending=pending, rejected=rejected)
 
     def takes(self, pod: Pod, inputs: Inputs) -> bool:
-        """Return whether the pod is selected."""
+        """Return whether the pod is chosen."""
         return self._takes(pod.key, *_owner_of(pod), inputs)
 
     def _takes(self, key: str, kind: str, owner: str, inputs: Inputs) -> bool:
@@ -113,7 +113,7 @@ EVERY_POD: Final = ChosenPods()
 
 
 def _pods(inputs: Inputs) -> Iterator[tuple[str, set[TypeAndName]]]:
-    """Yield the key and the names of every pod, including pods that the API server rejects."""
+    """Yield the key and the names of every pod, also of pods that the API server rejects."""
     for pod in (*inputs.pending, *(placed.pod for placed in inputs.state.pods)):
         yield pod.key, _names(pod.key, *_owner_of(pod), inputs)
     for each in inputs.rejected:
@@ -125,7 +125,7 @@ def _owner_of(pod: Pod) -> tuple[str, str]:
 
 
 def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
-    """Return a pod's names: `namespace/name`, its controller, and the controller's controller."""
+    """Return the names of the pod, of its controller, and of the controller's owner."""
     namespace, _, pod = key.partition("/")
     names = {TypeAndName("Pod", pod), TypeAndName(kind, owner)}
     if kind == "ReplicaSet":
@@ -138,10 +138,11 @@ def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
 
 
 def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
-    """Return the inputs with the selected running pods pending, as if they had no node yet.
+    """Return the inputs with the selected running pods as pending pods, without a node.
 
-    Terminating pods and static pods stay, because no scheduler places them. Claims for devices are
-    freed if no other pod uses them; claims of a group are freed if none of its pods has a node.
+    Terminating pods and static pods keep their nodes, because no scheduler places them. A claim for
+    devices is freed if no other pod uses it. A claim of a group is freed if none of the group's
+    pods has a node.
     """
     running = [placed.pod for placed in inputs.state.pods if placed.pod.node_name is not None]
     taken = []
@@ -158,9 +159,10 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
 
 
 def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
-    """Free the claims of pods and groups as their controller does (controller/resourceclaim).
+    """Free the claims of the pods and groups `gone`, as the controller does.
 
-    A claim that a scheduler created for one of these pods is deleted.
+    See pkg/controller/resourceclaim. A claim that a scheduler created for one of these pods is
+    deleted.
     """
     claims = {
         claim.key: claim

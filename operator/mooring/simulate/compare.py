@@ -33,13 +33,13 @@ POOL_LABELS: Final = (
     "agentpool",
     "node.kubernetes.io/instance-type",
 )
-"""The labels that name a node's pool; the first label of a node that exists is used."""
+"""The labels that name a node's pool; the first label that a node has is used."""
 
 _NO_POOL: Final = "(none)"
 COMPARED: Final = (CPU, MEMORY)
-"""The resources whose requested shares the comparison shows."""
+"""The resources that the comparison shows."""
 _LARGE: Final = 95
-"""The percentile of the pods' requests that stands for a large pod."""
+"""The percentile of the pods' requests that counts as the size of a large pod."""
 
 _Timed = Callable[[Iterable[SimulatedAttempt], int], Iterable[SimulatedAttempt]]
 
@@ -48,9 +48,12 @@ _Timed = Callable[[Iterable[SimulatedAttempt], int], Iterable[SimulatedAttempt]]
 class PoolUse:
     """The use of a pool of nodes.
 
-    `empty` counts the nodes that have only pods of DaemonSets and static pods. `cpu` and `memory`
-    are requested shares of the allocatable amounts. `fragmentation` is the share of large pods that
-    fit into the pool's total free resources but on no single node.
+    Attributes:
+        empty: The number of nodes that have only pods of DaemonSets and static pods.
+        cpu: The requested share of the allocatable cpu.
+        memory: The requested share of the allocatable memory.
+        fragmentation: Of the large pods that fit into the pool's total free resources, the share
+            that fits on no single node.
     """
 
     nodes: int
@@ -70,7 +73,7 @@ class PoolUse:
 class ChangedNode:
     """A pod that two policies place differently.
 
-    If a node is None, the pod gets no node, and `reason` says why.
+    `old` and `new` are its nodes, or None if the pod gets no node. Then `reason` says why.
     """
 
     pod: str
@@ -90,11 +93,11 @@ class Comparison:
 
     Attributes:
         pods: The number of pods that were placed.
-        moves: The pods on different nodes. Equal pods of one controller that only change places
-            with each other are not among them.
+        moves: The pods on different nodes. Two equal pods of a controller that only exchange their
+            nodes are left out.
         pools: Each pool's use with the old and with the new policy.
-        utilisation: With the old and with the new policy, the number of nodes whose requested cpu
-            is 0 to 10 %, 10 to 20 %, and so on.
+        utilisation: With the old and with the new policy, the number of nodes with 0 to 10 % of
+            their cpu requested, with 10 to 20 %, and so on.
     """
 
     pods: int
@@ -104,12 +107,12 @@ class Comparison:
 
     @property
     def lost(self) -> tuple[ChangedNode, ...]:
-        """The pods that have a node only with the old policy."""
+        """The pods that have a node with the old policy only."""
         return tuple(move for move in self.moves if move.new is None)
 
     @property
     def gained(self) -> tuple[ChangedNode, ...]:
-        """The pods that have a node only with the new policy."""
+        """The pods that have a node with the new policy only."""
         return tuple(move for move in self.moves if move.old is None)
 
     @property
@@ -137,7 +140,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The result of one policy: each pod's node, or the reason, and the use of the pools."""
+    """The result of one policy: the node of each pod, or the reason, and the use of the pools."""
 
     nodes: Mapping[str, str | None]
     reasons: Mapping[str, str]
@@ -160,17 +163,11 @@ def compare(
 ) -> Comparison:
     """Place the selected pods from scratch, once with each policy, and compare the results.
 
-    Pods that neither policy takes are left out. If a policy is one profile, the profile decides
-    about all selected pods, whatever it matches. Profiles in mode Shadow count as Active.
-
-    Running pods are taken off their nodes first; static and terminating pods stay. With => Pods
-    that neither policy takes are left out. If a policy is one profile, the profile decides about
-    all selected pods, whatever it matches. Profiles in mode Shadow count as Active. Running pods
-    are taken off their nodes first; static and terminating pods stay. With `order`
-    ("namespace/name"), only these pods are placed, in this order; all others stay on their nodes.
-    The old policy runs in its own process at the same time. `order` ("namespace/name"), only these
-    pods are placed, in this order; all others stay on their nodes. The old policy runs in its own
-    process at the same time.
+    Running pods are first taken off their nodes; static and terminating pods stay. With `order`,
+    only the pods in `order` are placed, in this order; all other pods stay on their nodes. Pods
+    that neither policy takes are left out. If a policy is a single profile, this profile decides
+    about all selected pods. Profiles in mode Shadow count as Active. The old policy runs in a
+    second process at the same time.
 
     Args:
         inputs: The cluster and its pods; the pods move in it.
@@ -179,7 +176,7 @@ def compare(
         new: The profiles of the new policy.
         selection: Which pods are placed.
         as_profile: The name, in both policies, of the profile that decides about every pod.
-        order: The pods whose recorded order of arrival is replayed.
+        order: The pods ("namespace/name") in the order of their arrival.
         pool_label: The node label that names a node's pool, instead of `POOL_LABELS`.
         seed: Chooses among nodes of equal score.
         progress: Gets the attempts with the new policy, and their final number.
@@ -231,7 +228,7 @@ def recorded_order(path: str) -> list[str]:
     """Return the pods of decision records, in the order of the decisions.
 
     The file has an answer of /debug/decisions, or the output of `mooring simulate -o json`. Records
-    without `time` are in the order of the decisions. Raises InputError if the file holds no
+    without `time` are in the order of the decisions already. Raises InputError if the file has no
     decision records.
     """
     try:
@@ -243,10 +240,10 @@ def recorded_order(path: str) -> list[str]:
 
 
 def arrival_order(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the pods of decision records in the order in which the scheduler saw them.
+    """Return the pods of decision records in the order in which the scheduler saw the pods.
 
-    Short records have the time of the first sight as `seen`. Pods seen at the same time, and
-    records without `time`, are in the order of the decisions.
+    A short record has this time as `seen`. Pods seen at the same time, and records without `time`,
+    are in the order of the decisions.
     """
     timed = sorted(records, key=lambda record: (record.get("seen") or "", record.get("time") or ""))
     return [*dict.fromkeys(str(record["pod"]) for record in timed)]
@@ -299,20 +296,20 @@ def _side(
 
 
 def pool_of(labels: Mapping[str, str], label: str | None = None) -> str:
-    """Return the pool of a node with these labels; `label` is used instead of `POOL_LABELS`."""
+    """Return the pool of a node with these labels, from `label` or else from `POOL_LABELS`."""
     keys = POOL_LABELS if label is None else (label,)
     return next((labels[key] for key in keys if key in labels), _NO_POOL)
 
 
 @dataclass(eq=False, repr=False)
 class NodeUse:
-    """The free and used resources of nodes.
+    """The free and used resources of nodes; every array has one item per node.
 
     Args:
-        allocatable: The allocatable cpu and memory, int64 per node.
-        requested: The requested cpu and memory, int64 per node.
+        allocatable: The allocatable cpu and memory, int64.
+        requested: The requested cpu and memory, int64.
         slots: The number of additional pods that fit each node's pod limit.
-        empty: Whether it has only pods of DaemonSets and static pods.
+        empty: Whether the node has only pods of DaemonSets and static pods.
         large: The requests of a large pod, see `large_requests`.
     """
 
@@ -330,7 +327,7 @@ class NodeUse:
         return {pool: self._of(np.array(members[pool])) for pool in sorted(members)}
 
     def _of(self, index: IntArray) -> PoolUse:
-        """Return the use of the nodes at the positions `index`."""
+        """Return the use of the nodes with the indices `index`."""
         shares = {}
         fits, together = self.slots[index], int(self.slots[index].sum())
         for name in COMPARED:
@@ -357,7 +354,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def large_requests(pods: Iterable[Pod]) -> dict[str, int]:
-    """Return the requests of a large pod: for each resource a high percentile of all pods."""
+    """Return the requests of a large pod: a high percentile of all pods, for each resource."""
     demands = [pod.spec.demand.resources for pod in pods]
     return {
         name: int(np.percentile([demand.get(name, 0) for demand in demands], _LARGE))
@@ -377,7 +374,7 @@ def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
 
 
 def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNode]:
-    """Yield the fewest moves of equal pods; two equal pods that exchange places do not move."""
+    """Yield the pods with a new node; leave out equal pods that only exchange their nodes."""
     pods = [*pods]
     old = [before.nodes[pod.key] for pod in pods]
     new = Counter(after.nodes[pod.key] for pod in pods)
@@ -396,7 +393,7 @@ def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNo
 def merged(moves: Iterable[ChangedNode]) -> list[list[ChangedNode]]:
     """Return the moves in groups: equal pods of one controller with the same change.
 
-    Lost places come first, then gained places, then moves.
+    Groups with lost places come first, then groups with gained places, then moves.
     """
     groups: dict[tuple[str, str | None, str | None, str], list[ChangedNode]] = {}
     for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):

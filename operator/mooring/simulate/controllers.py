@@ -1,7 +1,7 @@
 """Makes the pods that kube-controller-manager would make for new objects.
 
-An object is new if it has no `metadata.uid`, because then no API server has stored it. The pods of
-a stored object exist already, or its controller has a reason not to make them.
+An object without `metadata.uid` is new, because no API server has stored it. The pods of a stored
+object exist already, or the object's controller has a reason not to make pods.
 """
 
 from collections import Counter
@@ -25,12 +25,12 @@ Raw = dict[str, Any]
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """The characters of the suffixes of generated names (apimachinery, util/rand)."""
 _MOST_PODS: Final = 1_000_000
-"""The most pods of one controller; a simulation of more would not end."""
+"""The most pods of one controller, because a simulation of more pods would not end."""
 _SUFFIX: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX
-"""A generated name is cut to this length before its suffix (apiserver, storage/names)."""
+"""The length to which a name is cut before its generated suffix (apiserver, storage/names)."""
 _POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
-"""The annotation that a claim created for a pod has: the name of its entry in `resourceClaims`."""
+"""The annotation of a claim that was created for a pod: the claim's name in `resourceClaims`."""
 _DAEMON_TOLERATIONS: Final = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -49,14 +49,14 @@ def is_new(raw: Mapping[str, Any]) -> bool:
 
 
 def generated_names(base: str, seed: list[str], first: int = 0, step: int = 1) -> Iterator[str]:
-    """Yield names like those of generateName; each run yields the same names."""
+    """Yield names as generateName makes them; every run yields the same names."""
     return (
         base[:_LONGEST_BASE] + _digest([*seed, number])[:_SUFFIX] for number in count(first, step)
     )
 
 
 def ephemeral_claims(pod: Raw) -> Iterator[Raw]:
-    """Yield the claims of the pod's ephemeral volumes (controller/volume/ephemeral)."""
+    """Yield the claims that the controller makes for the pod's ephemeral volumes."""
     for volume in mappings(mapping(pod, "spec"), "volumes", "spec"):
         ephemeral = mapping(volume, "ephemeral", "spec.volumes")
         if ephemeral:
@@ -72,7 +72,7 @@ def device_claims(
 ) -> Iterator[tuple[str, Raw]]:
     """Yield the claims for devices from the owner's templates (controller/resourceclaim).
 
-    The owner is a pod or a PodGroup. Each claim comes with the name of its entry in the owner's
+    The owner is a pod or a PodGroup. Each claim comes with its name in the owner's
     `resourceClaims`. `templates` are by namespace and name; a missing template yields no claim.
     Keys in `taken` are not used again.
     """
@@ -93,11 +93,11 @@ def device_claims(
 
 
 class Controllers:
-    """Makes the missing pods of new Deployments, StatefulSets, Jobs and so on.
+    """Makes the missing pods of new Deployments, StatefulSets, Jobs and other controllers.
 
     Args:
         pods: The pods that exist. A controller's own pods count towards its replicas.
-        deployments: The Deployment's name of each ReplicaSet that exists, by namespace and name.
+        deployments: The Deployment of each ReplicaSet that exists, by namespace and name.
         claims: The keys of the PersistentVolumeClaims that exist.
         nodes: The nodes, on which DaemonSets run.
     """
@@ -120,9 +120,9 @@ class Controllers:
         self._nodes = sorted(nodes, key=lambda node: node.name)
 
     def expand(self, manifest: Manifest) -> Iterator[Manifest]:
-        """Yield the objects that the controllers create for the object: pods and others.
+        """Yield the objects that the controllers create for this object: pods and others.
 
-        Raises InputError if the API server would reject the object for its selector or template.
+        Raises InputError if the API server would reject the object's selector or template.
         """
         try:
             for raw in _EXPANSIONS[manifest.group, manifest.kind](self, manifest.raw):
@@ -220,7 +220,7 @@ class Controllers:
                 yield _on_node(_pod(name, raw, template), node.name)
 
     def _job(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the pods that run at once when the Job begins; none if the Job is suspended."""
+        """Yield the pods that run when the Job begins; no pod if the Job is suspended."""
         spec = mapping(raw, "spec")
         template = _template(spec)
         policy = text(mapping(template, "spec"), "restartPolicy", "spec.template.spec")
@@ -248,7 +248,7 @@ class Controllers:
             yield pod
 
     def _cron_job(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the pods of one Job of the CronJob; none if the CronJob is suspended."""
+        """Yield the pods of one Job of the CronJob; no pod if the CronJob is suspended."""
         spec = mapping(raw, "spec")
         template = mapping(spec, "jobTemplate", "spec")
         if boolean(spec, "suspend", "spec"):
@@ -260,7 +260,7 @@ class Controllers:
     def _generated(self, base: str, owner: Raw, number: int) -> str:
         """Return an unused name for a pod, as by generateName, but the same in every run.
 
-        Without this check, two of 5,000 names with five random characters would probably be equal.
+        Two of 5,000 names with five random characters would probably be equal; therefore it checks.
         """
         namespace = namespace_of(owner)
         names = generated_names(base, [owner["kind"], namespace, name_of(owner)], number, 2**32)
@@ -283,11 +283,11 @@ _EXPANSIONS: Final[Mapping[tuple[str, str], Callable[[Controllers, Raw], Iterato
 }
 
 CONTROLLERS: Final = frozenset(_EXPANSIONS)
-"""The API group and the kind of the objects that are expanded to pods."""
+"""The API groups and kinds of the objects for which this module makes pods."""
 
 
 def _owner(pod: Pod) -> tuple[str, str]:
-    """Return the kind and the name of the pod's controller; both are "" without a known one."""
+    """Return the kind and the name of the pod's controller; both are "" if it is unknown."""
     owner = pod.owner
     if owner is None:
         return "", ""
@@ -302,7 +302,7 @@ def _replicas(spec: Mapping[str, Any]) -> int:
 
 
 def _pods(spec: Mapping[str, Any], field: str) -> int:
-    """Return the number of pods in the field; 1 if it is absent."""
+    """Return the number of pods in the field; 1 if the field is absent."""
     wanted = integer(spec, field, "spec")
     if wanted is not None and wanted > _MOST_PODS:
         raise ManifestError(f"spec.{field}", f"must be at most {_MOST_PODS:,} in a simulation")
@@ -314,7 +314,7 @@ def _template(spec: Mapping[str, Any]) -> Raw:
 
 
 def _checked(raw: Raw) -> tuple[Mapping[str, Any], Raw]:
-    """Return spec and template of an object; raise if the selector does not match the template."""
+    """Return the spec and the template; raise InputError if the selector does not fit."""
     spec = mapping(raw, "spec")
     template = _template(spec)
     selector = parse_label_selector(mapping(spec, "selector", "spec"), "spec.selector")
@@ -376,7 +376,7 @@ def _pod(name: str, owner: Raw, template: Raw) -> Raw:
 
 
 def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
-    """Return the pod with a volume per claim template, which replaces a volume of the same name."""
+    """Return the pod with a volume for each claim; it replaces a volume with the same name."""
     others = [
         volume
         for volume in mappings(pod["spec"], "volumes", "spec")

@@ -39,14 +39,14 @@ Shape = Box | DrawnText
 
 
 def legend(y: float, *entries: tuple[float, str, str]) -> Iterator[Shape]:
-    """Yield the legend; each entry is its place from the right, its colour and its name."""
+    """Yield the legend; an entry is its distance from the right edge, its colour and its name."""
     for right, colour, name in entries:
         yield Box(WIDTH - right, y - 10, 12, 12, colour)
         yield DrawnText(WIDTH - right + 18, y, name)
 
 
 def write_drawing(shapes: Iterable[Shape], height: float, path: str) -> None:
-    """Write shapes to an .svg or .png file; InputError for another ending or if writing fails."""
+    """Write the shapes to an .svg or .png file; raise InputError if that is not possible."""
     shapes = [*shapes]
     try:
         if path.endswith(".svg"):

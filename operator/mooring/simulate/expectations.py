@@ -32,9 +32,9 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class FailedExpectation:
-    """An expectation that was not met: its path in the case, and the actual state.
+    """An expectation that failed: its path in the case, and the actual result.
 
-    `decisions` are the decisions about at most three of the pods.
+    `decisions` are the decisions about the pods, at most three.
     """
 
     path: str
@@ -133,7 +133,7 @@ def _makes_pending_pods(manifest: Manifest) -> bool:
 
 
 class _Decided:
-    """The cluster after all pods of a case were decided, and the decisions by pod."""
+    """The cluster after the decisions about all pods of a case, and the decisions by pod."""
 
     def __init__(self, inputs: Inputs, registry: Registry, seed: int) -> None:
         attempts = simulate(inputs, registry, seed=seed)
@@ -143,7 +143,7 @@ class _Decided:
         self._pods |= {placed.pod.key: placed.pod for placed in inputs.state.pods}
 
     def pod(self, name: str, path: str) -> str:
-        """Return the key of the pod NAME or NAMESPACE/NAME; raise InputError without such a pod."""
+        """Return the key of the pod NAME or NAMESPACE/NAME; raise InputError if it is missing."""
         key = _key(name)
         known = {*self._pods, *self.decisions}
         if key not in known:
@@ -170,7 +170,7 @@ class _Decided:
         return key.name if key is not None else ""
 
     def node_of(self, pod: str) -> Node | None:
-        """Return the pod's node; None if the pod has none, or the node is not among the objects."""
+        """Return the pod's node; None without a node, or if the node is not in the input."""
         placed = self._state.pods.named(pod)
         return self._state.nodes.nodes[placed.row] if placed is not None else None
 
@@ -191,7 +191,7 @@ class _Check:
     path: str
 
     def failures(self) -> Iterator[FailedExpectation]:
-        """Yield the failed expectations, one per field and pod; InputError if a pod is missing."""
+        """Yield a failure for each field and pod; raise InputError if a pod is missing."""
         if self.expected.pods is not None:
             pods = self.decided.select(self.expected.pods, self.path)
         else:
@@ -211,7 +211,7 @@ class _Check:
         )
 
     def _of_pod(self, pod: str) -> Iterator[tuple[str, str]]:
-        """Yield the field and the message of each failure that concerns one pod."""
+        """Yield the field and the message of each failure of one pod."""
         expected, decision = self.expected, self.decided.decisions.get(pod)
         node = self.decided.node_of(pod)
         where = f"is on {node.name}" if node is not None else "has no node"
@@ -246,7 +246,7 @@ class _Check:
                 yield "nodeSelector", f"pod {pod} is on {node.name}, which has {has}"
 
     def _of_all(self, pods: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield field and message of each failure that concerns all pods of the expectation."""
+        """Yield the field and the message of each failure of the pods together."""
         expected = self.expected
         if expected.max_victims is not None:
             decisions = (self.decided.decisions.get(pod) for pod in pods)

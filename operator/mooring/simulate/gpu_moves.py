@@ -1,4 +1,4 @@
-"""Draws the GPU cards and devices of every node, and finds a few pods to move for a pending one."""
+"""Draws the GPU cards and devices of nodes; finds pods to move so that a pending pod fits."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class CardMove:
 
 @dataclass(frozen=True, slots=True)
 class CardPlan:
-    """The moves that make space for a pending pod; `node` is None if none were found.
+    """The moves that make space for a pending pod; `node` is None if there is no plan.
 
     `fits` is True if the pod fits without moves.
     """
@@ -56,9 +56,9 @@ class CardPlan:
 def plans(inputs: Inputs, profile: ActiveProfile, form: CardFormat) -> Iterator[CardPlan]:
     """Yield a plan for each pending pod that requests cards, as if no other pod were pending.
 
-    A plan moves the fewest pods with cards, at most three, so that the pending pod fits. The moved
-    pods must fit on other nodes. The search is limited to 2,000 sets of pods on 200 nodes; nodes
-    with the most free cards come first.
+    A plan moves as few pods with cards as possible, at most three, so that the pending pod fits.
+    The moved pods must fit on other nodes. The search tries at most 2,000 sets of pods on 200
+    nodes; nodes with the most free cards come first.
     """
     planner = _Planner(inputs.state, profile, form)
     for pod in inputs.pending:
@@ -88,7 +88,7 @@ class _Planner:
         return CardPlan(pod.key, None, ())
 
     def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
-        """Yield sets of pods and their nodes, small sets first."""
+        """Yield nodes, each with a set of pods that could leave the node; small sets come first."""
         ordered = self._state.nodes.order()
         free = dict(zip(ordered.tolist(), self._books.free_cards(ordered).tolist(), strict=True))
         with_cards = (row for row in free if len(self._books.known(row)))
@@ -111,7 +111,7 @@ class _Planner:
                     yield row, chosen
 
     def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> tuple[CardMove, ...] | None:
-        """Return the moves of these pods if the pending pod takes the node; None if one fails."""
+        """Return the moves of `uids` that free the node for `pod`; None if a pod fits nowhere."""
         node, moves = self._state.nodes.names[row], []
         moved = [
             replace(placed.pod, node_name=None)
@@ -143,21 +143,21 @@ class _Planner:
 _CELL: Final = 64
 _HIGH: Final = 26
 _CHARACTER: Final = 7
-"""The largest average width of a character in a node's name."""
+"""The largest width of a character in a node's name, in the units of the drawing."""
 _LEGEND: Final = (
     ("in use", "#9cc3e8"),
     ("free; the number is the free memory", "#f4f4f4"),
     ("not usable", "#b0b0b0"),
     ("overcommitted", "#f0a0a0"),
 )
-"""The colours of cards by their meaning; the text on all of them is black."""
+"""The meaning and the colour of cards; the text on all colours is black."""
 _IN_USE, _FREE, _NOT_USABLE, _OVERCOMMITTED = (colour for _, colour in _LEGEND)
 
 
 def picture(nodes: Iterable[NodeGPUs], unit: str) -> str:
     """Return an SVG: nodes as rows, cards as cells; the filled part of a cell is the used memory.
 
-    Devices follow the cards; devices in use are filled.
+    Devices come after the cards; a device in use is filled.
     """
     rows = list(nodes)
     widest = max((len(node.cards) + len(node.devices) for node in rows), default=0)

@@ -42,9 +42,9 @@ class Inputs:
         profiles: The profiles that apply.
         ignored: The number of objects that no decision reads, by `Kind` or `Kind.group`.
         without_pods: The controllers for which no pod was made, each with the reason.
-        deployments: The Deployment's name of each ReplicaSet, by namespace and name.
-        raw: Nodes and pods as JSON by kind and key, for extenders; empty unless they were kept.
-        notes: Texts about profiles with an invalid newest spec, and about missing controllers.
+        deployments: The Deployment of each ReplicaSet, by namespace and name.
+        raw: Nodes and pods as JSON by kind and key, for extenders; empty without `keep_raw`.
+        notes: Notes for the user about profiles and missing controllers.
     """
 
     state: ClusterState
@@ -68,12 +68,20 @@ def inputs_of(
 ) -> Inputs:
     """Build the inputs of a simulation from Kubernetes objects.
 
-    New controllers (Deployments, Jobs and so on) are expanded to their pods. If `profiles` is not
-    empty, SchedulingProfiles among the objects are not used, and given profiles in mode Shadow
-    count as Active. `keep_raw` keeps whole nodes and pods. `kubernetes` is the version of the API
-    server, such as 1.36; the default is the version of the cluster that the objects were read from,
-    or else the newest version. Raises InputError if an object is malformed, incomplete or given
-    twice; the text names the file, the object and the field.
+    New controllers (for example Deployments) are replaced by their pods.
+
+    Args:
+        manifests: The objects.
+        registry: The plugins that profiles may name.
+        profiles: Profiles to use instead of SchedulingProfiles among the objects; profiles in mode
+            Shadow count as Active.
+        keep_raw: Whether to keep whole nodes and pods, for extenders.
+        kubernetes: The version of the API server, for example 1.36. The default is the version in
+            a cluster dump, or else the newest version.
+
+    Raises:
+        InputError: An object is malformed, incomplete or given twice; the text names the file, the
+            object and the field.
     """
     reader = _Reader(keep_raw=keep_raw, kubernetes=kubernetes)
     read_all(manifests, reader.read)
@@ -113,8 +121,7 @@ class _Reader:
         self.profiles: list[Manifest] = []
         self.ignored: Counter[str] = Counter()
         self.without_status: dict[str, None] = {}
-        """The new PodDisruptionBudgets without the number of allowed disruptions, by namespace and
-        name."""
+        """The new PodDisruptionBudgets without `status`, by namespace and name."""
         self.without_pods: dict[str, str] = {}
         self._sources: dict[tuple[Kind, str], tuple[str, bool]] = {}
         self._names: dict[Uid, str] = {}
@@ -126,15 +133,16 @@ class _Reader:
             _LIMIT_RANGE: [],
         }
         self._templates: dict[str, tuple[Manifest, bool]] = {}
-        """The templates of claims for devices, by namespace and name; the bool says whether it is
-        new."""
+        """The templates of claims for devices, by namespace and name; the bool is True for new
+        templates."""
         self._default_class = DefaultStorageClass()
         self._without_class: dict[str, None] = {}
         """The new PersistentVolumeClaims that get the default class, by namespace and name."""
         self._new_groups: dict[str, Manifest] = {}
         """The new PodGroups by namespace and name; their PriorityClasses may come later."""
         self._of_groups: dict[str, Mapping[str, str]] = {}
-        """The names of the claims from groups' templates, by the group's uid and then by entry."""
+        """The claims of PodGroups: the group's uid, then the name in the template, then the claim's
+        name."""
 
     def read(self, manifest: Manifest) -> None:
         new, group_and_kind = is_new(manifest.raw), (manifest.group, manifest.kind)
@@ -173,7 +181,7 @@ class _Reader:
             self.ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
 
     def _put(self, kind: Kind, manifest: Manifest, *, new: bool) -> None:
-        """Store an object that decisions read; a new one replaces a stored one of its name."""
+        """Store an object that decisions read; a new object replaces a stored one of its name."""
         key = object_key(kind, manifest.raw)
         source, was_new = self._sources.get((kind, key), ("", None))
         if was_new is not None and (kind is Kind.POD or new == was_new):
@@ -199,7 +207,7 @@ class _Reader:
             self.state.put(kind, key, value)
 
     def _note(self, kind: Kind, key: str, raw: Mapping[str, Any], *, new: bool) -> None:
-        """Note data that controllers would compute: default classes, and allowed disruptions."""
+        """Record data that controllers would compute: default classes, and allowed disruptions."""
         if kind is Kind.STORAGE_CLASS:
             self._default_class.put(raw)
         if kind is Kind.PERSISTENT_VOLUME_CLAIM:
@@ -219,7 +227,7 @@ class _Reader:
         self._admission[group_and_kind].append(raw)
 
     def _add_template(self, manifest: Manifest, *, new: bool) -> None:
-        """Store a template of claims; a new one replaces a stored one with the same name."""
+        """Store a template of claims; a new template replaces a stored one of the same name."""
         key = resource_claim_template_key(manifest.raw)
         known, was_new = self._templates.get(key, (None, None))
         if known is not None and new == was_new:
@@ -240,7 +248,7 @@ class _Reader:
             self.raw[kind, key] = as_json(raw)
 
     def make_pods(self) -> None:
-        """Expand the controllers, and apply the API server's admission to the new objects."""
+        """Make the pods of the controllers, and apply the API server's admission to new objects."""
         new_objects = NewObjects(
             self.state,
             pods=self._stored_pods,
@@ -258,7 +266,7 @@ class _Reader:
         self._set_storage_class()
 
     def _set_storage_class(self) -> None:
-        """Set the default class, if there is one, in new claims without a class."""
+        """Set the default StorageClass, if there is one, in new claims without a class."""
         default = self._default_class.name
         if default is None:
             return
@@ -305,9 +313,9 @@ class _Reader:
         self._add_pod(pod)
 
     def _with_device_claims(self, manifest: Manifest, pod: dict[str, Any]) -> dict[str, Any]:
-        """Create the claims from the pod's templates; return the pod with their names.
+        """Create the claims from the pod's templates; return the pod with the names of the claims.
 
-        Claims from the templates of the pod's group are created once, for the group.
+        A group's templates give one claim for the whole group.
         """
         spec, status = mapping(pod, "spec"), mapping(pod, "status")
         named = self._claims_of_group(manifest, pod)
@@ -319,7 +327,7 @@ class _Reader:
         return {**pod, "status": {**status, "resourceClaimStatuses": names}} if names else pod
 
     def _made_claims(self, manifest: Manifest, owner: dict[str, Any]) -> dict[str, str]:
-        """Create claims from the templates of a pod or group; return their names by entry."""
+        """Create claims from the templates of a pod or group; return the claims' names by entry."""
         templates = {key: template.raw for key, (template, _) in self._templates.items()}
         known, names = self.state.objects.of(Kind.RESOURCE_CLAIM), dict[str, str]()
         for entry, claim in device_claims(owner, templates, known):

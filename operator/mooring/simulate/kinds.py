@@ -1,4 +1,4 @@
-"""The kinds of objects that a simulation reads, and the versions of each.
+"""The kinds of objects that a simulation reads, and the API versions of each kind.
 
 A kind is an API group and a name, because Volcano has its own Job, and Longhorn its own Node.
 """
@@ -27,7 +27,7 @@ _MIRRORED: Final = {**MIRRORED, **MIRRORED_IF_SERVED, PRIORITY_CLASS: Kind.PRIOR
 KINDS: Final[Mapping[tuple[str, str], Kind]] = {
     (resource.group, resource.kind): kind for resource, kind in _MIRRORED.items()
 }
-"""API group and kind of the objects that a decision reads."""
+"""The objects that a decision reads, by API group and kind."""
 READ: Final[tuple[Resource, ...]] = (
     *_MIRRORED,
     RUNTIME_CLASS,
@@ -43,21 +43,21 @@ READ: Final[tuple[Resource, ...]] = (
     Resource("batch", "v1", "jobs", "Job"),
     Resource("batch", "v1", "cronjobs", "CronJob"),
 )
-"""Every version of every kind that is read from files; the newest comes first."""
+"""Every API version of every kind that is read from files; the newest version comes first."""
 _OF_KUBERNETES: Final = {"extensions", *(r.group for r in READ)} - {
     resource.group
     for resource, kind in MIRRORED_IF_SERVED.items()
     if kind in {*GROUP_KINDS, Kind.HYPER_NODE, Kind.QUEUE, Kind.ELASTIC_QUOTA} - {Kind.POD_GROUP}
 }
-"""The API groups of Kubernetes itself; until 1.16 `extensions` had Deployments."""
+"""The API groups of Kubernetes; `extensions` is the group that Deployments had until 1.16."""
 _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
 
 
 def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
-    """Return the object in the newest version of its kind.
+    """Return the object in the newest API version of its kind.
 
-    `stored` is the object's name in errors if an API server has stored it. Raises ManifestError if
-    the apiVersion is absent, or not supported for the kind.
+    `stored` is the object's name in errors if an API server has stored the object. Raises
+    ManifestError if the apiVersion is absent, or not supported for the kind.
     """
     given, kind = raw.get("apiVersion"), raw.get("kind")
     if not given or not isinstance(given, str):
@@ -80,7 +80,7 @@ def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
 
 
 def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Move the fields in a device's `basic` into the device."""
+    """Return the ResourceSlice with the fields of each device's `basic` in the device itself."""
     spec = mapping(raw, "spec")
     devices = [
         {**_without(device, "basic"), **mapping(device, "basic", f"spec.devices[{index}]")}
@@ -90,7 +90,7 @@ def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _claim(raw: Mapping[str, Any], where: str = "spec") -> dict[str, Any]:
-    """Move the fields of each request into its `exactly`, unless the request has alternatives."""
+    """Return the claim with the fields of each request in `exactly`, unless it has alternatives."""
     spec = mapping(raw, "spec", where.removesuffix(".spec"))
     devices = mapping(spec, "devices", where)
     requests = []
@@ -113,5 +113,7 @@ _OF_V1BETA1: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] 
         "spec": _claim(mapping(raw, "spec"), "spec.spec"),
     },
 }
-"""Functions that convert resource.k8s.io/v1beta1 as the API server does
-(pkg/apis/resource/v1beta1)."""
+"""Functions that convert objects of resource.k8s.io/v1beta1 to the newest version.
+
+They do the same as pkg/apis/resource/v1beta1 in the API server.
+"""

@@ -21,7 +21,7 @@ _POD: Final = "Pod"
 
 
 class _Limit(NamedTuple):
-    """An item of a LimitRange: resource lists as in the manifest."""
+    """An item of a LimitRange, with its resource lists as in the manifest."""
 
     kind: str
     minimum: Mapping[str, Any]
@@ -32,7 +32,7 @@ class _Limit(NamedTuple):
 
 
 class LimitRanges:
-    """The LimitRanges of all namespaces, from raw objects."""
+    """The LimitRanges of all namespaces, made from raw objects."""
 
     def __init__(self, raw: Iterable[Mapping[str, Any]]) -> None:
         self._limits: dict[str, list[_Limit]] = {}

@@ -1,8 +1,8 @@
-"""Reads from a live cluster everything that a decision reads, and saves it in a file.
+"""Reads all objects that decisions depend on from a live cluster, and saves them in a file.
 
 It requests only lists, so the user needs only the right to list the kinds in `KINDS`. The file has
-one object per line, with `apiVersion` and `kind`. It leaves out fields that no decision reads and
-that may be secret or large (`env`, `command`, `args`, `managedFields` and others).
+one object per line, with `apiVersion` and `kind`. Fields that no decision reads are left out,
+because they may be secret or large (`env`, `command`, `args`, `managedFields` and others).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ KINDS: Final[tuple[Resource, ...]] = (
     SCHEDULING_PROFILE,
     *MIRRORED_IF_SERVED,
 )
-"""The kinds to read; of several versions of a kind, the first that the cluster serves is read."""
+"""The kinds to read; of several API versions, the first version that the cluster serves is read."""
 
 _KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _KEPT_OF_STATUSES: Final = ("name", "resources", "allocatedResources")
@@ -48,12 +48,11 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 async def read_cluster(
     connection: Connection, progress: Callable[[str], None]
 ) -> tuple[list[Manifest], list[str]]:
-    """Return every object that decisions read, and notes about kinds that were not found.
+    """Return the objects that decisions read, and notes about kinds that were not found.
 
-    The first object is the server's version.
-
-    It calls `progress` with a line about the objects that were read so far. Raises InputError if
-    the cluster cannot be reached, or if the user may not list one of the kinds.
+    The first object is the server's version. `progress` is called with a line about the objects
+    read so far. Raises InputError if the cluster cannot be reached, or if the user may not list one
+    of the kinds.
     """
     manifests: list[Manifest] = []
     notes: list[str] = []
@@ -89,7 +88,7 @@ async def read_cluster(
 
 
 async def _server(client: ApiClient, source: str, notes: list[str]) -> list[Manifest]:
-    """Return the server's version as an object; add a note if the server does not tell it.
+    """Return the server's version as an object; if it is unknown, return no object and add a note.
 
     If the server cannot be reached, the first request for objects reports this.
     """
@@ -160,7 +159,7 @@ def _picked(raw: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
 
 
 def save(manifests: Iterable[Manifest], path: str) -> Iterator[Manifest]:
-    """Yield the manifests; write each to the file as a line of JSON, or raise InputError."""
+    """Yield the manifests; write each manifest to the file as a line, or raise InputError."""
     try:
         with Path(path).open("wb") as file:
             for manifest in manifests:

@@ -34,14 +34,14 @@ _CONFIGURATION: Final = "KubeSchedulerConfiguration"
 _POLICY: Final = "Policy"
 _CONFIG_MAP: Final = ("", "ConfigMap")
 _POLICY_KEY: Final = "policy.cfg"
-"""The key under which a ConfigMap has a Policy; a configuration may have any key."""
+"""The key under which a ConfigMap has a Policy; a KubeSchedulerConfiguration may have any key."""
 _IS_CONFIGURATION: Final = re.compile(rf"kind\"?:\s?\"?{_CONFIGURATION}").search
 _NESTED: Final = Limits(depth=64, values=5_000, aliases=False)
-"""Limits for a text in a ConfigMap, which is parsed without a pause."""
+"""The limits for a text in a ConfigMap, which is parsed without a pause."""
 
 
 class InvalidProfile(InputError):  # noqa: N818 - a verdict about the profile, with many errors
-    """A profile with mistakes; `errors` holds every mistake found in the object at `source`."""
+    """A profile with mistakes; `errors` has every mistake in the object at `source`."""
 
     def __init__(self, source: str, errors: tuple[FieldError, ...]) -> None:
         super().__init__("\n".join(f"{source}: {error}" for error in errors))
@@ -53,8 +53,8 @@ class InvalidProfile(InputError):  # noqa: N818 - a verdict about the profile, w
 class LoadedProfile:
     """A profile from a file, and the same profile with all defaults filled in.
 
-    `notes` and `settings` come from a KubeSchedulerConfiguration: notes about fields without a
-    counterpart in Mooring, and the settings of the scheduler's process.
+    `notes` says which fields of a KubeSchedulerConfiguration have no counterpart in Mooring.
+    `settings` has its settings of the scheduler's process.
     """
 
     profile: SchedulingProfile
@@ -63,7 +63,7 @@ class LoadedProfile:
     settings: ProcessSettings | None = None
 
     def active(self) -> "LoadedProfile":
-        """Return the profile as if its mode was Active."""
+        """Return the same profile in mode Active."""
         spec = self.profile.spec.model_copy(update={"mode": "Active"})
         return replace(self, profile=replace(self.profile, spec=spec))
 
@@ -74,7 +74,7 @@ def is_profile(manifest: Manifest) -> bool:
 
 
 def contains_profile(manifest: Manifest) -> bool:
-    """Return whether profiles can be made from the object.
+    """Return whether the object contains profiles.
 
     A SchedulingProfile without an apiVersion counts too, so that its mistake is reported.
     """
@@ -87,7 +87,7 @@ def contains_profile(manifest: Manifest) -> bool:
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a ConfigMap from which profiles can be made, each with its key."""
+    """Yield each text of a ConfigMap that may contain profiles, with its key."""
     data = manifest.raw.get("data")
     if (manifest.group, manifest.kind) == _CONFIG_MAP and isinstance(data, Mapping):
         for key, text in data.items():
@@ -100,9 +100,9 @@ def _is_meant_as_profile(manifest: Manifest) -> bool:
 
 
 class ProfileLoader:
-    """Loads profiles from objects; the messages are those of a scheduler with the same plugins.
+    """Loads profiles from objects, with the error messages of a running scheduler.
 
-    `scheduler_name` is given to profiles made from a Policy, which contains no scheduler name.
+    A Policy contains no scheduler name; its profile gets `scheduler_name`.
     """
 
     def __init__(self, registry: Registry, scheduler_name: str = DEFAULT_SCHEDULER) -> None:
@@ -119,8 +119,8 @@ class ProfileLoader:
     def load(self, manifest: Manifest) -> list[LoadedProfile]:
         """Return the profiles that the object defines.
 
-        Raises InvalidProfile with every mistake of the object, including a name that an earlier
-        object has. Raises InputError for an object of another kind.
+        Raises InvalidProfile with every mistake of the object; a profile name that was used before
+        is a mistake too. Raises InputError for an object of another kind.
         """
         try:
             found = self._checked(manifest)
@@ -161,9 +161,9 @@ def load_profiles(
 ) -> list[LoadedProfile]:
     """Load every profile that the objects define, in the order of the objects.
 
-    `scheduler_name` is given to profiles made from a Policy, which contains no scheduler name.
-    Raises InvalidProfile with every mistake of the first object with mistakes. Raises InputError
-    for an object of another kind.
+    A Policy contains no scheduler name; its profile gets `scheduler_name`. Raises InvalidProfile
+    with every mistake of the first object with mistakes. Raises InputError for an object of another
+    kind.
     """
     loader = ProfileLoader(registry, scheduler_name)
     return [loaded for manifest in manifests for loaded in loader.load(manifest)]
@@ -172,10 +172,10 @@ def load_profiles(
 def stored_profiles(
     manifests: Iterable[Manifest], registry: Registry
 ) -> tuple[list[LoadedProfile], list[str]]:
-    """Load the profiles among the objects of a cluster; return them, and a note of each mistake.
+    """Return the profiles among the objects of a cluster, and a note of each mistake.
 
-    If the newest spec of a stored profile is invalid, its spec in force is used, as in the
-    scheduler. If this is not known, the profile is left out. Raises InvalidProfile with every
+    If the newest spec of a stored profile is invalid, the spec in force is used, as in the
+    scheduler; without a spec in force, the profile is left out. Raises InvalidProfile with every
     mistake of the first new profile with mistakes. Raises InputError for a profile without a name,
     or with a malformed status.
     """
@@ -196,9 +196,9 @@ def stored_profiles(
 def _in_force(
     manifest: Manifest, loader: ProfileLoader, invalid: InvalidProfile
 ) -> tuple[list[LoadedProfile], str]:
-    """Return the profile with its last valid spec, which is stored in its status.
+    """Return the profile with the last valid spec, from its status, and a note for the user.
 
-    The list is empty if there is no such spec. The text is a note for users.
+    The list is empty if the status has no such spec.
     """
     metadata, status = mapping(manifest.raw, "metadata"), mapping(manifest.raw, "status")
     more = f" and {len(invalid.errors) - 1} more" if len(invalid.errors) > 1 else ""
@@ -224,8 +224,7 @@ def read_profiles(
 ) -> list[LoadedProfile]:
     """Read every profile as `load_profiles` does, without building its plugins.
 
-    The profiles may use features that this version of Mooring does not have. `server` has the rules
-    for profiles without a version of Kubernetes.
+    `server` has the rules for profiles that do not set a version of Kubernetes.
     """
     found = list[LoadedProfile]()
     for manifest in manifests:
@@ -242,7 +241,7 @@ def read_profiles(
 def _imported(
     manifest: Manifest, registry: Registry, scheduler_name: str, server: KubernetesRules = NEWEST
 ) -> list[LoadedProfile]:
-    """Return the profiles made from an object of kube-scheduler, without their plugins.
+    """Return the profiles in an object of kube-scheduler, without building their plugins.
 
     Raises ProfileInvalid with every mistake of the object. Raises InputError for an object of
     another kind.
@@ -269,7 +268,7 @@ def _imported(
 def _of_config_map(
     manifest: Manifest, registry: Registry, scheduler_name: str, server: KubernetesRules
 ) -> Iterator[LoadedProfile]:
-    """Yield the profiles made from the texts in a ConfigMap.
+    """Yield the profiles in the texts of a ConfigMap.
 
     Raises ProfileInvalid with every mistake of the first text with mistakes. Raises InputError if
     no text can be a profile, or if a text is neither JSON nor YAML.

@@ -22,9 +22,9 @@ from mooring.model.manifest_error import ManifestError
 STDIN: Final = "-"
 """The file name that stands for standard input."""
 _ENCODING: Final = "utf-8-sig"
-"""UTF-8, with or without a byte order mark, which Windows programs write."""
+"""UTF-8; the byte order mark, which Windows programs write, is optional."""
 _MERGE: Final = "tag:yaml.org,2002:merge"
-"""The tag of the key `<<`, which adds the keys of another mapping."""
+"""The tag of the YAML key `<<`, which adds the keys of another mapping."""
 _MOST_SHOWN: Final = 40
 """The most characters of a value in a message."""
 
@@ -45,11 +45,11 @@ class Limits:
     """The limits for a text; None means no limit.
 
     Attributes:
-        depth: The most levels of nested YAML. The YAML library calls itself for each level, and a
-            process without stack is ended.
+        depth: The most levels of nested YAML. The YAML library calls itself for each level, and
+            too many levels end the process.
         values: The most scalars, lists and mappings.
         objects: The most Kubernetes objects.
-        aliases: Whether to read YAML aliases; with these a short text can become a large value.
+        aliases: Whether YAML aliases are allowed; they turn a short text into a large value.
     """
 
     depth: int = 250
@@ -67,7 +67,7 @@ class NoObjectError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class RepeatedKey:
-    """A key that a YAML mapping has twice, and the line of the second one, counted from 1."""
+    """A key that a YAML mapping has twice, and the line of the second key, counted from 1."""
 
     key: str
     line: int
@@ -78,7 +78,8 @@ class RepeatedKey:
 class Manifest:
     """A raw object, and its place: `pods.yaml, document 2, items[5]`.
 
-    `document` is the index of the YAML document in its file, and `path` the object's path in it.
+    `document` is the index of the YAML document in the file. `path` is the object's path in the
+    document.
     """
 
     source: str
@@ -88,12 +89,12 @@ class Manifest:
 
     @property
     def kind(self) -> str:
-        """The object's `kind`, "" if it has none."""
+        """The object's `kind`; "" if the object has none."""
         return str(self.raw.get("kind") or "")
 
     @property
     def group(self) -> str:
-        """The object's API group, "" for the core group."""
+        """The object's API group; "" for the core group."""
         version = str(self.raw.get("apiVersion") or "")
         return version.rpartition("/")[0]
 
@@ -111,7 +112,7 @@ class Manifest:
 
 
 def read_manifests(paths: Iterable[str]) -> Iterator[Manifest]:
-    """Yield every object of the files in order; a list object is replaced by its items.
+    """Yield every object of the files in order; the items of a list object replace the list.
 
     Raises InputError for a file that cannot be read, and for a document that is not an object.
     """
@@ -125,7 +126,7 @@ def read_manifests(paths: Iterable[str]) -> Iterator[Manifest]:
 
 
 def display_name(path: str) -> str:
-    """Return the name of a file in messages."""
+    """Return the name of a file for messages; "standard input" for -."""
     return "standard input" if path == STDIN else path
 
 
@@ -135,12 +136,18 @@ def manifests_in(
     repeated: list[RepeatedKey] | None = None,
     limits: Limits = _OWN_FILES,
 ) -> Iterator[Manifest]:
-    """Yield every object of a text in order; a list object is replaced by its items.
+    """Yield every object of a text in order; the items of a list object replace the list.
 
-    If `repeated` is given, it gets the keys that a YAML mapping has twice, and the last value is
-    used. Without `repeated`, such a key raises InputError. Raises InputError if the text is neither
-    YAML nor JSON, if it exceeds a limit, or if a document is not an object. `name` is the file's
-    name in messages.
+    Args:
+        text: YAML or JSON.
+        name: The file's name in messages.
+        repeated: Gets each key that a YAML mapping has twice; then the last value is used. Without
+            `repeated`, such a key raises InputError.
+        limits: The limits for the text.
+
+    Raises:
+        InputError: The text is neither YAML nor JSON, exceeds a limit, or has a document that is
+            not an object.
     """
     found = 0
     for number, document in enumerate(_documents(text, name, repeated, limits)):
@@ -188,7 +195,7 @@ def _json_object(text: str) -> Any:
 
 
 def _json_lines(lines: Iterable[str], name: str) -> Iterator[Manifest]:
-    """Yield the objects of a file with one object per line, read line by line."""
+    """Yield the objects of a file with one object per line; read the file line by line."""
     for number, line in enumerate(lines):
         if not line.strip():
             continue
@@ -204,7 +211,7 @@ def _json_lines(lines: Iterable[str], name: str) -> Iterator[Manifest]:
 
 
 def composed(text: str) -> Iterator[yaml.Node]:
-    """Yield the nodes of YAML or JSON documents, which have line numbers; may raise YAMLError."""
+    """Yield the nodes of YAML or JSON documents, with line numbers; may raise YAMLError."""
     return yaml.compose_all(text, Loader=_Loader)
 
 
@@ -242,7 +249,7 @@ def _documents(
 
 
 def _check_yaml(text: str, name: str, limits: Limits) -> None:
-    """Raise InputError if the text exceeds a limit, YAMLError if it is not YAML; no recursion."""
+    """Raise InputError if the text exceeds a limit, and YAMLError if the text is not YAML."""
     depth, values = 0, 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.ScalarEvent):
@@ -276,7 +283,7 @@ def _check_size(depth: int, values: int, name: str, limits: Limits) -> None:
 
 
 def _repeated_keys(document: yaml.Node) -> Iterator[RepeatedKey]:
-    """Yield keys that a mapping has twice; YAML would silently use the last value."""
+    """Yield the keys that a mapping has twice; YAML itself would use the last value."""
     seen = set[int]()
     nodes = [document]
     while nodes:
@@ -300,8 +307,8 @@ def _repeated_keys(document: yaml.Node) -> Iterator[RepeatedKey]:
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # C is optional
     """A YAML loader that reads scalars as kubectl does.
 
-    Dates, `=` and times of day such as 22:00 (in YAML 1.1 a number of base 60) are texts; y, 1e3
-    and 0o17 are not texts. A number that JSON cannot express is a mistake.
+    Dates, `=` and times of day (22:00) are texts. y, 1e3 and 0o17 are not texts. A number that JSON
+    cannot express is a mistake.
     """
 
 
@@ -314,11 +321,16 @@ VALUES_FOR_KUBECTL: Final = (
     ),
     ("int", re.compile(r"^[-+]?0o[0-7_]+$"), "-+0"),
 )
-"""Kind, pattern and first characters of values that PyYAML alone reads as text. Source: resolve.go
-of go.yaml.in/yaml/v2."""
+"""Values that PyYAML reads as text and kubectl does not: kind, pattern and first characters.
+
+See resolve.go of go.yaml.in/yaml/v2.
+"""
 _BASE_60: Final = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
 _LONG_IN_GO: Final = 1e21
-"""Go writes larger numbers in JSON with an exponent, and smaller integers without a fraction."""
+"""The number from which Go writes floats in JSON with an exponent.
+
+Smaller whole numbers have no fraction.
+"""
 _TEXT: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
 
 _Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
@@ -333,7 +345,7 @@ for _first in "-+0123456789":  # before those of numbers, because the first that
 
 
 def _constructor_of(kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
-    """Return a function that reads scalars of this kind, and raises YAMLError for others."""
+    """Return a function that reads scalars of this kind and raises YAMLError for other scalars."""
     construct = _Loader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
 
     def checked(loader: Any, node: yaml.ScalarNode) -> Any:
@@ -371,7 +383,7 @@ def _problem(error: yaml.YAMLError) -> str:
 
 
 def objects_in(manifest: Manifest) -> Iterator[Manifest]:
-    """Yield the object of a document, or a list object's items; may raise NoObjectError."""
+    """Yield the object of a document, or the items of a list object; else raise NoObjectError."""
     document: Any = manifest.raw
     if not isinstance(document, dict):
         shown = type(document).__name__

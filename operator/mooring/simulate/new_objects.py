@@ -1,7 +1,7 @@
-"""Makes new objects as the API server and the controllers would.
+"""Makes new objects as the API server and the controllers would make them.
 
-`mooring simulate`, `mooring test` and the page's Try it all read new objects here, so that they
-make the same pods and find the same mistakes.
+`mooring simulate`, `mooring test` and the page's Try it read new objects with this module, so that
+all three make the same pods and find the same mistakes.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from mooring.state.cluster import ClusterState
 SELECT_PODS: Final = frozenset(
     {Kind.SERVICE, Kind.REPLICATION_CONTROLLER, Kind.REPLICA_SET, Kind.STATEFUL_SET}
 )
-"""The kinds whose selectors determine which pods the default topology constraints count."""
+"""The kinds whose selectors the default topology constraints use to count pods."""
 _CLUSTER_WIDE: Final = frozenset((r.group, r.kind) for r in READ if not r.namespaced)
 _MOST_OBJECTS: Final = 20
 """The most objects whose mistakes are reported together."""
@@ -32,9 +32,9 @@ _MOST_OBJECTS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class RejectedPod:
-    """A pod, "namespace/name", that the API server would not store, and the API server's answer.
+    """A pod ("namespace/name") that the API server would not store, and the API server's answer.
 
-    `owner` is its controller as `Kind namespace/name`, or "".
+    `owner` is the pod's controller as `Kind namespace/name`, or "".
     """
 
     pod: str
@@ -45,7 +45,7 @@ class RejectedPod:
 class NewObjects:
     """Creates the pods of new objects in the cluster `state`, with its current nodes.
 
-    For `pods` and `deployments` see `Controllers`, for the other arguments `Admission`.
+    `Controllers` explains `pods` and `deployments`; `Admission` explains the other arguments.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class NewObjects:
         )
 
     def expand(self, manifest: Manifest) -> Iterator[Manifest]:
-        """Yield the pod itself, or the pods and other objects that controllers create for it.
+        """Yield the pod itself, or the objects that controllers create for the object.
 
-        Raises InputError if the API server would reject the object for its selector or template.
+        Raises InputError if the API server would reject the object's selector or template.
         """
         if manifest.kind == "Pod":
             yield manifest
@@ -76,7 +76,7 @@ class NewObjects:
             yield from self._controllers.expand(manifest)
 
     def admit(self, manifest: Manifest) -> dict[str, Any] | RejectedPod:
-        """Return the stored pod or its rejection; raise ManifestError if it is malformed."""
+        """Return the stored pod, or its rejection; raise ManifestError if the pod is malformed."""
         try:
             return self._admission.pod(manifest.raw)
         except Forbidden as answer:
@@ -84,7 +84,7 @@ class NewObjects:
             return RejectedPod(pod.key, owner_of(pod), str(answer))
 
     def pod_group(self, raw: Mapping[str, Any]) -> PodGroup:
-        """Return a new PodGroup as the API server would store it; an invalid one if it is rejected.
+        """Return a new PodGroup as the API server would store it; if rejected, an invalid PodGroup.
 
         Raises ManifestError if its metadata is malformed.
         """
@@ -99,12 +99,12 @@ class NewObjects:
 
 
 def makes_pods(manifest: Manifest) -> bool:
-    """Return whether the object is a pod or a controller that is expanded to pods."""
+    """Return whether the object is a pod or a controller that makes pods."""
     return (manifest.group, manifest.kind) in {("", "Pod"), *CONTROLLERS}
 
 
 class Written:
-    """Checks objects written by users, and limits the number of mistakes per object."""
+    """Checks objects that users wrote, and limits the number of mistakes per object."""
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
@@ -125,7 +125,7 @@ class Written:
         return replace(manifest, raw=as_read(manifest.raw))
 
     def _named(self, manifest: Manifest) -> Manifest:
-        """Return the object; without a name, it gets a name made from its generateName."""
+        """Return the object; if it has no name, make a name from its generateName."""
         metadata = mapping(manifest.raw, "metadata")
         base = text(metadata, "generateName", "metadata")
         if metadata.get("name") or not base:

@@ -1,4 +1,4 @@
-"""Finds unknown fields in objects written by hand, as the API server's strict check does."""
+"""Finds unknown fields in objects that users wrote, as the API server's strict check does."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -35,11 +35,11 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 
 @cache
 def _types() -> Mapping[str, Mapping[str, str]]:
-    """Return the fields of each type, by name, with their type.
+    """Return the type of each field, by the type of its object and by its name.
 
     The type of an object is its apiVersion and kind (`apps/v1 Deployment`). The type of a field is
-    a key of this table, `str`, `int`, `bool`, `*` (anything), or one of these in `[]` (a list) or
-    `{}` (a map).
+    a key of this table, `str`, `int`, `bool`, or `*` for any value; `[]` around a type is a list,
+    and `{}` a map.
     """
     text = files("mooring.simulate").joinpath("object_fields.json").read_bytes()
     types: Mapping[str, Mapping[str, str]] = orjson.loads(text)

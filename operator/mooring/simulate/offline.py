@@ -1,4 +1,4 @@
-"""The handle for plugins without a cluster: they can read a state, but not write."""
+"""The handle for plugins without a cluster: plugins can read a state, but not write."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NoReturn, cast
@@ -19,8 +19,8 @@ def offline_handle(state: ClusterState) -> Handle:
 class OfflineApi:
     """The `mooring.framework.handle.Api` of a simulation, which ends before a plugin may write.
 
-    Every call raises PluginError, except `later` and `annotate` without annotations, which plugins
-    may call during a decision.
+    Every call raises PluginError, except `later` and `annotate` without annotations; plugins may
+    call these two during a decision.
     """
 
     def __getattr__(self, _name: str) -> Callable[..., NoReturn]:

@@ -1,4 +1,4 @@
-"""Calls extenders in a simulation, with the objects of the input."""
+"""Calls extenders in a simulation; they get the objects of the input."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,10 @@ from mooring.simulate.inputs import Inputs
 from mooring.state.cluster_view import ClusterView
 
 Call = Callable[[Sequence[Needed], Pipeline, ExtenderResults, ClusterView], None]
-"""Gets missing answers from extenders and adds them; raises ExtenderError if an extender fails."""
+"""A function that asks extenders for missing answers and adds them to the results.
+
+It raises ExtenderError if an extender fails.
+"""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Plans which running pods of files or of a live cluster to move, and to which nodes.
 
-Nothing is written. Pending pods that fit are first placed, as the scheduler would do if nothing
-else changed; plans can make room for the other pending pods.
+Nothing is written. First the pending pods that fit are placed, as the scheduler would do. Then
+plans can make room for the other pending pods.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from mooring.state.cluster_view import ClusterView
 USUAL_GOALS: Final = (Goal.VIOLATIONS, Goal.SPREAD)
 """The goals if no profile has goals."""
 _MOST_STEPS: Final = 10_000_000
-"""The most decisions of one plan; a command may take long, because no pods wait for it."""
+"""The most decisions of one plan; the number is high because no pods wait for the command."""
 _MOST_NAMED: Final = 3
 
 _Found = TypeVar("_Found")
@@ -65,9 +65,9 @@ class WantedPlan:
 
     Attributes:
         wanted: The pod or group, with its namespace.
-        message: Whether it fits, or why it does not, as a sentence.
-        fits: Whether it fits, after the plan if there is one.
-        planned: The plan that makes it fit; None if there is none, or no pod has to move.
+        message: A sentence that says whether the pod or group fits, or why it does not.
+        fits: Whether the pod or group fits, after the plan if there is one.
+        planned: The plan that makes it fit; None if there is no plan, or if no pod has to move.
     """
 
     wanted: Wanted
@@ -79,8 +79,8 @@ class WantedPlan:
 class Rebalance:
     """Makes plans on the state of `inputs`; changes this state by placing pending pods that fit.
 
-    If `goals` is not empty, they replace the profiles' goals. `now`, in seconds since the epoch, is
-    the time for the ages of pods. The other arguments are those of `simulate`.
+    `goals`, if not empty, replace the profiles' goals. `now` (seconds since the epoch) is the time
+    for the ages of pods. The other arguments are those of `simulate`.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Rebalance:
         return [(entry, self._section(entry)) for entry in chosen or known]
 
     def plan(self, entry: ActiveProfile, section: Rebalancing) -> PlannedProfile:
-        """Return the plan of the profile; pause, so that a caller can show the progress."""
+        """Return the plan of the profile; pause often, so that a caller can show the progress."""
         plan = self._plan(entry, section)
         return PlannedProfile(entry.profile.name, section, plan)
 

@@ -29,22 +29,22 @@ class PodSelection(PolicyModel):
     """Pods by namespace, labels and pod group, including pods that already have a node."""
 
     namespace: str | None = None
-    """The pods' namespace; absent: all namespaces."""
+    """The namespace of the pods; if absent, pods of all namespaces."""
     label_selector: LabelSelector = LabelSelector()
-    """The pods' labels; absent: all pods."""
+    """The labels of the pods; if absent, all pods."""
     pod_group: str | None = None
-    """The name of the group whose members are selected; absent: pods of any group and of none."""
+    """The name of the pod group; if absent, pods with and without a group."""
 
 
 class UnschedulableExpectation(PolicyModel):
-    """The expectation that a pod gets no node, with the reason."""
+    """The expectation that a pod gets no node, and the reason."""
 
     plugin: str | None = None
     """A plugin that rejects the pod on at least one node."""
     reason: str | None = None
-    """A part of this plugin's reason on such a node, or, without `plugin`, of the message."""
+    """A part of the plugin's reason on such a node; without `plugin`, a part of the message."""
     node: str | None = None
-    """A node that the plugin rejects; absent: any node."""
+    """A node that the plugin rejects; if absent, any node."""
 
     def mistakes(self) -> Iterator[FieldError]:
         """Yield a mistake if a node is named without the plugin that rejects it."""
@@ -53,12 +53,12 @@ class UnschedulableExpectation(PolicyModel):
 
 
 class Expectation(PolicyModel):
-    """What must be true of one pod, or of each of several pods, after all pods were decided."""
+    """The expected result for one pod, or for each of several pods, after all decisions."""
 
     pod: str | None = Field(None, pattern="^([^/]+/)?[^/]+$")
     """NAME (in namespace default) or NAMESPACE/NAME."""
     pods: PodSelection | None = None
-    """Several pods, at least one."""
+    """Several pods; the selection must find at least one pod."""
     profile: str | None = None
     """The profile that decided about the pod."""
     scheduled: bool | None = None
@@ -72,17 +72,18 @@ class Expectation(PolicyModel):
     nominated_node: str | None = None
     """The node on which preemption makes space for the pod."""
     victims: tuple[str, ...] | None = None
-    """Exactly the pods that are evicted for the pod, NAME or NAMESPACE/NAME."""
+    """The pods that are evicted for this pod, all of them, as NAME or NAMESPACE/NAME."""
     max_victims: int | None = Field(None, ge=0)
-    """The most pods that are evicted for all selected pods together; 0: none."""
+    """The most pods that are evicted for all selected pods together; 0 means none."""
     max_skew: int | None = Field(None, ge=0)
-    """The most by which the numbers of selected pods differ between values of `topologyKey`."""
+    """The largest difference between the numbers of selected pods for two values of
+    `topologyKey`."""
     topology_key: QualifiedName | None = None
-    """The node label of `maxSkew`; a value without a selected pod counts too."""
+    """The node label for `maxSkew`; a value without a selected pod counts too."""
     max_nodes: int | None = Field(None, ge=1)
     """The most nodes that the selected pods may use."""
     whole: bool | None = None
-    """Whether these pods all have a node, or none of them has one."""
+    """Whether all these pods have a node, or none of them has a node."""
 
     def mistakes(self) -> Iterator[FieldError]:
         """Yield mistakes: both or neither of `pod` and `pods`, or no expected property."""
@@ -108,21 +109,21 @@ class Case(PolicyModel):
     """A cluster, pods, and the expected decisions about them."""
 
     name: str = Field(min_length=1)
-    """A sentence that states the rule; the cases of a test have different names."""
+    """A sentence that states the rule; each case of a test has a different name."""
     profiles: tuple[str, ...] = ()
-    """Files of profiles, instead of those of the test."""
+    """Files of profiles, which replace the profiles of the test."""
     files: tuple[str, ...] = ()
-    """Files of objects, or a cluster dump, in addition to those of the test."""
+    """Files of objects, or a cluster dump; the files of the test are used too."""
     objects: tuple[dict[str, Any], ...] = ()
-    """Objects in addition to those of the test."""
+    """Objects of the cluster; the objects of the test are used too."""
     pods: tuple[dict[str, Any], ...] = ()
-    """The pods to schedule. Absent: all pods of the files and objects that have no node."""
+    """The pods to schedule; if absent, all pods without a node in the files and objects."""
     seed: int = 0
     """Chooses among nodes of equal score, as `mooring simulate --seed` does."""
     kubernetes_version: KubernetesVersion | None = None
-    """The version of the API server, instead of that of the test."""
+    """The version of the API server, which replaces the version of the test."""
     expect: tuple[Expectation, ...] = Field(min_length=1)
-    """The expectations."""
+    """The expected decisions about the pods."""
 
 
 class _Metadata(PolicyModel):
@@ -137,23 +138,27 @@ class _Metadata(PolicyModel):
 
 
 class PolicyTest(PolicyModel):
-    """Cases with their common part; paths are relative to the file."""
+    """A policy test: cases, and their common part; paths are relative to the file."""
 
     api_version: Literal["test.mooring.dev/v1alpha1"]
     kind: Literal["PolicyTest"]
     metadata: _Metadata
     profiles: tuple[str, ...] = ()
-    """Files of profiles: SchedulingProfiles, a KubeSchedulerConfiguration or a Policy. Without any,
-    SchedulingProfiles among the objects apply, or else kube-scheduler's defaults. Other objects in
-    these files belong to the cluster."""
+    """Files of profiles: SchedulingProfiles, a KubeSchedulerConfiguration or a Policy.
+
+    Without such files, SchedulingProfiles among the objects apply, or else kube-scheduler's
+    defaults. Other objects in these files belong to the cluster.
+    """
     files: tuple[str, ...] = ()
     """Files of objects, or a cluster dump."""
     objects: tuple[dict[str, Any], ...] = ()
     """Objects of the cluster."""
     kubernetes_version: KubernetesVersion | None = None
-    """The version of the API server, whose rules hold for profiles without kubernetesVersion.
-    `--kubernetes` overrides this field. If it is absent: the version of a cluster dump, else the
-    newest."""
+    """The version of the API server for profiles without kubernetesVersion.
+
+    `--kubernetes` overrides this field. If the field is absent, the version is that of a cluster
+    dump, or else the newest version.
+    """
     cases: tuple[Case, ...] = Field(min_length=1)
     """The cases; each begins with the same cluster."""
 
@@ -185,9 +190,8 @@ def schema() -> dict[str, Any]:
 def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
     """Read the policy tests of files and folders, in order.
 
-    In a folder and its subfolders it reads YAML and JSON files with policy tests; other files and
-    objects are ignored. Raises InputError with every mistake in the tests, or if a file or a folder
-    has no test, or if a file cannot be read.
+    In a folder and its subfolders, other files and objects are ignored. Raises InputError for every
+    mistake in the tests, for a file or folder without a test, and for a file that cannot be read.
     """
     found, mistakes = list[PolicyTestFile](), list[str]()
     for path in paths:
@@ -207,7 +211,7 @@ def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
 
 
 def _candidates(folder: Path) -> Iterator[str]:
-    """Yield the files of the folder that mention the group or the kind of policy tests."""
+    """Yield the files of the folder that contain the API group or the kind of policy tests."""
     for file in folder.rglob("*"):
         if file.suffix in _SUFFIXES and file.is_file():
             try:

@@ -14,7 +14,7 @@ from mooring.simulate.manifests import Manifest
 
 _KIND: Final = "APIServer"
 _LONGEST: Final = 40
-"""The most characters of a wrong version that an error shows."""
+"""The most characters of a wrong version in an error."""
 
 
 def server_object(version: str) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def server_object(version: str) -> dict[str, Any]:
 
 
 def is_server(manifest: Manifest) -> bool:
-    """Return whether the object is the version of an API server."""
+    """Return whether the object stores the version of an API server."""
     return (manifest.group, manifest.kind) == (MOORING_GROUP, _KIND)
 
 

@@ -42,8 +42,7 @@ _REST: Final = re.compile(r"(: |\. ).*", re.DOTALL)
 WITH_GROUP: Final = "placed together with its pod group"
 _NOMINATED: Final = "its nominated node"
 _MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
-"""The limit is larger than in the operator: a whole cluster is placed at once, and the process ends
-soon."""
+"""The most bytes of cached results; the number is large because the process ends soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,8 @@ class SimulatedAttempt:
         decision: The decision record.
         feasible: The number of nodes that passed all filters; 0 if only one node was checked.
         owner: The controller of the pod as `Kind namespace/name`, or "".
-        reason: Without a node, why there is none, in a few words. With a node
-            that was not compared with others, why it was not; else "".
+        reason: A few words: why the pod has no node, or why its node was not compared with others;
+            else "".
     """
 
     decision: Decision
@@ -102,7 +101,7 @@ def simulate(
 class Simulation:
     """Decides about pods one after the other; the arguments are those of `simulate`.
 
-    If `preempts` is False, no pod preempts other pods.
+    `preempts` says whether pods preempt other pods.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class Simulation:
         self._always = self.named(profile) if profile is not None else None
         self._call: Call | None = None
         self._victims: dict[str, tuple[PodRef, ...]] = {}
-        """The victims of the preemption for a group, by the key of its first member."""
+        """The victims of a group's preemption, by the key of the group's first member."""
 
     @property
     def profiles(self) -> Sequence[ActiveProfile]:
@@ -217,7 +216,7 @@ class Simulation:
     def _nominate_as_shown(self, pods: Iterable[Pod]) -> None:
         """Nominate all pods to the nodes in their statuses, even pods that get no decision.
 
-        The object of a pod group tells whether these nodes are reserved.
+        The object of a pod group says whether these nodes are reserved.
         """
         for pod in {pod.uid: pod for pod in pods}.values():
             if pod.nominated_node is not None and self.takes(pod):
@@ -227,7 +226,7 @@ class Simulation:
     def _attempt_group(
         self, group: PodGroupState, members: list[Pod], profile: ActiveProfile
     ) -> Iterator[SimulatedAttempt]:
-        """Yield the attempts of all members of a group, which get nodes together or not at all."""
+        """Yield the attempts of all members of a group; all members get nodes, or none."""
         pipeline, message = profile.pipeline, group.incomplete
         seed = self._what_if.seed_of(members[0])
         decision = GroupDecision({}, message=message or "")
@@ -256,7 +255,7 @@ class Simulation:
             yield self._member(pod, profile, node, decision)
 
     def _answers_about(self, members: list[Pod], pipeline: Pipeline) -> ExtenderResults | None:
-        """Return extenders' answers about a group's members; None if no extender handles them."""
+        """Return the answers of extenders about a group's members; None without such extenders."""
         if self._call is None or not any(interested(pipeline, pod) for pod in members):
             return None
         answers = ExtenderResults()
@@ -267,7 +266,7 @@ class Simulation:
     def _assume_members(
         self, members: list[Pod], pipeline: Pipeline, rows: Mapping[Uid, int], devices: Devices
     ) -> None:
-        """Assume all these members on their rows, or none; may raise PodRejected."""
+        """Assume all these members on the nodes in `rows`, or none; may raise PodRejected."""
         pods = {pod.uid: pod for pod in members}
         with ExitStack() as undo:
             for uid, row in rows.items():
@@ -286,7 +285,7 @@ class Simulation:
         seed: int,
         answers: ExtenderResults | None,
     ) -> GroupDecision:
-        """Record the nominations of a group and the evictions that they need."""
+        """Record the nominations of a group, and the evictions that the group needs."""
         answer = preempt_for_group(
             group,
             members,
@@ -323,7 +322,7 @@ class Simulation:
         return SimulatedAttempt(record, 0, owner_of(pod), reason if node is None else WITH_GROUP)
 
     def attempt(self, pod: Pod, profile: ActiveProfile) -> SimulatedAttempt:
-        """Decide about the pod with this profile, and assume the pod on the chosen node."""
+        """Decide about the pod with this profile; assume the pod on the chosen node."""
         nominee = self._state.nominations.get(pod.uid)
         try:
             outcome = self._decide(pod, profile)
@@ -368,7 +367,7 @@ class Simulation:
             self._state.withdraw(pod.uid)
 
     def _nominate(self, pod: Pod, node: str, victims: Iterable[Pod]) -> None:
-        """Nominate the pod to the node; withdraw nominations of pods of lower priority there."""
+        """Nominate the pod to the node; remove nominations of pods with lower priority there."""
         row = self._state.nodes.row_of.get(node)
         for lower in self._state.nominations.below(row, pod.spec.priority):
             self._state.withdraw(lower.uid)
@@ -378,8 +377,8 @@ class Simulation:
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
     """Return the latest creation or start time of all pods, in seconds since the epoch.
 
-    This time replaces a clock, so that the same input gives the same decisions. The running time of
-    a pod (for `minRuntimeSeconds` of a profile) ends at this time.
+    This time replaces a clock, so that the same input gives the same decisions. It also ends the
+    running time of pods (for `minRuntimeSeconds` of a profile).
     """
     pods = (*(placed.pod for placed in state.pods), *pending)
     return max((max(pod.created, pod.started or 0.0) for pod in pods), default=0.0)
@@ -392,7 +391,7 @@ def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
 
 
 def why_not_queued(pod: Pod, pipeline: Pipeline) -> str | None:
-    """Return why the pod would not enter the queue, or which plugin fails; None if it would."""
+    """Return why the pod would not enter the queue, or which plugin fails; else None."""
     try:
         return held_back(pod, pipeline)
     except PluginError as error:

@@ -1,4 +1,4 @@
-"""Finds decisions that depend on a controller which the simulation does not run."""
+"""Finds decisions that depend on a controller, because the simulation runs no controllers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -17,8 +17,8 @@ def unplayed(
 ) -> Iterator[str]:
     """Yield a note for each missing controller that could change a decision.
 
-    It knows the disruption controller (`without_status` has the keys of new budgets without status)
-    and the volume controller (claims of `pending` pods that stay unbound).
+    These are the disruption controller (`without_status` has the keys of new budgets without a
+    status) and the volume controller (claims of `pending` pods that are not bound).
     """
     budgets = [key for key in without_status if _selects_some(key, state)]
     if budgets:
