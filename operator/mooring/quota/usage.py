@@ -12,7 +12,7 @@ from mooring.quota.state.claim_users import named_claims
 from mooring.quota.state.queues import Usage
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.pod_columns import NO_QUEUE
+from mooring.state.pods import NO_QUEUE
 
 
 def used_at(slots: IntArray, cluster: ClusterView) -> Usage:

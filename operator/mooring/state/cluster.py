@@ -49,8 +49,8 @@ from mooring.state.evictions import Evictions
 from mooring.state.nodes import NodeTable
 from mooring.state.nominations import LOWEST_PRIORITY, Nominations
 from mooring.state.objects import Objects
-from mooring.state.pod_columns import NO_QUEUE, PodColumns
-from mooring.state.pods import Assumption, PlacedPod, PodTable
+from mooring.state.pod_columns import PodColumns
+from mooring.state.pods import NO_QUEUE, Assumption, PlacedPod, PodTable
 from mooring.state.topology.counts import TopologyCounts
 from mooring.state.topology.default_selectors import DefaultSelectors
 from mooring.volumes.model.storage_objects import PersistentVolume, PersistentVolumeClaim
@@ -618,10 +618,11 @@ class ClusterState:
         A pod without a present queue stays in its former queue, unless `leaves` is set. So nobody
         can enlarge a quota by removing labels from pods on nodes.
         """
-        before, number = self.pod_columns.queue_of(placed), self._queues.number_of(placed.pod)
+        before, number = placed.queue, self._queues.number_of(placed.pod)
         if before != number and (leaves or number != NO_QUEUE):
             self._queues.detach(before, placed.pod)
             self._queues.attach(number, placed.pod)
+            placed.queue = number
             self.pod_columns.requeue(placed.slot, number)
 
     def _renew_queues_of(self, group: PodGroupState) -> None:
@@ -692,7 +693,8 @@ class ClusterState:
         withdrawn = self._withdraw_elsewhere(pod, row) if known is None else ()
         row = self.nodes.unknown_row if row is None else row
         cards = known.cards if known is not None else None
-        placed = PlacedPod(pod, row, cards=cards)
+        queue = known.queue if known is not None else NO_QUEUE
+        placed = PlacedPod(pod, row, cards=cards, queue=queue)
         self._attach(placed)
         if known is None:
             self._publish_demand(placed)
@@ -842,19 +844,19 @@ class ClusterState:
         self.storage.add_pod(row, pod)
         self._enter_unknown_node(placed)
         self.devices.attach((placed,))
-        queue = self._queues.number_of(pod)
-        self._queues.attach(queue, pod)
+        if (queue := self._queues.number_of(pod)) != NO_QUEUE:
+            placed.queue = queue  # else it stays in its former queue; see `_renew_queue`
+        self._queues.attach(placed.queue, pod)
         self.pod_columns.place(
             placed,
             arrival=arrival,
             evicting=self.evictions.evicting(pod),
             group=self.pod_groups.number_of(pod.uid),
-            queue=queue,
         )
 
     def _leave(self, placed: PlacedPod) -> int:
         pod, row = placed.pod, placed.row
-        self._queues.detach(self.pod_columns.queue_of(placed), pod)
+        self._queues.detach(placed.queue, pod)
         arrival = self.pod_columns.displace(placed)
         self._leave_unknown_node(placed)
         self.devices.detach((placed,))

@@ -8,7 +8,8 @@ from mooring.groups.model.pod_group import Reservation
 from mooring.model.indexes import drop_item
 from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
-from mooring.state.pod_columns import NO_QUEUE, PodColumns
+from mooring.state.pod_columns import PodColumns
+from mooring.state.pods import NO_QUEUE
 
 LOWEST_PRIORITY: Final = -(2**31)
 

@@ -4,20 +4,18 @@ Each placed pod has a slot: its node's row, priority, start time and requests, a
 being evicted. A nominated pod has a slot, too, because other pods must leave room for it.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.model.pod import Pod, Uid
 from mooring.state.columns import Columns, IntArray, Interned, ResourceColumns, read_only
-from mooring.state.pods import PlacedPod, PodTable
+from mooring.state.pods import NO_QUEUE, PlacedPod, PodTable
 
 _NOWHERE = -1
 _NO_GROUP = -1
-NO_QUEUE: Final = -1
-"""Stands for the queue number of a pod that is in no queue."""
 _NOT_STARTED = np.inf
 
 
@@ -139,9 +137,10 @@ class PodColumns:
         """The number of each slot's queue; NO_QUEUE for pods in none."""
         return read_only(self._queues.data[: len(self._pods)])
 
-    def queue_of(self, placed: PlacedPod) -> int:
-        """Return the number of the placed pod's queue; NO_QUEUE if it is in none."""
-        return int(self._queues.data[placed.slot])
+    def queue_of(self, pod: Pod) -> int:
+        """Return the number of the queue that counts the pod on its node, or NO_QUEUE."""
+        placed = self._placed.get(pod.uid)
+        return placed.queue if placed is not None else NO_QUEUE
 
     def requeue(self, slot: int, queue: int) -> None:
         """Set the number of the queue of the slot's pod."""
@@ -189,6 +188,11 @@ class PodColumns:
             np.add.at(total, at, self.requests(name)[slots])
         return np.bincount(at, minlength=rows), sums
 
+    @property
+    def resources(self) -> Iterator[str]:
+        """The resources that any pod requests."""
+        return iter(self._requests)
+
     def requests(self, resource: str) -> IntArray:
         """Return how much each slot's pod requests of a resource, 0 if it requests none."""
         requests = self._requests.amounts(resource, len(self._pods))
@@ -201,14 +205,13 @@ class PodColumns:
         arrival: int,
         evicting: bool,
         group: int | None = None,
-        queue: int = NO_QUEUE,
     ) -> None:
         """Give the placed pod a slot; `arrival` is larger for pods that arrive later."""
         slot = placed.slot = self._put(placed.pod, placed.row)
         self._arrivals.data[slot] = arrival
         self._evicting.data[slot] = evicting
         self._groups.data[slot] = _NO_GROUP if group is None else group
-        self._queues.data[slot] = queue
+        self._queues.data[slot] = placed.queue
 
     def displace(self, placed: PlacedPod) -> int:
         """Free the pod's slot; return the `arrival` that the pod was placed with."""

@@ -11,11 +11,15 @@ end the watch has not shown yet.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from mooring.gpu_cards.model.cards import Assignment, CardFormat
 from mooring.model.names import Names
 from mooring.model.pod import Pod, Uid
 from mooring.state.topology.equivalent_pods import EquivalentPods
+
+NO_QUEUE: Final = -1
+"""Stands for the queue number of a pod that is in no queue."""
 
 
 @dataclass(slots=True)
@@ -47,6 +51,8 @@ class PlacedPod:
     assumption: Assumption | None = None
     cards: tuple[CardFormat, Assignment] | None = None
     """The pod's GPU cards, and the format in which they were chosen; None without any."""
+    queue: int = NO_QUEUE
+    """The number of the queue that counts the pod."""
     equivalent: EquivalentPods = field(init=False, repr=False)
     slot: int = field(init=False, repr=False)
     index: int = field(init=False, repr=False)

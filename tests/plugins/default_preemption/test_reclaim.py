@@ -362,3 +362,15 @@ def test_pods_within_a_quota_stay_where_a_nominated_pod_will_exceed_it() -> None
     )
     deciding.nominate(using("next", "b", gpu=4), "n1")
     assert "No preemption victims" in refusal(deciding, using("p", "a", gpu=4))
+
+
+def test_no_queue_falls_below_its_quota_when_the_labels_of_its_pods_were_removed() -> None:
+    large, small = using("large", "b", "n1", gpu=8, priority=-10), using("small", "b", "n2", gpu=4)
+    deciding = Deciding(*two_teams(), large, small)
+    queues = deciding.state.queues
+    for raw in (large, small):
+        del raw["metadata"]["labels"]
+        one = parse_pod(raw)
+        deciding.state.put(Kind.POD, one.uid, one)
+    assert pod_victims(deciding, using("p", "a", gpu=5)) == ["small"]
+    assert queues.states["b"].used[GPU] == 12

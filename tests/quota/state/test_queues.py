@@ -200,3 +200,18 @@ def test_a_queue_counts_before_the_elastic_quota_of_a_namespace_of_its_name() ->
     assert state.queues.states["a"].nominal == {"pods": 7}
     state.delete(Kind.QUEUE, "a")
     assert state.queues.states["a"].nominal == {"pods": 3}
+
+
+def test_a_pod_on_a_node_stays_in_its_queue_when_its_label_is_removed() -> None:
+    state = cluster(node("n1"), queue_object("a", {"pods": 5, "cpu": 5}), of("p", "a", cpu="1"))
+    assert used(state, "a") == 1
+    put(state, pod("p", node="n1", cpu="1"))
+    (placed,) = state.pods
+    with state.trial() as trial:
+        trial.remove(placed.pod.uid)
+        assert used(state, "a") == 0
+    assert used(state, "a") == 1
+    put(state, pod("p", node="n1", cpu="2"))  # resized in place
+    assert state.queues.states["a"].used == {"pods": 1, "cpu": 2000}
+    state.delete(Kind.POD, placed.pod.uid)
+    assert state.queues.states["a"].used == {"pods": 0, "cpu": 0}

@@ -263,9 +263,9 @@ class _Rules:
         return chosen
 
     def _usage(self, unit: Unit) -> Mapping[int, Mapping[str, int]]:
-        queues, by_queue = self._cluster.queues, defaultdict[int, list[Pod]](list)
+        columns, by_queue = self._cluster.pod_columns, defaultdict[int, list[Pod]](list)
         for pod, _ in unit.pods:
-            by_queue[queues.number_of(pod)].append(pod)
+            by_queue[columns.queue_of(pod)].append(pod)
         return {number: demand_of(pods) for number, pods in by_queue.items()}
 
     def _used_by(self, usage: Mapping[int, object]) -> dict[QueueState, dict[str, int]]:

@@ -22,7 +22,7 @@ from mooring.quota.model.queue import PODS, QUEUE_LABEL, Queue
 from mooring.quota.state.claim_users import ClaimUsers, devices_of, named_claims
 from mooring.quota.state.queue_tree import QueueState
 from mooring.state.objects import Objects
-from mooring.state.pod_columns import NO_QUEUE
+from mooring.state.pods import NO_QUEUE
 from mooring.state.topology.pod_selection import PodSelector, SelectionIndex, selection
 
 DEEPEST: Final = 16
