@@ -21,7 +21,7 @@ def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
     slots = slots[columns.queues[slots] != NO_QUEUE]
     numbers, at, pods = np.unique(columns.queues[slots], return_inverse=True, return_counts=True)
     sums = {PODS: pods}
-    for resource in queues.resources if len(slots) else ():
+    for resource in queues.resources.intersection(columns.resources) if len(slots) else ():
         sums[resource] = np.zeros(len(numbers), np.int64)
         np.add.at(sums[resource], at, columns.requests(resource)[slots])
     usage = {
