@@ -7,6 +7,7 @@ from mooring.groups.plugins.gang_args import GangSchedulingArgs
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import parse_pod
+from mooring.pausing import Work
 from mooring.quota.model.elastic_quota import ROOT
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.quota.state.queues import below, demand_of
@@ -215,3 +216,13 @@ def test_a_pod_on_a_node_stays_in_its_queue_when_its_label_is_removed() -> None:
     assert state.queues.states["a"].used == {"pods": 1, "cpu": 2000}
     state.delete(Kind.POD, placed.pod.uid)
     assert state.queues.states["a"].used == {"pods": 0, "cpu": 0}
+
+
+def test_all_pods_are_counted_after_a_recount_was_ended_in_a_pause() -> None:
+    state = cluster(node("n1"), *(of(name, "a") for name in "pqr"))
+    assert state.queues.states == {}
+    put(state, queue_object("a", {"pods": 9}))
+    with Work(lambda: state.queues) as recount:
+        while not state._queues.states:
+            assert not recount.advance()
+    assert used(state, "a") == 3

@@ -247,8 +247,8 @@ class Queues:
         self.changes += 1
         self.decreases += 1
         after = {name: queue.namespaces for name, queue in in_force.items()}
-        renamed = self._names_changed or after != before
-        return None if renamed else tuple(self._changed_namespaces)
+        self._names_changed |= after != before  # until `settled`, also if the caller is cancelled
+        return None if self._names_changed else tuple(self._changed_namespaces)
 
     def settled(self) -> None:
         """Note that all pods have their new queue numbers."""
