@@ -17,7 +17,7 @@ from mooring.scheduling.cycle import decide
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.scheduling.result_cache import ResultCache
 from mooring.scheduling.scheduler_state import CurrentAttempt
-from mooring.testing.builders import namespace, node, pdb, pod, pod_group, service
+from mooring.testing.builders import namespace, node, pdb, pod, pod_group, queue_object, service
 from pod_terms import apart, spread_evenly, to_pods
 from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer
 from storage_builders import (
@@ -68,13 +68,16 @@ class World:
 
     def __init__(self) -> None:
         self.scheduler = scheduler_state()
+        self.shown: list[tuple[Kind, str]] = []
         self.state = self.scheduler.state
         put_profile(self.scheduler)
+        of_all = {"matchExpressions": [{"key": "none", "operator": "DoesNotExist"}]}
+        self.show([queue_object("all", selector=of_all)])
+        self.shown.clear()
         self.pod_enqueuer = silent_pod_enqueuer(self.scheduler)
         self.state.on_events(self.pod_enqueuer.on_events)
         self.results = ResultCache(self.scheduler.cluster)
         self.cards = self.state.track_cards(PRESETS["gpushare"], demand=True)
-        self.shown: list[tuple[Kind, str]] = []
 
     def show(self, objects: Iterable[Raw]) -> None:
         """Show the objects, as the watches do."""

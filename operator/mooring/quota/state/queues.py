@@ -12,6 +12,7 @@ from typing import Final
 
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.events import Kind
+from mooring.model.indexes import add_count
 from mooring.model.pod import Pod
 from mooring.model.resources import amount_text
 from mooring.model.selectors import LabelSelector
@@ -167,7 +168,7 @@ class Queues:
         self.changes += 1
         amounts, used = self._claims.counted(number, amounts), self._used[number]
         for resource, amount in amounts.items():
-            used[resource] = used.get(resource, 0) + amount
+            add_count(used, resource, amount)
         if (state := self._by_number.get(number)) is not None:
             state.charge(amounts)
 
