@@ -40,11 +40,11 @@ def test_each_is_the_queue_of_its_namespace_and_all_lend_to_each_other() -> None
         elastic_quota("b", min={"cpu": "500m"}, max={"nvidia.com/gpu": 2}),
     ]
     found, notes = imported([node("a", cpu="100"), *quotas_of_teams])
-    assert list(found) == ["elastic-quota-root", "a", "b"]
-    assert found["elastic-quota-root"] == {}
+    assert list(found) == ["elastic-quota.root", "a", "b"]
+    assert found["elastic-quota.root"] == {}
     assert quotas(found["a"]) == {"cpu": ("4", "2", None), "memory": ("8Gi", None, None)}
     assert quotas(found["b"]) == {"cpu": ("500m", None, None), "nvidia.com/gpu": ("0", "2", None)}
-    assert (found["a"]["parent"], selected(found["a"])) == ("elastic-quota-root", ["a"])
+    assert (found["a"]["parent"], selected(found["a"])) == ("elastic-quota.root", ["a"])
     assert notes == []
 
 

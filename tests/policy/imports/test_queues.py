@@ -20,7 +20,7 @@ def test_kinds_are_told_apart_by_group_and_kind() -> None:
     ]
     found, _ = imported(objects)
     assert {*found} == {
-        *("root", "of-volcano", "kai-root", "of-kai", "of-kueue", "elastic-quota-root", "elastic")
+        *("root", "of-volcano", "kai-root", "of-kai", "of-kueue", "elastic-quota.root", "elastic")
     }
 
 

@@ -42,3 +42,11 @@ def test_of_two_elastic_quotas_in_a_namespace_the_first_by_name_counts() -> None
     first, second = (Queue("team", uid=uid) for uid in ("first", "second"))
     found = queues_of({"team/b": second, "team/a": first})
     assert found["team"].uid == "first"
+
+
+def test_an_elastic_quota_names_at_most_a_hundred_resources() -> None:
+    many = {f"example.com/{number}": 1 for number in range(101)}
+    queue = parse_elastic_quota(elastic_quota("team", max=many))
+    assert queue.invalid == (
+        "ElasticQuota team/quota: spec.max: has 101 resources; Mooring reads at most 100"
+    )

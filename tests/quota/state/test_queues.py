@@ -226,3 +226,11 @@ def test_all_pods_are_counted_after_a_recount_was_ended_in_a_pause() -> None:
         while not state._queues.states:
             assert not recount.advance()
     assert used(state, "a") == 3
+
+
+def test_an_elastic_quota_in_any_namespace_leaves_those_of_others_in_force() -> None:
+    state = cluster()
+    put_elastic(state, elastic_quota("a"), elastic_quota("elastic-quota-root"))
+    assert state.queues.problem("a") is None
+    assert {*state.queues.states} == {"a", "elastic-quota-root", ROOT}
+    assert "." in ROOT  # as in no name of a namespace

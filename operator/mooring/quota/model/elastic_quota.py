@@ -13,8 +13,8 @@ from mooring.model.manifest_error import ManifestError
 from mooring.model.selectors import parse_label_selector
 from mooring.quota.model.queue import Queue, Quota, amounts_of
 
-ROOT: Final = "elastic-quota-root"
-"""The name of the queue above those of all ElasticQuotas."""
+ROOT: Final = "elastic-quota.root"
+"""The name of the queue above those of all ElasticQuotas; no namespace can have it."""
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 

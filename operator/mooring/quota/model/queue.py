@@ -148,10 +148,11 @@ def _amount(raw: Mapping[str, Any], field_: str, resource: str, where: str) -> i
 
 def amounts_of(raw: Mapping[str, Any], field_: str, where: str) -> dict[str, int]:
     """Return the resource list in a field in millicores, bytes and counts; {} if it is absent."""
-    path = f"{where}.{field_}"
+    path, written = f"{where}.{field_}", mapping(raw, field_, where)
+    at_most(len(written), _MOST_RESOURCES, path, "resources")
     return {
         resource: amount_of(value, resource, f"{path}.{resource}")
-        for resource, value in mapping(raw, field_, where).items()
+        for resource, value in written.items()
     }
 
 

@@ -8,6 +8,7 @@ part. Amounts by resource are millicores, bytes and counts.
 from collections.abc import Mapping
 from math import inf
 
+from mooring.pausing import pause
 from mooring.quota.model.queue import NO_QUOTA, Queue
 
 
@@ -56,6 +57,7 @@ class QueueState:
     def add_up(self, resources: Mapping[str, object]) -> None:
         """Set the quotas of the queue and of all queues below it; set what they use to 0."""
         for child in self.children:
+            pause()
             child.add_up(resources)
         for resource in resources:
             quota = self.queue.quotas.get(resource, NO_QUOTA)
