@@ -9,6 +9,7 @@ from deciding import Deciding
 from device_builders import device_claim, device_class, request, resource_slice
 from mooring.framework.hints import QueueingHint
 from mooring.groups.model.pod_group import parse_kai_pod_group
+from mooring.groups.plugins.gang_args import GangSchedulingArgs
 from mooring.groups.search.group_decision import GroupDecision, decide_group
 from mooring.groups.search.group_search import SearchedMembers
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -242,6 +243,20 @@ def test_a_hint_is_given_for_a_group_that_names_another_queue() -> None:
     kind = Kind.KAI_POD_GROUP
     assert hint(deciding, ClusterEvent(kind, Action.UPDATE, of_a, of_b)) is QueueingHint.QUEUE
     assert hint(deciding, ClusterEvent(kind, Action.UPDATE, of_a, of_a)) is QueueingHint.SKIP
+    assert hint(deciding, ClusterEvent(kind, Action.ADD, None, of_b)) is QueueingHint.QUEUE
+    assert hint(deciding, ClusterEvent(kind, Action.DELETE, of_b, None)) is QueueingHint.QUEUE
+    assert {(kind, action) for action in Action} <= CapacityScheduling.events_to_register
+
+
+def test_a_hint_is_given_for_a_pod_that_leaves_its_queue_by_an_annotation() -> None:
+    deciding = Deciding(a_node(), queue_object("a", {GPU: 1}), queue_object("z", {GPU: 1}))
+    args = GangSchedulingArgs.model_validate({"podGroupPresets": ["Volcano"]})
+    deciding.state.track_pod_groups(args.formats)
+    before, after = (
+        parse_pod(pod("x", node="n1", annotations={"volcano.sh/queue-name": of})) for of in "az"
+    )
+    moved = ClusterEvent(Kind.POD, Action.UPDATE, before, after)
+    assert hint(deciding, moved) is QueueingHint.QUEUE
 
 
 def test_a_hint_is_given_for_a_pod_that_was_shrunk_in_place() -> None:

@@ -34,8 +34,7 @@ class CapacityScheduling:
         {
             (Kind.POD, Action.DELETE),
             (Kind.POD, Action.UPDATE),
-            (Kind.VOLCANO_POD_GROUP, Action.UPDATE),
-            (Kind.KAI_POD_GROUP, Action.UPDATE),
+            *product((Kind.VOLCANO_POD_GROUP, Kind.KAI_POD_GROUP), Action),
             *product((Kind.QUEUE, Kind.ELASTIC_QUOTA, Kind.NAMESPACE), Action),
         }
     )
@@ -54,15 +53,16 @@ class CapacityScheduling:
         may name another queue.
         """
         before, after = event.before, event.after
-        if isinstance(before, PodGroup) and isinstance(after, PodGroup):
-            return queue_if(before.queue != after.queue)
+        if isinstance(before, PodGroup) or isinstance(after, PodGroup):
+            named = [each.queue if isinstance(each, PodGroup) else "" for each in (before, after)]
+            return queue_if(named[0] != named[1])
         if event.kind is not Kind.POD:
             return QueueingHint.QUEUE
         if not isinstance(before, Pod):
             return QueueingHint.SKIP
-        if isinstance(after, Pod) and after.labels == before.labels:
-            return queue_if(after.spec.demand != before.spec.demand)
         queues = cluster.queues
+        if isinstance(after, Pod) and queues.name_in(after) == queues.name_in(before):
+            return queue_if(after.spec.demand != before.spec.demand)
         mine, its = queues.of(pod), queues.of(before)
         return queue_if(mine is not None and its is not None and mine.root is its.root)
 
