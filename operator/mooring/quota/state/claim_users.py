@@ -40,7 +40,7 @@ class ClaimUsers:
         claims = [name for name in amounts if name.startswith(CLAIM)]
         if not claims:
             return amounts
-        found = Counter({name: value for name, value in amounts.items() if name not in claims})
+        found = Counter({n: value for n, value in amounts.items() if not n.startswith(CLAIM)})
         for name in claims:
             before = self._users.get(name, Counter())[number]
             sign = (before + amounts[name] > 0) - (before > 0)
@@ -73,13 +73,14 @@ def named_claims(pod: Pod) -> list[str]:
 
 def devices_of(claim: object) -> Amounts:
     """Return the most devices of each class that a claim may get; {} if there is no claim."""
-    devices = Counter[str]()
+    devices = dict[str, int]()  # Counters take three times as long
     for request in claim.spec.requests if isinstance(claim, ResourceClaim) else ():
-        most = Counter[str]()
+        most = dict[str, int]()
         for one in request.first_available or filter(None, (request.exactly,)):
             resource = f"{CLASS_PREFIX}{one.device_class}"
-            most[resource] = max(most[resource], _count_of(one))
-        devices.update(most)
+            most[resource] = max(most.get(resource, 0), _count_of(one))
+        for resource, count in most.items():
+            devices[resource] = devices.get(resource, 0) + count
     return devices
 
 
