@@ -30,9 +30,9 @@ _USUAL_BYTES: Final = 4096
 class ObjectHandlers:
     """Handles the objects that kopf shows; the methods `on_...` are kopf's handlers.
 
-    They run while no other task has the `turn`. `listed` is called when kopf has listed again,
-    `seen` with each queued pod and its raw object. `handled` is called with the name of each event
-    about a pod, as in the metrics, and its seconds.
+    The handlers run while no other task has the `turn`. `listed` is called when kopf has listed
+    again, `seen` with each queued pod and its raw object. `handled` is called after each event of a
+    pod, with the event's name in the metrics and its seconds.
     """
 
     pod_enqueuer: PodEnqueuer
@@ -74,7 +74,7 @@ class ObjectHandlers:
             self._take_in(pod, raw)
 
     def _take_in_event(self, action: Action, raw: Mapping[str, Any]) -> None:
-        """Take in an event of a pod, and measure its seconds without pauses."""
+        """Process an event of a pod; measure the seconds that this takes, without pauses."""
         began = worked(self.clock)
         try:
             if action is Action.DELETE:
@@ -90,7 +90,7 @@ class ObjectHandlers:
     def _take_in(self, pod: Pod, raw: Mapping[str, Any]) -> None:
         """Queue a pod that has no node and has not ended.
 
-        Ignore a terminating pod, unless an earlier version is known: it is never scheduled.
+        A terminating pod is never scheduled; ignore it, unless an earlier version is known.
         """
         if pod.node_name is not None or pod.finished:
             return

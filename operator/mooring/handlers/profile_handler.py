@@ -30,15 +30,15 @@ from mooring.scheduling.scheduler_state import DeletedUids
 logger = logging.getLogger(__name__)
 
 STATUS_SECONDS: Final = 30.0
-"""The interval at which statuses are compared with nodes, API server and files."""
+"""The seconds between two comparisons of statuses with nodes, API server and files."""
 REPEAT_SECONDS: Final = 5.0
-"""The interval at which refused statuses are written again."""
+"""The seconds after which refused statuses are written again."""
 _LANES: Final = 4
 """The number of statuses written in parallel."""
 CONFLICT_SECONDS: Final = 1.0
-"""Statuses report conflicts when no profile has changed for this time."""
+"""Statuses report conflicts when no profile has changed for this number of seconds."""
 MOST_CONFLICT_WAITS: Final = 30
-"""After this many waits, statuses report conflicts even if profiles still change."""
+"""Statuses report conflicts after this number of waits, even if profiles still change."""
 _MOST_NAMED = 3
 """The most rules, warnings or profiles that a message names."""
 _OUTRANKED: Final = "outranked by "
@@ -88,7 +88,8 @@ class ProfileHandler:
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._shown_versions: dict[str, str] = {}
         self._told: dict[str, _Surroundings] = {}
-        """The surroundings in the last status; kept here, because an old CRD may prune them."""
+        """By profile, the surroundings that its last status had; an old CRD may prune them
+        there."""
         self._uncertified: dict[str, tuple[Mapping[str, Any], CertificatesInvalid]] = {}
         """Profiles that only invalid certificates keep out of force, with their errors."""
         self._unsettled: set[str] = set()
@@ -158,7 +159,7 @@ class ProfileHandler:
         return settled
 
     def warnings(self, name: str, patch: Mapping[str, Any]) -> list[tuple[ObjectRef, str, str]]:
-        """Return the Events for a patch of a status, as object, reason and note.
+        """Return the Events to write for a patch of the profile's status: object, reason and note.
 
         There is an Event only if the text in the status changes, so that a new leader repeats none.
         """
@@ -206,8 +207,8 @@ class ProfileHandler:
     def history(self) -> list[dict[str, Any]]:
         """Return the last 50 changes of profiles since this replica leads, newest first.
 
-        Each has `time`, `profile`, `generation`, `ready`, `reason` and `message`. `spec` is the
-        spec in force after the change; None if it is too large, or if no spec is in force.
+        Each change has `time`, `profile`, `generation`, `ready`, `reason` and `message`. `spec` is
+        the spec in force after the change; None if it is too large, or if no spec is in force.
         """
         return self._history.values()[::-1]
 
@@ -334,7 +335,7 @@ class ProfileHandler:
     def _conditions(
         self, name: str, verdict: _Verdict, before: Mapping[str, Any], size: int
     ) -> Iterator[Condition]:
-        """Yield the conditions that hold, Ready always; the spec in force has `size` bytes."""
+        """Yield the condition Ready, and others that hold; the spec in force has `size` bytes."""
 
         def condition(
             kind: str, holds: Literal["True", "False"], reason: str, message: str
@@ -410,7 +411,7 @@ class ProfileHandler:
         return _Surroundings(self._over_budget(name), warning, outranked)
 
     def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return the status's texts about conflicts, short and long; None without a conflict.
+        """Return the texts about the profile's conflicts, short and long; None without a conflict.
 
         Until conflicts are settled, these are the texts of the status `before`.
         """
@@ -476,8 +477,8 @@ class ProfileStatusWriter:
     async def read(self, raw: Mapping[str, Any]) -> None:
         """Put a profile in force that was read without the watch, unless it is known already.
 
-        A known one may be newer. The status is written when kopf shows the profile, or some seconds
-        later.
+        A known version may be newer. The status is written when kopf shows the profile, or some
+        seconds later.
         """
         if await self._apply(raw, unless_known=True) is not None:
             self._later.add(raw["metadata"]["name"])
@@ -553,7 +554,7 @@ def _is_older(metadata: Mapping[str, Any], than: str) -> bool:
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: float) -> str:
-    """Return when the condition last changed its status; `now` if it changes with this write."""
+    """Return when the condition last changed; `now` if `holds` differs from the status `before`."""
     for condition in before.get("conditions") or ():
         if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))

@@ -42,16 +42,14 @@ _WATCHER: Final = "watcher for "
 """The beginning of the names of kopf's tasks that list and watch."""
 
 RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
-"""Seconds between kopf's tries of a request; after the last try kopf ends.
-
-All together take a minute: by then an API server has restarted, or etcd has elected a leader.
-"""
+"""Seconds between kopf's tries of a request; after the last try kopf ends. The sum is a minute: by
+then an API server has restarted, or etcd has elected a leader."""
 
 GOOD_SECONDS: Final = 60.0
-"""After a run of at least this length, the pauses before new starts begin short again."""
+"""When kopf has run for this number of seconds, the pauses before new starts are short again."""
 
 UNWATCHED_SECONDS: Final = 60.0
-"""A replica is not ready if kopf has not watched a needed resource for longer than this."""
+"""A replica is not ready if kopf has not watched a needed resource for more seconds than this."""
 
 ASK_AGAIN_SECONDS: Final = 60.0
 """The interval at which a missing right to watch PriorityClasses is checked again."""
@@ -153,7 +151,7 @@ class KopfRunner:
     async def until_watchable(self) -> None:
         """Wait until kopf may watch its resources; a replica that waits here cannot lead.
 
-        The next `run` does not check again, because the pods of a leader that was killed wait.
+        The next `run` does not check again, because pods are waiting if a leader was killed.
         """
         self._watches_nothing()
         self._resources = await self._watchable(Backoff(self._random))
@@ -228,8 +226,7 @@ class KopfRunner:
     ) -> list[str] | None:
         """Run kopf until cancelled or until kopf ends; return why it ended.
 
-        Return None if kopf was ended here, to start again with PriorityClasses, which it may watch
-        now.
+        Return None if kopf must start again, because it may watch PriorityClasses now.
         """
         sessions = KopfSessions(
             self._connection,
@@ -316,7 +313,7 @@ async def _end(tasks: Collection[asyncio.Task[Any]], sessions: KopfSessions) -> 
 
 
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
-    """End these tasks and those that kopf has lost; return the messages of failed tasks.
+    """End these tasks, and tasks that kopf has lost; return the messages of failed tasks.
 
     The watchers end first: if one has failed, kopf closes the connections that the others still
     use.

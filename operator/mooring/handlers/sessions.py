@@ -6,7 +6,7 @@ kopf starts a task for every object of a list. The task costs several times as m
 work for the pod, and thousands of pods may wait when a replica begins to lead. Therefore this
 module handles the pods of the first list itself, and gives kopf an empty one. A later list goes
 through kopf: earlier events may still wait in kopf's tasks, and versions must not overtake each
-other. `PodEventFilter` keeps most events of the watch from kopf.
+other. `PodEventFilter` handles most events of the watch without kopf.
 
 kopf cancels its requests when it stops. A cancelled request is still finished here, because asyncio
 never closes a connection that is cancelled before its TLS handshake has begun. Connections of open
@@ -54,7 +54,7 @@ _LARGE_BYTES: Final = 2**14
 """Only objects with at least this many bytes count; Python collects smaller ones often enough."""
 
 BOOKMARK_EVENTS: Final = 100
-"""The most events kept from kopf before a bookmark tells kopf the version."""
+"""kopf gets a bookmark with the newest version after this number of events that it does not see."""
 
 _SLOW_BYTES: Final = 2**18
 """Reading the JSON of an object of this size takes a millisecond or more."""
@@ -77,7 +77,7 @@ class OnWatch(Protocol):
     """A function to call for each list and watch of kopf."""
 
     def __call__(self, path: str, *, accepted: bool) -> None:
-        """Note that a list or watch of `path` is sent, or (`accepted`) its watch is accepted."""
+        """Note that a list or watch of `path` was requested, or that a watch was `accepted`."""
 
 
 @dataclass(eq=False, repr=False)
@@ -112,7 +112,7 @@ class KopfSessions:
         self._answers: WeakSet[aiohttp.ClientResponse] = WeakSet()
         self._is_ending = False
         self._transports: list[asyncio.Transport] = []
-        """Transports of other answers that are open when kopf ends, unless their reader ended."""
+        """The transports of other answers that are open when kopf ends; `close` aborts them."""
 
     async def log_in(self, **_: Any) -> kopf.AiohttpSession:
         """Return a new session; kopf calls this to log in."""
@@ -401,7 +401,7 @@ class _Watch(_Content):
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
         """Yield the body line by line; drop an unfinished last line, whose event comes again.
 
-        kopf gets a bookmark after each `BOOKMARK_EVENTS` events that were kept from it, and one at
+        kopf gets a bookmark after each `BOOKMARK_EVENTS` events that it does not see, and one at
         the end of the body, because it must know the version for its next request.
         """
         splitter = LineSplitter()
@@ -432,7 +432,7 @@ class _Watch(_Content):
         self._version = raw["metadata"]["resourceVersion"]
 
     def _bookmark(self) -> bytes:
-        """Return a BOOKMARK event with the version of the last event that was kept from kopf."""
+        """Return a BOOKMARK event with the version of the last event that kopf does not see."""
         self._taken = 0
         metadata = {"resourceVersion": self._version}
         return orjson.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}) + b"\n"

@@ -56,7 +56,7 @@ _is_plain: Final = re.compile(r"[a-z0-9.-]+").fullmatch
 
 
 def _quoted(name: str) -> str:
-    """Return the name quoted for a path; plain names, which are almost all, skip the quoting."""
+    """Return the name quoted for a path; almost all names need no quoting."""
     return name if _is_plain(name) else quote(name, safe=":")
 
 
@@ -65,7 +65,7 @@ class ApiCall:
     """A request in the words of RBAC.
 
     `resource` includes the subresource (`pods/binding`). For a path outside the resource API, such
-    as `/version`, it is the path itself.
+    as `/version`, `resource` is the path itself.
     """
 
     verb: str
@@ -149,12 +149,14 @@ RUNTIME_CLASS: Final = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
 )
 POD_GROUP_V1: Final = Resource("scheduling.k8s.io", "v1", "podgroups", "PodGroup")
-"""Planned for a release after 1.38.0-beta.0 (KEP-4671); its PodGroups are those of v1beta1."""
+"""A release after 1.38.0-beta.0 will serve this version; its fields are those of v1beta1
+(KEP-4671)."""
 POD_GROUP: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 POD_GROUP_V1ALPHA3: Final = Resource("scheduling.k8s.io", "v1alpha3", "podgroups", "PodGroup")
-"""Kubernetes 1.37 serves it if it is enabled; its PodGroups are those of v1beta1."""
+"""Kubernetes 1.37 serves this version only if a user enables it; its fields are those of
+v1beta1."""
 POD_GROUP_V1ALPHA2: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
-"""Kubernetes 1.36 serves it behind a feature gate."""
+"""Kubernetes 1.36 serves this version behind a feature gate."""
 COSCHEDULING_POD_GROUP: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 SIGS_POD_GROUP: Final = Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup")
 """The coscheduling PodGroup under its older group name, which Koordinator uses."""
@@ -180,11 +182,11 @@ DEVICE_CLASS: Final = Resource(
 DEVICE_TAINT_RULE: Final = Resource(
     "resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False
 )
-"""Kubernetes serves it from 1.37 on."""
+"""Kubernetes serves this resource from 1.37 on."""
 DEVICE_TAINT_RULE_V1BETA2: Final = Resource(
     "resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False
 )
-"""Kubernetes 1.36 serves it behind a feature gate."""
+"""Kubernetes 1.36 serves this version behind a feature gate."""
 EVENT: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASE: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 SCHEDULING_PROFILE: Final = Resource(

@@ -13,7 +13,7 @@ class Backoff:
         self._next = first
 
     def pause(self) -> float:
-        """Return the seconds to wait before the next try, and double the pause after it."""
+        """Return the seconds to wait before the next try, and double the next pause."""
         pause = self._next
         self._next = min(self._longest, 2 * self._next)
         return pause * self._random.uniform(0.5, 1.0)

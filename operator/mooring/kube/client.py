@@ -43,7 +43,7 @@ class PatchType(Enum):
 
 
 class Listing(NamedTuple):
-    """A collection or a page, at one resourceVersion; its items have no apiVersion and kind."""
+    """A collection or one page of it, at one resourceVersion; items lack apiVersion and kind."""
 
     items: list[dict[str, Any]]
     version: str
@@ -79,8 +79,8 @@ class ApiClient(Transport):
     async def server_version(self) -> str:
         """Return the server's version, such as 1.37.
 
-        If the server emulates an older version, as in an upgrade in two steps, this is the older
-        one.
+        If the server emulates an older version, as in an upgrade in two steps, return the older
+        version.
         """
         path = "/version"
         answer = await self._json("GET", path)

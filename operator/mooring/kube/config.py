@@ -57,7 +57,7 @@ class Connection:
         server_name: The name to expect in the server's certificate, if not the URL's host.
         proxy: The HTTP proxy's URL (`proxy-url` of the kubeconfig).
         user_agent: The name of this client in the server's audit log.
-        connector: Makes the connections of watches; None: over TCP.
+        connector: Makes the connections for watches; None means that they use TCP.
     """
 
     url: str
@@ -126,7 +126,7 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
 def _malformed() -> tuple[type[Exception], ...]:
     """Return the errors that the library raises for missing or invalid files.
 
-    It raises ClientError if an OIDC provider breaks the connection off.
+    The library raises ClientError if an OIDC provider breaks the connection off.
     """
     from aiohttp import ClientError  # noqa: PLC0415 - slow, and files alone do not need it
     from yaml import YAMLError  # noqa: PLC0415 - slow, and files alone need it
@@ -146,9 +146,9 @@ def _malformed() -> tuple[type[Exception], ...]:
 
 @cache
 def _library() -> Any:
-    """Import only the module of the library that reads kubeconfigs.
+    """Import the module of kubernetes_asyncio that reads kubeconfigs, and nothing else of it.
 
-    That module imports two classes of the library's client, and uses only Configuration. If a login
+    This module needs two classes of the library's client, and uses only Configuration. If a login
     plugin has imported the library, all of it is used. The result is Any, because the library is
     annotated only in part.
     """
@@ -223,7 +223,7 @@ class _Kubeconfig:
         return f"kubeconfig {self._paths}"
 
     async def replaced(self) -> str | None:
-        """Read the files, log in again, and return the header's value."""
+        """Read the files, log in again, and return the value of the Authorization header."""
         try:
             self._merger = _merged(self._paths)
             self._loader = _library().KubeConfigLoader(
@@ -238,7 +238,7 @@ class _Kubeconfig:
         return await self.current()
 
     async def current(self) -> str | None:
-        """Return the header's value; log in or refresh the OIDC token again if it has expired."""
+        """Return the value of the Authorization header; renew the login if it has expired."""
         try:
             await self._loader.load_and_set(self.configuration)
         except _malformed() as error:
@@ -290,7 +290,7 @@ def _without_entries(problem: str) -> str:
 def _current_context(merger: Any) -> str | None:
     """Return the current context of the first file that sets it, as kubectl does.
 
-    The library takes the last file that sets it.
+    The library would take the last such file.
     """
     settings = (config.get("current-context") for config in merger.config_files.values())
     return next((name for name in settings if name), None)
@@ -362,7 +362,7 @@ def _token(configuration: Any) -> str | None:
 
 
 class _Followed:
-    """A `TokenSource` around `source` that also updates the TLS context from its files.
+    """Gives the header of `source`, and updates the TLS context when its files have changed.
 
     Open connections are not changed. If a CA is removed from its file, it stays trusted until the
     process ends, because a TLS context cannot forget a CA.
@@ -421,7 +421,7 @@ class _Followed:
 def _connection(
     source: _Source, value: str | None, user_agent: str, reread: float | None = REREAD_SECONDS
 ) -> Connection:
-    """Return the connection from a source just read; `value` is the Authorization header."""
+    """Return the connection for a source that was just read; `value` is its header's value."""
     configuration = source.configuration
     url = configuration.host.rstrip("/")
     if not url.startswith(("http://", "https://")):

@@ -41,11 +41,11 @@ class NoToken:
 
 
 class Credentials:
-    """The authorization header last obtained from `source`.
+    """The Authorization header that was last obtained from `source`.
 
-    The source is read again after `reread` seconds (never, if None) and after a refusal. If that
-    fails, the present header stays: if it has expired, the server answers 401. If the request that
-    caused the reading is cancelled, the reading goes on, because all other requests need its
+    The source is read again after `reread` seconds (never, if None) and after a refusal. If reading
+    fails, the present header stays; once it has expired, the server answers 401. If the request
+    that caused the reading is cancelled, the reading goes on, because other requests need its
     result.
     """
 
@@ -74,7 +74,7 @@ class Credentials:
         return self._headers
 
     async def renew(self, refused: Mapping[str, str]) -> bool:
-        """Renew after a 401 to the headers `refused`; return whether the headers have changed."""
+        """Renew the header after a 401; return whether it differs from the `refused` headers."""
         if self._headers is refused and self._source.current in self._logins:
             await self._login(self._source.current)
         if self._headers is refused:
@@ -83,7 +83,7 @@ class Credentials:
         return self._headers is not refused
 
     async def _login(self, obtain: Callable[[], Awaitable[str | None]]) -> None:
-        """Wait for the login, which goes on if the caller is cancelled.
+        """Wait for the login, which goes on even if the caller is cancelled.
 
         Callers at the same time share one login.
         """

@@ -85,7 +85,7 @@ class ApiError(KubeError):
 
     @property
     def kind(self) -> tuple[type, int | None, str]:
-        """A key for the error's cause: errors with equal keys may concern different objects."""
+        """A key that is equal for errors of the same cause, even about different objects."""
         return type(self), self.status, self.reason
 
     def __str__(self) -> str:
@@ -157,7 +157,7 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
 }
 
 _BUDGET_CAUSE: Final = "DisruptionBudget"
-"""The reason of a cause in the answer; it tells a disruption budget from an overloaded server."""
+"""The cause that a 429 answer has if a disruption budget refuses, not an overloaded server."""
 
 
 def error_from_response(
@@ -207,7 +207,7 @@ _RBAC_REFUSAL = re.compile(r'User "([^"]*)" cannot ')
 
 _QUOTA = re.compile(r"\b(exceeded|failed) quota: ")
 _ADMISSION = re.compile(r"admission webhook \"|(Validating|Mutating)AdmissionPolicy '")
-"""Finds denials by admission by the message, because a webhook may choose any status."""
+"""Finds denials by admission in the message, because a webhook may choose any HTTP status."""
 
 
 def exceeds_quota(error: KubeError) -> bool:
@@ -218,7 +218,7 @@ def exceeds_quota(error: KubeError) -> bool:
 def denied_by_admission(error: KubeError) -> bool:
     """Return whether an admission policy, webhook or plugin denies the write; quotas do not count.
 
-    The author of the policy or webhook wrote the message.
+    The message is by the author of the policy or webhook.
     """
     if not isinstance(error, ApiError) or error.status is None or error.status >= 500:
         return False
@@ -262,7 +262,7 @@ def explain(error: KubeError) -> str:
 
 
 def _refused_user(error: ApiError) -> str | None:
-    """Return the user who lacks a right; None for other errors, including the 403 of a quota."""
+    """Return the user who lacks a right; None for other errors, such as the 403 of a quota."""
     refusal = _RBAC_REFUSAL.search(error.message) if isinstance(error, ForbiddenError) else None
     return refusal[1] if refusal else None
 

@@ -20,7 +20,8 @@ import httptools
 CONNECT_SECONDS: Final = 10.0
 
 KEEPALIVE_SECONDS: Final = 25.0
-"""Idle connections are dropped sooner than by a server (90 s) or a common load balancer (30 s)."""
+"""Idle connections are closed after this time, before a server (90 s) or a usual load balancer (30
+s) closes them."""
 
 
 class NoConnectionError(Exception):
@@ -193,7 +194,7 @@ class Exchange:
 
         The answer must come within `seconds` after sending; with None, the caller must limit the
         time. `may_send` is called once there is a connection, immediately before sending. An answer
-        of more than `most` bytes, including its head, breaks the exchange.
+        of more than `most` bytes, including its head, is an error.
 
         Raises:
             NoConnectionError: Nothing was sent.
@@ -245,7 +246,7 @@ class Exchange:
             self._none_open.set()
 
     def _drop_idle(self) -> None:
-        """Close connections that have idled too long; call itself later if others are idle."""
+        """Close connections that have idled too long; if others are idle, plan the next call."""
         self._tidying = None
         now = self.loop.time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:

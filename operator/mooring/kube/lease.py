@@ -194,7 +194,7 @@ class LeaderElector:
             held = await self._renew()
 
     async def _renew(self) -> bool:
-        """Renew; return False if another holds the lease, or at the renew deadline.
+        """Renew the lease; return False at the renew deadline, or if another replica holds it.
 
         If this process has stalled past the deadline, the deadline begins anew.
         """
@@ -337,7 +337,7 @@ class LeaderElector:
 
 
 def _annotated(metadata: dict[str, Any], published: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata with SERVER and CERTIFICATE replaced by these annotations."""
+    """Return the metadata with `published` in place of the annotations SERVER and CERTIFICATE."""
     old = metadata.get("annotations") or {}
     kept = {name: text for name, text in old.items() if name not in _PUBLISHED}
     annotations = {**kept, **published}

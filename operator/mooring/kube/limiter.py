@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class TokenBucket:
     """Limits requests to a burst of `burst`, and to `qps` per second in the long run.
 
-    Waiters are served in order: each takes its token in advance, and sleeps until it is due. If a
-    waiter is cancelled, its token is lost.
+    Waiters are served in order: each takes its token in advance, and sleeps until the token is due.
+    If a waiter is cancelled, its token is lost.
     """
 
     qps: float

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 DEEPEST: Final = 100
-"""The levels of JSON that are kept; a Deployment has 15."""
+"""The number of nested levels of JSON that are kept; a Deployment has 15."""
 
 _TOO_DEEP: Final = b'"(nested too deeply)"'
 _MARK: Final = 0xFF
@@ -33,9 +33,9 @@ def cut_nesting(text: bytes) -> bytes:
 
 
 def _cut(text: bytes) -> bytes:
-    """Replace the values that are nested too deeply.
+    """Return the JSON text with a string instead of each value nested deeper than `DEEPEST`.
 
-    The work is done on arrays, because a user can write a megabyte of braces, again and again.
+    Numpy's arrays make this fast, because a user can send a megabyte of braces, again and again.
     """
     import numpy as np  # noqa: PLC0415 - slow, and few answers need it
 

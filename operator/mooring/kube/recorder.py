@@ -25,18 +25,18 @@ from mooring.model.bounded_cache import BoundedCache
 logger = logging.getLogger(__name__)
 
 NOTE_LIMIT: Final = 1024
-"""The API's limit in bytes (pkg/apis/core/validation/events.go)."""
+"""The most bytes of an Event's note, a limit of the API (pkg/apis/core/validation/events.go)."""
 
 NAME_LIMIT: Final = 253 - len(".") - 16
-"""Characters of the object's name in an Event's name, which ends with a time of 16 digits."""
+"""The most characters of the object's name in an Event's name; a dot and 16 digits follow."""
 
 LOSSES_PER_LOG_LINE: Final = 1000
 
 PATIENCE_SECONDS: Final = 10.0
-"""The longest time that an event waits for more important work."""
+"""The longest time, in seconds, that an event waits for more important work."""
 
 PAUSE_SECONDS: Final = 0.05
-"""The interval at which a waiting lane checks whether it may go on."""
+"""The seconds between two checks of `gives_way` while events wait for more important work."""
 
 
 class ObjectRef(NamedTuple):
@@ -63,7 +63,7 @@ _Key = tuple[ObjectRef, str, str, str, str, ObjectRef | None]
 
 
 class _Series:
-    """One Event with its number of occurrences; `written` of them are known to the server."""
+    """One Event and its number of occurrences; the server knows of `written` occurrences."""
 
     __slots__ = ("body", "count", "key", "last", "pending", "since", "written")
 

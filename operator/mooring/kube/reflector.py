@@ -57,10 +57,8 @@ TOO_SHORT: Final = 1.0
 """A watch that ends within this many seconds without an event counts as a failure."""
 
 GOOD_SECONDS: Final = 10.0
-"""A watch that has lasted this long has worked, even without an event.
-
-A load balancer may cut a connection that is silent between two bookmarks; such a cut is not logged.
-"""
+"""A watch that has lasted this long has worked, even if no event came. A load balancer may cut a
+connection that is silent between two bookmarks; such a cut is not logged."""
 
 LONGEST_RETRY_AFTER: Final = 32.0
 """A longer `Retry-After` of the server, in seconds, is shortened to this.
@@ -177,7 +175,7 @@ class Reflector:
         await self.sleep(max(self._backoff.pause(), wish))
 
     def _log(self, error: ApiError) -> None:
-        """Log an error unless it equals the last one, or only ends a watch that has worked."""
+        """Log an error, unless it equals the last one or only ends a watch that has worked."""
         text = explain(error)
         is_cut = isinstance(error, UnansweredError) and self._version is not None
         if not (is_cut and self._has_lasted) and text != self._logged:

@@ -53,7 +53,7 @@ class _Cache(Generic[_K, _V]):
         self._entries: BoundedCache[_K, tuple[float, _V]] = BoundedCache(most_bytes)
 
     def get(self, key: _K) -> tuple[_V] | None:
-        """Return the valid value in a tuple, because a value may be None; else None."""
+        """Return the value in a tuple, because it may be None; return None if no value is valid."""
         entry = self._entries.get(key)
         if entry is None or entry[0] <= self._clock():
             return None

@@ -268,7 +268,7 @@ class ProfileWriter:
 
     For the status of a custom resource, the API server compares the version but not the uid.
     Therefore each write names the known version. The server then refuses a write that arrives after
-    the next one, or that was meant for another profile of the name.
+    the next one, or that was meant for another profile of the same name.
     """
 
     def __init__(self, client: ApiClient) -> None:

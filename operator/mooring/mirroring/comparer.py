@@ -23,12 +23,11 @@ logger = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 300.0
 PAUSE_SECONDS: Final = 10.0
-"""The wait between a hint and its comparison; the many hints of a relist cause one comparison.
-
-In this time kopf may still show objects that would otherwise be read.
-"""
+"""The seconds between a hint and its comparison, so that the many hints of a relist cause only one
+comparison. Objects that kopf shows meanwhile need not be read."""
 MOST_FETCHED: Final = 100
-"""The most unknown objects read in one round; if there are more, the next round follows at once."""
+"""The most unknown objects that one round reads; if there are more, the next round begins at
+once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +36,12 @@ class WatchedResource:
 
     Attributes:
         resource: The resource to list.
-        known: Returns the uids of the known objects that `gone` must remove if they are not listed;
-            later changes do not alter the result.
+        known: Returns a copy of the uids of known objects, for which `gone` is called if the list
+            lacks them.
         knows: Returns whether the object with this key and uid is known, in any state.
         gone: Removes the object with this uid.
         found: Takes an unknown object, as the API server returned it.
-        gone_meanwhile: Returns a context manager that collects the uids of objects that go in it.
+        gone_meanwhile: Returns a context manager that collects the uids of objects deleted inside.
         in_flight: Returns the uids of objects that are not known now, but may become known again.
         selectors: `fieldSelector` and `labelSelector` of the list.
     """
@@ -59,10 +58,10 @@ class WatchedResource:
 
 @dataclass(eq=False, repr=False)
 class CacheComparer:
-    """Compares every few minutes, and soon after each hint.
+    """Compares all resources every few minutes, and soon after each call of `hint`.
 
     A known object that is not listed has gone. Listed objects that are not known are read, at most
-    `MOST_FETCHED` of a resource per round, and handed over.
+    `MOST_FETCHED` of a resource per round, and are given to `found`.
     """
 
     client: ApiClient
@@ -80,7 +79,7 @@ class CacheComparer:
         """The key of the last object that was read; the next round begins after it."""
 
     def hint(self) -> None:
-        """Compare soon, because a deletion may have been missed just now."""
+        """Compare soon, because kopf may have missed a deletion."""
         self._hint.set()
 
     async def run(self) -> None:
@@ -166,8 +165,7 @@ class CacheComparer:
     ) -> None:
         """Read unknown objects and hand them over, beginning after the last one of the last round.
 
-        Otherwise, objects that become unknown again and again would keep other objects from being
-        read.
+        So objects that become unknown again and again do not keep others from being read.
         """
         found, last = 0, self._last_read.get(compared.resource, "")
         slices, by_key = TimeSlices(clock=self.clock), dict[str, Mapping[str, Any]]()

@@ -25,11 +25,9 @@ EXPECTED: Final[Mapping[Kind, Resource]] = {
 """Kinds that every API server serves, unless a flag forbids it; the core group is left out."""
 _LOOKS: Final = 2
 _LOOKS_AT_VERSION: Final = 10
-"""Equal answers in a row that are needed for a change.
-
-If a replica restarted too early during an upgrade of several servers, it could find the former
-version at its start and restart again.
-"""
+"""The number of equal answers in a row after which a new version counts. If a replica restarted too
+early during an upgrade of several servers, it could find the former version at its start and
+restart again."""
 _VERSIONS: Final[Mapping[Kind, tuple[Resource, ...]]] = {
     **{kind: (resource,) for kind, resource in EXPECTED.items()},
     **{
@@ -73,12 +71,13 @@ class Discovery:
         self._version: str | None = None
         self._served: dict[Kind, Resource | None] = {}
         self._changes: dict[Kind | None, tuple[object, int]] = {}
-        """By kind (None: the version), the last new answer and its number in a row."""
+        """By kind (None: the version), the last differing answer, and how often it came in a
+        row."""
         self._troubles: dict[str, str] = {}
 
     @property
     def served(self) -> Mapping[Kind, Resource | None]:
-        """The resource of each kind that has an answer; None if the kind is not served."""
+        """The resource of each kind that the server has answered about; None if not served."""
         return self._served
 
     def unserved(self) -> Mapping[Kind, Resource]:
@@ -89,7 +88,7 @@ class Discovery:
         """Ask for the version, and for each kind whether it is served.
 
         A server that does not state its version may be something else, for example a load balancer
-        without a server behind it. Then no kind counts as missing.
+        without a server behind it. In this case no kind counts as missing.
         """
         try:
             is_server = await self._look_at_version()
@@ -108,7 +107,7 @@ class Discovery:
     async def _find(
         self, versions: tuple[Resource, ...], answers: dict[str, frozenset[str] | None]
     ) -> tuple[bool, Resource | None]:
-        """Return whether the answer is known, and the first served resource, None without one.
+        """Return whether the server has answered, and the first served resource, or None.
 
         `answers` caches the server's answers of this look by API version.
         """
@@ -123,7 +122,7 @@ class Discovery:
         return True, None
 
     async def _plurals(self, resource: Resource) -> frozenset[str] | None:
-        """Return the plurals served in the resource's API version; None without an answer."""
+        """Return the plurals that the resource's API version serves; None if no answer came."""
         version = resource.api_version
         try:
             plurals = await self._client.served_in(resource.group, resource.version)
@@ -156,7 +155,7 @@ class Discovery:
         return True
 
     def _counts(self, about: Kind | None, found: object, known: object) -> bool:
-        """Return whether an answer counts: it is the known one, or came often enough in a row."""
+        """Return whether an answer counts: it is `known`, or it came often enough in a row."""
         before, times = self._changes.pop(about, (found, 0))
         times = times + 1 if before == found else 1
         is_version = found is not None and known is not None

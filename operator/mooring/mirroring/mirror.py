@@ -95,8 +95,8 @@ def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
 def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -> Any | None:
     """Parse an API object; None if it is malformed.
 
-    For a malformed claim, a value is returned whose devices stay in use. These devices depend on
-    the known claim; therefore only pods are parsed with pauses.
+    For a malformed claim, return a claim that keeps the known claim's devices in use. The known
+    claim must not change meanwhile; therefore a claim is parsed without pauses.
     """
     if kind is Kind.DEVICE_CLASS:
         # Without a class no selector is compiled. So the first claim does not wait for the import,
@@ -117,9 +117,9 @@ def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -
 class Mirror:
     """Writes the objects of reflectors into the cluster state (`mooring.kube.reflector.Sink`).
 
-    A malformed object is logged and its known version stays, so that it does not stop the stream;
-    the devices of a malformed claim stay in use. `handled` is called with the name of each event,
-    as in the metrics, and the seconds that the change of state and queue took.
+    A malformed object is logged, and the known version of the object stays; the stream goes on. The
+    devices of a malformed claim stay in use. `handled` is called after each event, with its name in
+    the metrics and the seconds that the change of state and queue took.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ LOOK_SECONDS: Final = 15.0
 """The interval at which the server is asked for its version and its kinds."""
 
 DEAD_SECONDS: Final = 60.0
-"""A watch that has failed for longer is dead: API servers restart, and etcd elects, sooner."""
+"""A watch that has failed for longer is dead; a restart of an API server takes less time."""
 
 _FORBIDDEN: Final = (
     "Mooring may not list and watch {} of resource.k8s.io; apply the ClusterRole of its version: "
@@ -36,7 +36,7 @@ _UNSERVED: Final = (
 )
 _FAILING: Final = "{} of resource.k8s.io cannot be watched; Mooring's log says why"
 _UNLISTED: Final = "{} of resource.k8s.io are not listed yet"
-"""Reasons why no device is allocated; the kinds that are not known are filled in."""
+"""Reasons why no device is allocated; {} stands for the unknown kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Served:
 
 @dataclass(eq=False, repr=False)
 class Reflectors:
-    """Keep `sink` up to date while `run` runs.
+    """Keeps `sink` up to date while `run` runs.
 
     Every `look_seconds` the server is asked for its kinds. A kind that it does not serve has no
     objects. If a kind of `MIRRORED_IF_SERVED` cannot be listed, the replica stays ready, because
@@ -89,9 +89,10 @@ class Reflectors:
     any other, because its objects stay in use. The kinds of `DEVICE_KINDS` never make a replica
     unready: while one of them is unknown, no device is allocated.
 
-    `devices_known` is called with the reason why no device is allocated, and with None when all are
-    known. `relisted` is called with the name of each resource that had to be listed again,
-    `versioned` with the server's version, `outdated` with the reason why the replica must restart.
+    `devices_known` is called with the reason why no device is allocated, and with None when all
+    device kinds are known. `relisted` is called with the name of each resource that had to be
+    listed again, `versioned` with the server's version, `outdated` with the reason why the replica
+    must restart.
     """
 
     client: ApiClient
@@ -135,7 +136,7 @@ class Reflectors:
                 await self._discovery.look()
 
     async def synced(self) -> None:
-        """Wait until all resources are listed, but not for unserved or failing optional ones."""
+        """Wait until all resources are listed, except optional ones that fail or are not served."""
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
         await self._looked.wait()
@@ -225,8 +226,8 @@ class Reflectors:
     def _tell_of_devices(self) -> None:
         """Report whether devices can be allocated, and log if they cannot; called repeatedly.
 
-        The line is logged only when no kind waits for its list, so that there is one line for all
-        kinds. `Discovery` logs the kinds that are not served.
+        The line is logged only when no kind waits for its list, so that one line names all kinds.
+        `Discovery` logs the kinds that are not served.
         """
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
@@ -243,7 +244,7 @@ class Reflectors:
     async def _follow(
         self, kind: Kind, resource: Resource | None, group: asyncio.TaskGroup
     ) -> None:
-        """Begin to follow the kind as this resource; with None, stop if it was followed."""
+        """Follow the kind through `resource` from now on; with None, stop following the kind."""
         served = self._served.get(kind)
         if served is not None and resource not in (None, served.resource):
             before = served.resource.version
