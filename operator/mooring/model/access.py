@@ -49,7 +49,7 @@ class User:
         return cls(names[0], (*groups, "system:authenticated"))
 
     def spec(self) -> dict[str, Any]:
-        """Return the user's fields of a SubjectAccessReview's spec."""
+        """Return the fields that name this user in the spec of a SubjectAccessReview."""
         return {
             "user": self.name,
             "groups": list(self.groups),
@@ -70,7 +70,7 @@ class NonResourceAttributes:
     path: str
 
     def spec(self) -> dict[str, Any]:
-        """Return the attributes' fields of a SubjectAccessReview's spec."""
+        """Return the fields that describe this access in the spec of a SubjectAccessReview."""
         return {"nonResourceAttributes": {"verb": self.verb, "path": self.path}}
 
     def __str__(self) -> str:

@@ -14,9 +14,9 @@ from mooring.model.selectors import LabelSelector, parse_label_selector
 class AffinityTerm:
     """Pods selected by labels in some namespaces, counted per value of a node label.
 
-    `namespaces` is the explicit list, or the pod's own namespace if there is neither a list nor a
-    selector; `namespace_selector` adds the namespaces it selects (None adds none). The API server
-    has already merged matchLabelKeys and mismatchLabelKeys into `selector`.
+    `namespaces` is the explicit list, or the pod's own namespace if the term has neither a list nor
+    a selector; `namespace_selector` adds the namespaces that match it (None adds none). The API
+    server has already merged matchLabelKeys and mismatchLabelKeys into `selector`.
     """
 
     selector: LabelSelector | None
@@ -70,7 +70,7 @@ class SpreadConstraint:
 
 
 def parse_pod_affinity(raw: Mapping[str, Any], namespace: str) -> PodAffinity:
-    """Parse the inter-pod terms of `spec.affinity`; ManifestError names a malformed field."""
+    """Parse the inter-pod terms of `spec.affinity`; raise ManifestError if a field is malformed."""
     where = "spec.affinity"
     affinity, anti = mapping(raw, "podAffinity", where), mapping(raw, "podAntiAffinity", where)
     hard, soft = (
@@ -89,7 +89,7 @@ def parse_pod_affinity(raw: Mapping[str, Any], namespace: str) -> PodAffinity:
 
 
 def spread_constraints_of(raw: Iterable[Mapping[str, Any]]) -> Iterator[SpreadConstraint]:
-    """Yield the parsed constraints of a spec; ManifestError has a malformed field's path."""
+    """Yield the parsed constraints of a spec; raise ManifestError if a field is malformed."""
     return (_constraint(c, f"spec.topologySpreadConstraints[{i}]") for i, c in enumerate(raw))
 
 

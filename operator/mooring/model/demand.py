@@ -42,11 +42,9 @@ class Demand:
     resources: Mapping[str, int]
     """What the pod requests; a resource without a request is absent."""
     scored_cpu: int
-    """The cpu of the incoming pod in NodeResourcesFit's score: its containers and overhead.
-
-    Up to 1.37, kube-scheduler's scorer ignores the incoming pod's pod-level requests, because its
-    flag is never set. The totals of the node include them, therefore `node_scored_cpu` differs.
-    """
+    """The cpu of the incoming pod in NodeResourcesFit's score: its containers and overhead. Up to
+    1.37, kube-scheduler's scorer ignores the incoming pod's pod-level requests, because it never
+    sets a flag. The totals of the node include them, therefore `node_scored_cpu` differs."""
     scored_memory: int
     """The memory of the incoming pod in NodeResourcesFit's score."""
     scored_others: Mapping[str, int]
@@ -59,7 +57,7 @@ class Demand:
     """The resources with pod-level requests; from 1.38 on, scores take them from `resources`."""
 
     def scored(self, *, pod_level: bool) -> dict[str, int]:
-        """Return the requests that NodeResourcesFit's score uses, with cpu and memory in any case.
+        """Return the requests that NodeResourcesFit's score uses, always with cpu and memory.
 
         If `pod_level` is true, pod-level requests replace those of the containers.
         """
@@ -175,9 +173,10 @@ def qos_class(
 
 @dataclass(frozen=True, slots=True)
 class _Stages:
-    """The containers and init containers of a pod at each stage of a resize; at least one stage.
+    """The requests of a pod at each stage of a resize; there is at least one stage.
 
-    `of_pods` has the stages for which the status has only the total of the pod.
+    A stage of `of_containers` has the containers and the init containers; a stage of `of_pods` has
+    the total of the pod, if the status has only this total.
     """
 
     of_containers: list[tuple[Sequence[ContainerResources], Sequence[ContainerResources]]]
@@ -235,7 +234,7 @@ class _Resize:
         return _Stages([*asked, *others])
 
     def of_pod(self, pod_level: dict[str, int]) -> dict[str, int]:
-        """Return the largest pod-level requests of the stages of the resize that count."""
+        """Return the largest pod-level requests among all stages of the resize that count."""
         if not pod_level or not self._kubernetes.pod_level_resize:
             return pod_level
         if self._status.get("resources") is None:

@@ -178,7 +178,7 @@ def called(raw: Mapping[str, Any]) -> str:
 
 
 def at_most(number: int, most: int, where: str, what: str) -> None:
-    """Raise ManifestError if `number` is over `most`; `what` names the counted things."""
+    """Raise ManifestError if `number` is over `most`; `what` names the things that are counted."""
     if number > most:
         raise ManifestError(where, f"has {number} {what}; Mooring reads at most {most}")
 

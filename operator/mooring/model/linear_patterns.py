@@ -12,7 +12,7 @@ class LinearPatternError(ValueError):
 
 
 def compile_linear(pattern: str, most_memory: int) -> Any:
-    """Return RE2's object for the pattern, which reports no groups.
+    """Return RE2's object for the pattern; its matches have no groups.
 
     `most_memory` bounds the bytes of the object, including the states that searches keep. Raises
     LinearPatternError, or UnicodeEncodeError if UTF-8 cannot encode the pattern.

@@ -1,8 +1,8 @@
 """Finds the uids of pods by namespace/name, for users who ask with a name.
 
 Everything else that Mooring remembers about a pod is kept by its uid, because a name returns: the
-pods of a StatefulSet have fixed names. Two streams of events may show the beginning of the next pod
-of a name before the end of the last one.
+pods of a StatefulSet have fixed names. Two streams of events may show the beginning of a name's
+next pod before the end of its last pod.
 """
 
 from mooring.model.pod import Uid

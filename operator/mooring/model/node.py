@@ -40,7 +40,7 @@ class Node:
         conditions: The status of each condition, by type.
         avoids: Kind and uid of the controllers in the annotation
             `scheduler.alpha.kubernetes.io/preferAvoidPods`.
-        declared_features: Those of the features declared by its kubelet that a pod may need.
+        declared_features: The features that its kubelet declares and that a pod may need.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Node:
 
 @naming_the_object("Node")
 def parse_node(raw: Mapping[str, Any]) -> Node:
-    """Parse a Node; ManifestError names the node and the malformed field."""
+    """Parse a Node; raise ManifestError if a field is malformed."""
     name = name_of(raw)
     metadata, spec, status = raw["metadata"], mapping(raw, "spec"), mapping(raw, "status")
     allocatable = _amounts(mapping(status, "allocatable", "status"), "status.allocatable.")
@@ -109,7 +109,7 @@ def _unavailable(raw: Mapping[str, Any], allocatable: Mapping[str, int]) -> dict
 
 
 def _images(raw: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the size by name; the first of equal names counts (addNodeImageStates in cache.go)."""
+    """Return each image's bytes by name; of equal names the first counts (addNodeImageStates)."""
     images = dict[str, int]()
     for index, image in enumerate(raw):
         where = f"status.images[{index}]"
@@ -142,7 +142,7 @@ def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
 def normalized_image(name: str) -> str:
     """Return a pod's image name, with `:latest` if it has no tag (imagelocality/image_locality.go).
 
-    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag. It changes
-    only the names in pods, not the names that nodes report.
+    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag. Only the
+    names in pods are changed, not the names that nodes report.
     """
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -88,7 +88,7 @@ def identity(kind: Kind, raw: Mapping[str, Any]) -> str:
 
 
 def is_older(version: str, than: str) -> bool:
-    """Return whether a resourceVersion is older than another: they are numbers that only grow."""
+    """Return whether a resourceVersion is older than another; both are numbers that only grow."""
     return (len(version), version) < (len(than), than)
 
 

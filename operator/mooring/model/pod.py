@@ -131,7 +131,7 @@ class Pod:
 
 @naming_the_object("Pod")
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
-    """Parse a Pod, with pauses; ManifestError names the pod and the malformed field.
+    """Parse a Pod, with pauses; raise ManifestError if a field is malformed.
 
     A pod may be 2 MB long, and parsing 1 MB takes 0.1 to 0.3 s.
     """
@@ -252,7 +252,7 @@ _OWNER_BYTES: Final = 512
 
 
 def _shared_owner(kind: str, name: str, uid: str, api_version: str) -> OwnerRef:
-    """Return the owner; pods of one owner that are parsed close together share the object."""
+    """Return the owner; pods of the same owner that are parsed close together share the object."""
     key = kind, name, uid, api_version
     owner = _OWNERS.get(key)
     if owner is None:

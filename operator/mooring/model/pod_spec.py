@@ -225,7 +225,7 @@ def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class PodSpecCache:
-    """The specs of all pods, and the last specs without a pod, within `most_bytes`.
+    """The parsed specs of all pods, and recently used specs without a pod, within `most_bytes`.
 
     The spec of an existing pod is always found, so that equal pods share it. Specs without a pod
     are kept for later pods of their templates.
@@ -263,10 +263,9 @@ class PodSpecCache:
 _MOST_MEMORY_PER_BYTE: Final = 25
 """The most bytes of a spec per byte of its JSON; ordinary specs take a fifth of that."""
 _SMALL: Final = 2048
-"""Specs with at most this many bytes of JSON are not measured, because parsing is faster.
-
-A spec over the limit of bytes is not measured either, because it is never scheduled or kept.
-"""
+"""A spec with at most so many bytes of JSON is not measured, because measuring takes longer than
+parsing. A spec over the limit of bytes is not measured either, because it is never scheduled or
+kept."""
 _SPECS: Final = PodSpecCache(64 * 1024 * 1024)
 
 
@@ -316,7 +315,7 @@ def _parsing(key: bytes) -> PodSpec:
 def _demands(
     spec: Mapping[str, Any], status: Mapping[str, Any] | None, resources: PodContainers
 ) -> tuple[Demand, Mapping[str, Demand] | None]:
-    """Return the demand by the newest rules, and all demands if they differ by version."""
+    """Return the demand by the newest rules, and the demand by version (None if all are equal)."""
     pause()
     assigned = status is not None
     demand = pod_demand(spec, status, assigned=assigned, parsed=resources)
@@ -386,7 +385,7 @@ def _counts_of_terms(affinity: PodAffinity) -> dict[Counted, int]:
 
 
 def _counts(spec: PodSpec) -> dict[Counted, int]:
-    """Return how many of each thing the spec has, to be compared with its limits."""
+    """Return the number of each counted part in the spec, to be compared with the limits."""
     node_terms = [preferred.term for preferred in spec.preferred_nodes]
     node_terms += spec.required_nodes.terms if spec.required_nodes is not None else ()
     selectors = [spec.node_selector, *(constraint.selector for constraint in spec.spread)]

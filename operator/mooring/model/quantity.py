@@ -67,7 +67,7 @@ def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
 
 
 def parse_quantity(text: str | float, where: str = "") -> Quantity:
-    """Parse exactly, rounding to billionths away from zero; raise ManifestError if malformed."""
+    """Parse a quantity, rounded to billionths away from zero; raise ManifestError if malformed."""
     try:
         return _exact(str(text))
     except ValueError as error:

@@ -2,7 +2,7 @@
 
 Before the API server stores a pod, it sets missing requests to the limits (SetDefaults_Pod in
 `apis/core/v1/defaults.go`). This module does the same, so that a manifest and the stored object
-have the same requests. A stored pod is not changed by this.
+have the same requests. For a stored pod, this changes nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -110,7 +110,7 @@ def parse_pod_level(
 
     Only cpu, memory and huge pages exist at pod level. If there is any pod-level limit, a missing
     request for cpu or memory is set to the total of the containers' requests, `in_containers`. For
-    huge pages, and for a resource that is missing in that total, it is set to the limit.
+    huge pages, and for a resource that is missing in that total, the request is set to the limit.
     """
     requests, limits = _requirements(mapping(spec, "resources", "spec"), "spec")
     if limits:

@@ -34,14 +34,14 @@ class Requirement:
     operator: Operator
     values: tuple[str, ...] = ()
     _found: Collection[str] = field(init=False, repr=False, compare=False)
-    """The values, as a set if there are many, so that a value is found quickly."""
+    """The values; if there are many, they are in a set, so that a value is found quickly."""
 
     def __post_init__(self) -> None:
         found = self.values if len(self.values) <= _FEW_VALUES else frozenset(self.values)
         object.__setattr__(self, "_found", found)
 
     def matches(self, value: str | None) -> bool:
-        """Return whether the label's value satisfies the requirement; None: the label is absent."""
+        """Return whether the label's value meets the requirement; None means that it is absent."""
         match self.operator:
             case "In":
                 return value is not None and value in self._found
@@ -169,7 +169,7 @@ def requirements_from_labels(labels: Mapping[str, str]) -> Iterator[Requirement]
 
 
 def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> LabelSelector | None:
-    """Compile a metav1.LabelSelector; None stays None. ManifestError has the path."""
+    """Compile a metav1.LabelSelector (None to None); raise ManifestError if it is malformed."""
     if raw is None:
         return None
     wanted = selector_from_labels(strings(raw, "matchLabels", where))
@@ -178,12 +178,12 @@ def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> Labe
 
 
 def parse_node_selector(raw: Mapping[str, Any] | None, where: str = "") -> NodeSelector | None:
-    """Compile a v1.NodeSelector; None stays None. ManifestError has the path."""
+    """Compile a v1.NodeSelector (None to None); raise ManifestError if it is malformed."""
     return None if raw is None else NodeSelector(tuple(node_terms_of(raw, where)))
 
 
 def node_terms_of(raw: Mapping[str, Any], where: str) -> Iterator[NodeSelectorTerm]:
-    """Yield the compiled terms of a v1.NodeSelector; ManifestError has the path."""
+    """Yield the compiled terms of a v1.NodeSelector; raise ManifestError if one is malformed."""
     terms = mappings(raw, "nodeSelectorTerms", where)
     return (parse_node_term(t, f"{where}.nodeSelectorTerms[{i}]") for i, t in enumerate(terms))
 
@@ -191,14 +191,14 @@ def node_terms_of(raw: Mapping[str, Any], where: str) -> Iterator[NodeSelectorTe
 def parse_preferred_terms(
     raw: Sequence[Mapping[str, Any]], where: str = ""
 ) -> tuple[PreferredTerm, ...]:
-    """Compile preferred node affinity terms; ManifestError has the path, beginning with `where`."""
+    """Compile preferred node affinity terms; raise ManifestError if one is malformed."""
     return tuple(preferred_terms_of(raw, where))
 
 
 def preferred_terms_of(
     raw: Sequence[Mapping[str, Any]], where: str = ""
 ) -> Iterator[PreferredTerm]:
-    """Yield compiled preferred node affinity terms; ManifestError has the path."""
+    """Yield compiled preferred node affinity terms; raise ManifestError if one is malformed."""
     return (
         PreferredTerm(
             integer(entry, "weight", f"{where}[{i}]") or 0,

@@ -14,7 +14,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 _ENTRY: Final = 256
-"""Bytes of an entry without its characters: in both generations, with its objects."""
+"""Bytes of an entry in both generations and of its objects, without its characters."""
 _ITEM: Final = 256
 """Bytes of a label without its characters: two strings, a tuple and a dict entry."""
 
@@ -78,11 +78,11 @@ class Sharing(Generic[_Key, _Value]):
         return value
 
     def keeps(self, key: _Key) -> bool:
-        """Return whether `put` would keep a value: it takes at most a hundredth of the bound."""
+        """Return whether `put` would keep a value: the key takes at most 1/100 of `most_bytes`."""
         return (_ENTRY + self._size(key)) * 100 <= self.most_bytes
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Keep the value, unless it takes more than a hundredth of the bound."""
+        """Keep the value, unless it takes more than 1/100 of `most_bytes`."""
         size = _ENTRY + self._size(key)
         if size * 100 > self.most_bytes:
             return
@@ -118,7 +118,7 @@ def shared_text(text: str) -> str:
 def shared_strings(strings: Mapping[str, str]) -> FrozenDict:
     """Return an equal dict that cannot be changed; frequent dicts are one object for all callers.
 
-    Its keys and values are shared too, unless there are so many that they would push out those of
+    Keys and values are shared too, unless the dict has so many that they would push out those of
     other pods.
     """
     if len(strings) > _MOST_SHARED:

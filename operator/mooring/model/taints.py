@@ -33,7 +33,7 @@ class Toleration:
     effect: str
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether the taint is tolerated; Lt and Gt never match, as their gate is off."""
+        """Return whether the taint is tolerated; Lt and Gt never match (their gate is off)."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -61,7 +61,7 @@ def repelled(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool
 
 
 def parse_taints(raw: Iterable[Mapping[str, Any]], where: str = "spec.taints") -> tuple[Taint, ...]:
-    """Parse the taints of a node's spec in order; ManifestError names a malformed field."""
+    """Parse the taints of a node's spec in order; raise ManifestError if a field is malformed."""
     return tuple(
         Taint(text(t, "key", path), text(t, "value", path), text(t, "effect", path))
         for path, t in _listed(raw, where)
@@ -71,14 +71,14 @@ def parse_taints(raw: Iterable[Mapping[str, Any]], where: str = "spec.taints") -
 def parse_tolerations(
     raw: Iterable[Mapping[str, Any]], where: str = "spec.tolerations"
 ) -> tuple[Toleration, ...]:
-    """Parse the tolerations of a pod's spec in order; ManifestError names a malformed field."""
+    """Parse the tolerations of a pod's spec in order; raise ManifestError if one is malformed."""
     return tuple(tolerations_of(raw, where))
 
 
 def tolerations_of(
     raw: Iterable[Mapping[str, Any]], where: str = "spec.tolerations"
 ) -> Iterator[Toleration]:
-    """Yield the parsed tolerations of a pod's spec; ManifestError names a malformed field."""
+    """Yield the parsed tolerations of a pod's spec; raise ManifestError if one is malformed."""
     return (
         Toleration(
             text(t, "key", path),

@@ -5,7 +5,7 @@ from itertools import islice
 
 
 def plural(count: int, word: str) -> str:
-    """Return count and word, with an s unless the count is 1: `1 pod`, `2,000 pods`."""
+    """Return the count and the word, with an s unless the count is 1: `1 pod`, `2,000 pods`."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 

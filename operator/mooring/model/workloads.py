@@ -125,7 +125,7 @@ def parse_pod_disruption_budget(raw: Mapping[str, Any]) -> PodDisruptionBudget:
 
 @naming_the_object("PriorityClass")
 def parse_priority_class(raw: Mapping[str, Any]) -> PriorityClass:
-    """Parse a PriorityClass; ManifestError names the object and the field."""
+    """Parse a PriorityClass; raise ManifestError if a field is malformed."""
     return PriorityClass(
         name=name_of(raw),
         value=integer(raw, "value") or 0,
@@ -136,7 +136,7 @@ def parse_priority_class(raw: Mapping[str, Any]) -> PriorityClass:
 
 @naming_the_object("Namespace")
 def parse_namespace(raw: Mapping[str, Any]) -> Namespace:
-    """Parse a Namespace; ManifestError names the object and the field."""
+    """Parse a Namespace; raise ManifestError if a field is malformed."""
     return Namespace(name_of(raw), strings(mapping(raw, "metadata"), "labels", "metadata"))
 
 
