@@ -57,9 +57,9 @@ class QueueState:
     def add_up(self, resources: Mapping[str, object]) -> None:
         """Set the quotas of the queue and of all queues below it; set what they use to 0."""
         for child in self.children:
-            pause()
             child.add_up(resources)
         for resource in resources:
+            pause()
             quota = self.queue.quotas.get(resource, NO_QUOTA)
             lent = sum(c.nominal[resource] - c.guaranteed[resource] for c in self.children)
             nominal = self.nominal[resource] = quota.nominal + lent

@@ -221,7 +221,7 @@ class Queues:
                 state.add_up({r: None for each in below(state) for r in each.queue.quotas})
                 state.note_guaranteed(lends_all=True)
             pause()
-        return self._replace(written, in_force, problems, states)
+        return self._replace(written, in_force, problems, states, _drawing(in_force))
 
     def _replace(
         self,
@@ -229,6 +229,7 @@ class Queues:
         in_force: dict[str, Queue],
         problems: dict[str, str],
         states: dict[str, QueueState],
+        drawing: SelectionIndex[str],
     ) -> Collection[str] | None:
         """Replace the tree; without a pause, so that a cancelled task leaves no half of it."""
         before = {name: queue.namespaces for name, queue in self._in_force.items()}
@@ -237,11 +238,7 @@ class Queues:
         self._by_number = {state.number: state for state in states.values()}
         for number, state in self._by_number.items():
             state.charge(self._used.setdefault(number, {}))
-        self._drawing = SelectionIndex()
-        for name, queue in in_force.items():
-            if queue.namespaces is not None and not queue.namespaces.empty:
-                by_labels = PodSelector(queue.namespaces, frozenset(("",)))
-                self._drawing.add(name, selection((by_labels,), terminating=True))
+        self._drawing = drawing
         selectors = ((name, written[name].namespaces) for name in sorted(problems))
         self._not_ready = [(name, each) for name, each in selectors if each and not each.empty]
         self._memberships.clear()
@@ -323,6 +320,17 @@ class Queues:
         return None
 
 
+def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
+    """Return the queues that select namespaces, but not all of them."""
+    found = SelectionIndex[str]()
+    for name, queue in in_force.items():
+        if queue.namespaces is not None and not queue.namespaces.empty:
+            by_labels = PodSelector(queue.namespaces, frozenset(("",)))
+            found.add(name, selection((by_labels,), terminating=True))
+        pause()
+    return found
+
+
 def written_queues(objects: Objects) -> Mapping[str, Queue]:
     """Return the newest version of each queue; a Queue counts before an ElasticQuota."""
     elastic, queues = objects.of(Kind.ELASTIC_QUOTA), objects.of(Kind.QUEUE)
@@ -383,6 +391,7 @@ def _resolved(
 def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
     """Return why a queue cannot be in force, with the path of the field; None if it can."""
     path, queue = [name], written[name]
+    pause()
     while True:
         if queue.invalid is not None:
             return queue.invalid if len(path) == 1 else f"its parent {queue.name} is not ready"
