@@ -16,7 +16,7 @@ from mooring.kube.response_checks import WatchEvent
 logger = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 0.1
-"""After this time without an event, the next event goes through kopf."""
+"""After this number of seconds without an event, the next event goes through kopf."""
 
 OnPod = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Takes a watch event with `type` and `object`, and with its `size` in bytes if that is known."""

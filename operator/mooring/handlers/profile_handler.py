@@ -142,11 +142,11 @@ class ProfileHandler:
         return sorted(outdated.union(n for n, said in told if said != self._surroundings(n)))
 
     def settle_conflicts(self) -> list[str]:
-        """Return the profiles that may have new conflicts, when these are due to be reported.
+        """Return the profiles that may have new conflicts; [] while it is too early to report them.
 
-        Conflicts are due when no profile has changed since the last call, or after
-        MOST_CONFLICT_WAITS calls. So profiles that come together, as when a replica begins to lead,
-        are reported once, and profiles that change often are reported rarely.
+        It is time when no profile has changed since the last call, or after MOST_CONFLICT_WAITS
+        calls. So profiles that come together, as when a replica begins to lead, are reported once,
+        and profiles that change often are reported rarely.
         """
         if not self._unsettled:
             return []
@@ -458,7 +458,7 @@ class ProfileStatusWriter:
         """The profiles whose statuses are written again some seconds later."""
 
     async def run(self) -> None:
-        """Write statuses until cancelled, including those outdated by nodes, server or files."""
+        """Write statuses until cancelled, also after changes of nodes, API server or files."""
         await self._statuses.run(
             (STATUS_SECONDS, self.handler.surroundings_changed),
             (CONFLICT_SECONDS, self.handler.settle_conflicts),

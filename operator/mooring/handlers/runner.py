@@ -81,7 +81,7 @@ class _NoDiffs(kopf.DiffBaseStorage):
     """Stores no former state of objects: event handlers do not compare with it."""
 
     def build(self, **_: Any) -> Any:
-        """Return an empty essence, without a copy of the object."""
+        """Return an empty essence (kopf's part of an object to compare), without a copy."""
         return {}
 
     def fetch(self, **_: Any) -> None: ...

@@ -241,7 +241,7 @@ def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientReques
     """Return a request class whose writes are sent only if `may_write` returns True."""
 
     class GuardedRequest(aiohttp.ClientRequest):
-        """Checks when sending; a middleware would check before the wait for a connection."""
+        """Checks as a write is sent; a middleware would check before the wait for a connection."""
 
         async def send(self, conn: Any) -> aiohttp.ClientResponse:
             if self.method != "GET" and not may_write():

@@ -149,12 +149,10 @@ RUNTIME_CLASS: Final = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
 )
 POD_GROUP_V1: Final = Resource("scheduling.k8s.io", "v1", "podgroups", "PodGroup")
-"""A release after 1.38.0-beta.0 will serve this version; its fields are those of v1beta1
-(KEP-4671)."""
+"""A release after 1.38.0-beta.0 will serve this version, with the fields of v1beta1 (KEP-4671)."""
 POD_GROUP: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 POD_GROUP_V1ALPHA3: Final = Resource("scheduling.k8s.io", "v1alpha3", "podgroups", "PodGroup")
-"""Kubernetes 1.37 serves this version only if a user enables it; its fields are those of
-v1beta1."""
+"""Kubernetes 1.37 serves this version if a user enables it; its fields are those of v1beta1."""
 POD_GROUP_V1ALPHA2: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 """Kubernetes 1.36 serves this version behind a feature gate."""
 COSCHEDULING_POD_GROUP: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")

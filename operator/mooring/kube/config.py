@@ -2,7 +2,7 @@
 
 kubernetes_asyncio reads kubeconfigs, runs login plugins and refreshes tokens. This module makes a
 frozen `Connection` from the result, and turns each mistake into a `ConfigError` of one line.
-`Credentials` keeps tokens fresh; whenever it requests one, certificate files are read again, too.
+`Credentials` keeps tokens fresh; each request for a token also reads certificate files again.
 
 The library is imported only when it is used: a replica in a pod does not need it, nor does a
 command that only reads files or shows its help. The library's client, which has 800 models and
@@ -102,7 +102,7 @@ def default_namespace(
 ) -> str:
     """Return the namespace that kubectl uses without `-n`: the context's, or the pod's own.
 
-    It does not log in. Raises `ConfigError`; for the arguments see `load_connection`.
+    No login takes place. Raises `ConfigError`; for the arguments see `load_connection`.
     """
     paths = kubeconfig or environ.get("KUBECONFIG")
     if not paths and "KUBERNETES_SERVICE_HOST" in environ:
@@ -172,7 +172,7 @@ def _merged(paths: str) -> Any:
     """Return the merged contents of the files, with absolute paths in the users' entries.
 
     An empty file beside others is ignored. Paths are relative to the file with the user, as in
-    kubectl (clientcmd/loader.go). The library alone would take some of them as relative to the
+    kubectl (clientcmd/loader.go). The library alone would take some paths as relative to the
     cluster's file or to the working directory.
     """
     given = [path for path in paths.split(os.pathsep) if path]

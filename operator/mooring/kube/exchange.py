@@ -231,7 +231,7 @@ class Exchange:
             await self._none_open.wait()
 
     def free(self, wire: _Wire) -> None:
-        """Keep the connection for the next request; it is closed after KEEPALIVE_SECONDS."""
+        """Keep the connection for a next request; close it after KEEPALIVE_SECONDS without any."""
         wire.idle_since = self.loop.time()
         self._idle.append(wire)
         if self._tidying is None and not self._closed:

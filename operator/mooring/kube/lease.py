@@ -76,7 +76,7 @@ class Leadership:
         return self._clock() < self._until
 
     def extend(self, until: float) -> None:
-        """Set the time of the clock until which the lease is valid."""
+        """Let the lease be valid until this time of the clock."""
         self._until = until
 
     def end(self) -> None:
@@ -178,7 +178,7 @@ class LeaderElector:
         on_lost()
 
     def _until_next_look(self) -> float:
-        """Return the look period with jitter, or the time until the lease expires if shorter."""
+        """Return the seconds until the next look at the lease, which is never after its expiry."""
         pause = self._look_period * (1 + JITTER * self._random.random())
         left = self._expires_at() - self.clock()
         return min(pause, left) if left > 0 else pause

@@ -126,7 +126,7 @@ class Reviews:
     async def _cached(
         self, cache: _Cache[_K, _V], key: _K, review: Callable[[], Awaitable[_V]]
     ) -> _V:
-        """Return the cached answer, else that of a review; equal waiting requests share it."""
+        """Return the cached answer, else the review's; equal requests that wait share a review."""
         known = cache.get(key)
         if known is not None:
             return known[0]

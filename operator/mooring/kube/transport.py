@@ -53,7 +53,7 @@ REVIEWS: Final = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
 """To create an object of these groups is a question about a user, not a write."""
 
 READ_BUFFER: Final = 256 * 1024
-"""Bytes that are read at once, so that a burst of events causes one wake-up."""
+"""The most bytes of one read, so many that a burst of events causes one wake-up."""
 
 
 class _Request(NamedTuple):
@@ -66,7 +66,7 @@ class _Request(NamedTuple):
 
     @property
     def call(self) -> ApiCall:
-        """The request in the words of an error; computed only for errors."""
+        """The request's verb and resource for errors; computed only if there is an error."""
         return ApiCall.parse(self.method, self.path, watch="watch" in (self.params or {}))
 
     @property

@@ -110,8 +110,8 @@ class PodWriter:
     async def _read(self, namespace: str, name: str, uid: str) -> dict[str, Any] | None:
         """Return the pod of this uid; None if the server refuses to return it.
 
-        It retries until the server answers. Raises NotFoundError if the pod is gone, even if
-        another pod has its name.
+        Retry until the server answers. Raises NotFoundError if the pod is gone, even if another pod
+        has its name.
         """
         backoff = Backoff(self._random)
         while True:
@@ -313,7 +313,7 @@ class ProfileWriter:
                     return
 
     async def _version(self, name: str, uid: str) -> str:
-        """Return the profile's version by an empty patch, which needs no right to read."""
+        """Get the profile's version by an empty patch, because this needs no right to read."""
         found, version = await self._patch(name, {})
         if found != uid:
             raise _another_profile(name)

@@ -218,7 +218,7 @@ class _Resize:
     def stages(
         self, containers: Sequence[ContainerResources], init: Sequence[ContainerResources]
     ) -> _Stages:
-        """Return the stages; before 1.37 only one, with each container's largest amounts."""
+        """Return the stages of the resize; before 1.37 one stage, with the largest amounts."""
         if not self._kubernetes.resize_by_stage:
             held = [self._with_most(container) for container in containers]
             held_init = [self._with_most(c) if c.sidecar else c for c in init]

@@ -20,7 +20,7 @@ _ITEM: Final = 256
 
 
 class FrozenDict(dict[str, str]):
-    """A shared dict that cannot be changed; `|` and `dict` make a copy that can."""
+    """A shared dict that cannot be changed; `|` and `dict` make copies that can be changed."""
 
     __slots__ = ("_hash",)
     _hash: int

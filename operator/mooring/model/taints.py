@@ -53,7 +53,7 @@ def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
 
 
 def repelled(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
-    """Return whether a taint with effect NoSchedule or NoExecute is not tolerated."""
+    """Return whether a NoSchedule or NoExecute taint is not tolerated."""
     return any(
         taint.effect in ("NoSchedule", "NoExecute") and not tolerated(taint, tolerations)
         for taint in taints

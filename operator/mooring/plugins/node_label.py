@@ -109,7 +109,7 @@ class NodeLabel:
 
 
 def _met(nodes: NodeView, present: tuple[str, ...], absent: tuple[str, ...]) -> Iterator[BoolArray]:
-    """Yield bool[nodes] for each label: True where it is present, or absent, as wanted."""
+    """Yield bool[nodes] for each label: True where it is present or absent, as wanted."""
     for key in present:
         yield nodes.label_codes(key) != ABSENT
     for key in absent:

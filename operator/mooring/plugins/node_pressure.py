@@ -26,7 +26,7 @@ class NodePressureArgs(PolicyModel):
     """The node conditions that make a node infeasible."""
 
     conditions: tuple[Pressure, ...] = Field(("MemoryPressure", "DiskPressure", "PIDPressure"))
-    """MemoryPressure excludes nodes for BestEffort pods only, the others for every pod."""
+    """MemoryPressure excludes nodes for BestEffort pods only, other conditions for every pod."""
 
 
 _REASONS: Final[dict[Pressure, str]] = {

@@ -146,7 +146,7 @@ class ClusterState:
             self._deliver_waiting()
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Add the object, or replace the known version by this one, which the API server has sent.
+        """Add the object, or replace its known version by `value`, which the API server has sent.
 
         `key` is the uid of a pod, and the name or namespace/name of any other object; see
         `identity` in `mooring.model.objects`. Deliver no event if no field differs.
@@ -375,7 +375,7 @@ class ClusterState:
         return replace(pod, node_name=self.nodes.names[row], labels=labels)
 
     def announce(self, pod: Pod) -> None:
-        """Deliver the ADD of an assumed pod; the watch's confirmation then delivers nothing.
+        """Deliver the ADD event of an assumed pod; when the watch confirms the pod, deliver none.
 
         The scheduler calls this after Reserve, when Permit accepts the pod or lets it wait.
         """
@@ -485,7 +485,7 @@ class ClusterState:
         volumes: Sequence[PersistentVolume],
         claims: Sequence[PersistentVolumeClaim],
     ) -> None:
-        """Let decisions see these versions of the objects until the watch shows newer ones."""
+        """Let decisions see these volumes and claims until the watch shows newer versions."""
         self.storage.volumes.assume(pod.uid, volumes, claims)
 
     def restore_volumes(self, pod: Pod) -> None:
@@ -559,7 +559,7 @@ class ClusterState:
         self.release_claims(pod.uid)
 
     def assume_claim(self, claim: ResourceClaim) -> bool:
-        """Let decisions see this answer of the API server until the watch shows the claim so.
+        """Let decisions see `claim`, an answer of the API server, before the watch shows it.
 
         Return False if the watch has already shown a newer version or the claim's deletion.
         Otherwise deliver an UPDATE now, and none when the watch shows the same version.
@@ -659,7 +659,7 @@ class ClusterState:
         return self._trials > 0
 
     def overdue(self, now: float) -> list[Pod]:
-        """Return assumed pods that were not confirmed in time (`now` in seconds)."""
+        """Return the assumed pods whose binding the watch has not shown by their deadline."""
         return [
             placed.pod
             for placed in self.pods.assumed.values()
@@ -754,7 +754,7 @@ class ClusterState:
             self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """Withdraw the pod's nomination; return its DELETE event, or () if it was to this row."""
+        """Withdraw the pod's nomination; return a DELETE event, or () if it was to this row."""
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw(pod.uid)
         return () if nominee is not None and nominee.row == row else withdrawn
@@ -783,7 +783,7 @@ class ClusterState:
         return self.topology.relabelling([placed.equivalent for placed in self.pods.on(row)], row)
 
     def _withdraw_from(self, row: int) -> None:
-        """Drop all nominations to the row of a deleted node, because another node may get it."""
+        """Drop all nominations to the row of a deleted node; another node may get the row."""
         for nominee in self.nominations:
             if nominee.row == row:
                 self.nominations.drop(nominee.pod.uid)
@@ -877,7 +877,7 @@ class ClusterState:
 
 
 def _same_object(before: object | None, after: object) -> bool:
-    """Return whether decisions read the same in both; `==` would compare Nodes by identity."""
+    """Return whether both are equal for decisions; `==` would compare Nodes by identity."""
     if isinstance(before, Node) and isinstance(after, Node):
         return all(getattr(before, f.name) == getattr(after, f.name) for f in fields(Node))
     if isinstance(before, PodGroup) and isinstance(after, PodGroup):
@@ -926,14 +926,13 @@ class Trial:
         self._undo = undo
         self._frees_claims = frees_claims
         self._added: dict[Uid, Mapping[str, Allocation]] = {}
-        """The uids of the added pods, with the allocations that were in flight for each pod
-        before."""
+        """The uids of added pods, with the allocations that were in flight for each pod before."""
         self._assuming: dict[Uid, Pod] = {}
         """The added pods that had no assumed volumes before."""
         self._removed: dict[Uid, tuple[PlacedPod, int | None]] = {}
         """The removed pods by uid, each with the arrival number that it gets back at the end."""
         self._freed: dict[Uid, ExitStack] = {}
-        """For each removed pod, an ExitStack that takes the freed claims back."""
+        """For each removed pod, an ExitStack that restores the freed claims."""
         undo.callback(self._restore)
 
     def remove(self, uid: Uid) -> None:

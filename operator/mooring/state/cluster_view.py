@@ -136,7 +136,7 @@ class ClusterView:
         return found
 
     def row(self, node: str) -> int | None:
-        """Return the row of a node's name; None if no row has the name."""
+        """Return the row of the node of this name; None if there is no such node."""
         return self._state.nodes.row_of.get(node)
 
     def rows(self, nodes: Iterable[str]) -> IntArray:
@@ -172,8 +172,8 @@ class ClusterView:
     def trial(self, *, frees_claims: bool = False) -> AbstractContextManager[Trial]:
         """Begin a dry run: inside, pods may be removed and added; the end undoes all changes.
 
-        With `frees_claims`, removing a pod frees the devices of its claims that are otherwise
-        unused.
+        With `frees_claims`, removing a pod also frees its claims' devices if no other pod uses
+        them.
         """
         return self._state.trial(frees_claims=frees_claims)
 

@@ -10,7 +10,7 @@ IntArray = npt.NDArray[np.int64]
 
 _FIRST_CAPACITY: Final = 64
 _GROWTH: Final = 4
-"""Columns grow by a quarter, so that adding a row costs about four copies of a value."""
+"""A full column grows by 1/4 of its size. So adding a row costs about four copies of a value."""
 _EXACT: Final = 2**53
 _max: Final = np.maximum.reduce
 _Value = TypeVar("_Value", bound=Hashable)

@@ -2,9 +2,9 @@
 
 An eviction begins when a preemption is decided and ends in one of these ways:
 
-    the victim is deleted, or it finishes    it leaves its node; no preemptor waits any more
-    it is called off at Permit or PreBind    the same; it has never run, so no budget is charged
-    the eviction fails (`abandon`)           the victim stays; its budgets are charged no more
+    the victim is deleted or finishes        no preemptor waits for the victim any more
+    the victim's binding is given up         the same; the victim never ran: no budget is charged
+    the eviction fails (`abandon`)           the victim stays; its budgets are not charged any more
 
 The disruption controller needs a moment to see that a pod is being deleted. Until then a budget's
 status still allows evictions that were used already. Therefore every eviction is charged to the
@@ -12,10 +12,10 @@ budgets that select its victim. The charge ends when the victim has been seen te
 and the budget's status has been written since the eviction began. No budget counts a victim that is
 not ready, so its end changes no status: its charge ends as soon as it is terminating or gone.
 
-A status may never be written again: if another pod becomes ready at the same time, nothing in it
-changes. Therefore `grow_older`, which is called every OLDER_SECONDS, ends charges whose victim has
-left, and refusals of the Eviction API, when it sees them for the second time. They last for two
-minutes at most. The disruption controller itself waits as long for a pod that was evicted
+A status may never be written again, because it stays equal if another pod becomes ready at the same
+time. Therefore `grow_older`, which is called every OLDER_SECONDS, ends charges whose victim has
+left, and refusals of the Eviction API, when it sees them for the second time. Charges and refusals
+last for two minutes at most. The disruption controller waits for an evicted pod as long
 (DeletionTimeout).
 
 The Eviction API and kube-scheduler do not agree about which budgets apply to a pod. For the
@@ -66,7 +66,8 @@ class _Records:
     evicting: dict[str, list[PodDisruptionBudget]] = field(default_factory=dict)
     """The budgets that an eviction is charged to, by the victim's uid."""
     awaited_by: dict[str, dict[str, Pod]] = field(default_factory=dict)
-    """The preemptors that wait for a victim to leave, by the victim's uid and their own."""
+    """By the victim's uid, then the preemptor's, the preemptors that wait for the victim to
+    leave."""
     victims: dict[str, set[str]] = field(default_factory=dict)
     """The uids of the victims that a preemptor waits for, by the preemptor's uid."""
     charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
@@ -245,7 +246,7 @@ class Evictions:
                 self._records.exhausted[budget.key] = False
 
     def grow_older(self) -> None:
-        """End charges of departed victims, and refusals, if the last call has seen them already."""
+        """End refusals, and charges of victims that have left, if the last call has seen them."""
         records = self._records
         _end_old(records.exhausted)
         _end_old(records.refused)

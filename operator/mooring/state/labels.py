@@ -65,7 +65,7 @@ class LabelColumn(Domains):
 
     @property
     def inhabited(self) -> npt.NDArray[np.bool_]:
-        """Whether any node has each code of `values`; a last item, False, follows."""
+        """True for each code in `values` that a node has; a last item, False, stands for ABSENT."""
         return self._holders[: len(self.values) + 1] > 0
 
     @property

@@ -73,10 +73,10 @@ class NodeTable:
         self.taints: Interned[tuple[Taint, ...]] = Interned(columns, ())
         self.conditions: Interned[Conditions] = Interned(columns, frozenset())
         self.zones: Interned[tuple[str, str]] = Interned(columns, ("", ""))
-        """Region and zone; the first value stands for nodes that have neither."""
+        """The region and zone of each row; the first value stands for nodes that have neither."""
         self.declared_features: Interned[frozenset[str]] = Interned(columns, frozenset())
         self.avoiding: dict[tuple[str, str], set[int]] = {}
-        """Rows whose preferAvoidPods annotation names a controller, by its kind and uid."""
+        """By a controller's kind and uid, the rows whose preferAvoidPods annotation names it."""
         self._labels = LabelColumns(columns)
         self._each_node = Domains(EACH_NODE, columns.add(np.int64), self.names)
         self.images: dict[str, Image] = {}
@@ -124,7 +124,7 @@ class NodeTable:
         return self._unknown_row
 
     def is_unknown(self, row: int) -> bool:
-        """Return whether the row is the one of all pods whose node does not exist."""
+        """Return whether this is `unknown_row`, the row of all pods whose node does not exist."""
         return row == self._unknown_row
 
     def _new_row(self, name: str) -> int:

@@ -50,7 +50,7 @@ class Nominee(NamedTuple):
         return self.reservation.backfill_until if self.reservation is not None else -math.inf
 
     def keeps_out(self, priority: int, ends: float) -> bool:
-        """Return whether a pod with this priority and end must leave room for the nominated pod."""
+        """Return whether a pod of this priority, ending at `ends`, must leave room for this pod."""
         return priority < self.keeps_out_below and self.backfill_until < ends
 
 

@@ -125,7 +125,7 @@ class PodColumns:
 
     @property
     def groups(self) -> IntArray:
-        """The number of each slot's pod group; -1 without a group and for terminating pods."""
+        """The number of each slot's pod group; -1 if the pod has no group or is terminating."""
         return read_only(self._groups.data[: len(self._pods)])
 
     def in_groups(self, numbers: Iterable[int]) -> npt.NDArray[np.bool_]:

@@ -99,7 +99,7 @@ class UsageColumns:
         return sum(array.nbytes for array in (*self._arrays, self._scratch))
 
     def of_rows(self, rows: int) -> Usage:
-        """Return the usage of all rows; the table has `rows` of them."""
+        """Return the usage of all `rows` rows of the table."""
         if rows != len(self._evenness):
             self._resize(rows)
         if self._position != self._changes.position:

@@ -119,7 +119,7 @@ class NodeView:
 
     @property
     def taint_codes(self) -> npt.NDArray[np.int32]:
-        """The index in `taint_sets` of the node's taints."""
+        """For each node, the index of its taints in `taint_sets`."""
         return self._taken(self._table.taints.codes)
 
     @property
@@ -129,7 +129,7 @@ class NodeView:
 
     @property
     def condition_codes(self) -> npt.NDArray[np.int32]:
-        """The index in `condition_sets` of the node's conditions."""
+        """For each node, the index of its conditions in `condition_sets`."""
         return self._taken(self._table.conditions.codes)
 
     @property
@@ -139,7 +139,7 @@ class NodeView:
 
     @property
     def declared_feature_codes(self) -> npt.NDArray[np.int32]:
-        """The index in `declared_feature_sets` of the node's features."""
+        """For each node, the index of its features in `declared_feature_sets`."""
         return self._taken(self._table.declared_features.codes)
 
     @property
@@ -149,7 +149,7 @@ class NodeView:
 
     @property
     def zone_codes(self) -> npt.NDArray[np.int32]:
-        """The index in `zones` of the node's region and zone; 0 if it has neither."""
+        """For each node, the index of its region and zone in `zones`; 0 if it has neither."""
         return self._taken(self._table.zones.codes)
 
     @property
@@ -247,7 +247,7 @@ class NodeView:
         return mask
 
     def admitted(self, labels: LabelSelector, required: NodeSelector | None) -> BoolArray:
-        """Return True where the node satisfies a nodeSelector and `required` (None: no terms)."""
+        """Return True where the node satisfies `labels` (a nodeSelector) and `required`."""
         mask = np.ones(len(self), np.bool_)
         for requirement in labels.requirements:
             mask &= self.meets(requirement)

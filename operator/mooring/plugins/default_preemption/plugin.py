@@ -328,7 +328,7 @@ class DefaultPreemption:
         by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         each: float,
     ) -> tuple[IntArray, int]:
-        """Return the positions in the order of dry runs, and how many of the first always run.
+        """Return the positions in the order of dry runs, and how many dry runs always take place.
 
         One decision must not delay others. So the number of checks is limited if there may be more
         candidates than kube-scheduler compares in any cluster; `each` is the cost of one check of
@@ -402,7 +402,7 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 
 
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
-    """Return the cheapest candidates by requests, and how many of the first always run.
+    """Return the cheapest candidates by requests, and how many dry runs always take place.
 
     The candidates are positions, as many as `checks` allow. The second number is 0 if there are
     more candidates than kube-scheduler compares in any cluster.
@@ -415,7 +415,7 @@ def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int
 
 
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
-    """Yield positions, the best first: there, victims are compared with disruption budgets.
+    """Yield the positions at which to compare victims with disruption budgets, the best first.
 
     If there are too many victims, half of the comparisons are for the best positions. The other
     half begins at another position in each attempt, because budgets may forbid the victims of all

@@ -65,8 +65,7 @@ class VictimSlots:
 class _Costs(NamedTuple):
     """The cost of each victim: one item per pod, and one per group on each node with members.
 
-    `at` is the node's position in `PotentialVictims.rows`. The other arrays have the fields of
-    `PreemptionCost`.
+    `at` is the node's position in `PotentialVictims.rows`; for the others see `PreemptionCost`.
     """
 
     at: IntArray
@@ -160,7 +159,7 @@ class PotentialVictims:
         return fits
 
     def insufficient(self) -> list[tuple[str, BoolArray]]:
-        """Return each reason (`Insufficient cpu`) with the nodes where evictions do not end it.
+        """Return the reasons that no eviction ends, such as `Insufficient cpu`, with their nodes.
 
         The nodes are bool[len(rows)]: True where the reason holds without the potential victims.
         """

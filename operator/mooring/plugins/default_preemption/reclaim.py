@@ -241,7 +241,7 @@ class _Rules:
         return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
-        """Return two sides below the common ancestor: the preemptor's queue, and other queues."""
+        """Return the preemptor's queue below the common ancestor, and the queues on other paths."""
         its = state.path
         common = next(each for each in self._path if each in its)
         own = self._path[: self._path.index(common)]

@@ -154,7 +154,7 @@ def protected(cluster: ClusterView, limits: Preemption, now: float) -> BoolArray
 def may_be_victims(
     groups: Iterable[PodGroupState], cluster: ClusterView, limits: Preemption, now: float
 ) -> list[PodGroupState]:
-    """Return the groups whose members on nodes may all be victims, the oldest group first.
+    """Return the groups that may be evicted as a whole, the oldest group first.
 
     A member may not be a victim if its node does not exist, or if the profile's limits protect it.
     """

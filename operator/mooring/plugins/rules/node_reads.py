@@ -114,7 +114,7 @@ def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
 
 
 def _values_of(read: Read, nodes: NodeView) -> int:
-    """Return about how many values nodes have for this read, "no label" included."""
+    """Return about how many distinct values of this read nodes have, "no label" included."""
     match read.variable:
         case "node.name":
             return len(nodes)

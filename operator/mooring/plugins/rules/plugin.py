@@ -132,7 +132,7 @@ class Rules:
         return queue_if(self.filter(pod, nodes, None).any())
 
     def _is_about(self, pod: Pod, event: ClusterEvent) -> bool:
-        """Return whether the event's namespace is the pod's own, or may have pods that count."""
+        """Return whether the event's namespace is the pod's, or may have pods that count."""
         changed = event.after or event.before
         own = isinstance(changed, Namespace) and changed.name == pod.namespace
         return own or self._evaluator.counts.reads_namespaces()

@@ -103,7 +103,7 @@ class TopologyCounts:
                     self._drop(term, counts.domains.key)
 
     def move(self, equivalent: EquivalentPods, before: int, row: int) -> None:
-        """Count one of the equivalent pods on another row than before."""
+        """Move one of the equivalent pods from row `before` to `row`."""
         for counts in equivalent.counted_in:
             counts.add(before, -1)
             counts.add(row, 1)
@@ -219,7 +219,7 @@ class TopologyCounts:
         return counts
 
     def _begin(self, source: _Source, key: str) -> DomainCounts:
-        """Begin a count: later events update it, and the present pods become `_uncounted`."""
+        """Begin a count: later events update it, and `_uncounted` gets the present pods."""
         counts = DomainCounts(self.nodes.domains(key), self._taken)
         self._counts[source, key] = counts
         self._taken.bytes += _BYTES_PER_COUNT

@@ -21,7 +21,7 @@ _OWNERS: Final[Mapping[str, tuple[str, Kind]]] = {
     "ReplicationController": ("v1", Kind.REPLICATION_CONTROLLER),
     "StatefulSet": ("apps/v1", Kind.STATEFUL_SET),
 }
-"""The API version and Kind of controllers by kind; the name alone may be of another API."""
+"""The API version and Kind of controllers, by kind; another API may use the same name."""
 
 
 _Key = tuple[str, frozenset[Pair]]

@@ -44,7 +44,7 @@ class DomainCounts:
         return read_only(self._counts[: len(self.domains.values) + 1])
 
     def at(self, nodes: NodeView) -> CountArray:
-        """Return int32[len(nodes)]: the pods in each node's domain; 0 for a node in no domain."""
+        """Return int32[len(nodes)]: the number of pods in each node's domain; 0 if it has none."""
         counts: CountArray = self.by_code[nodes.domain_codes(self.domains)]
         return counts
 
@@ -91,7 +91,7 @@ class DomainCounts:
             self.total += number
 
     def add_each(self, rows: Sequence[int], numbers: Sequence[int]) -> None:
-        """Add to each of the rows its number of pods."""
+        """Add `numbers[i]` pods on row `rows[i]`, for each i."""
         codes = self.domains.codes.data[np.array(rows, np.int64)]
         inside = codes != ABSENT
         added = np.array(numbers, np.int64)[inside]

@@ -80,7 +80,7 @@ class EquivalentPods:
         return self.key[2]
 
     def count_in(self, counts: DomainCounts) -> None:
-        """Add the counts to `counted_in`: they include these pods."""
+        """Add the counts to `counted_in`, because they include these pods."""
         known = self.counted_in
         if isinstance(known, list):
             known.append(counts)
