@@ -1,1 +1,1 @@
-"""Plans moves of running pods to the nodes that would be chosen today; makes the moves."""
+"""Moves running pods to the nodes that the scheduler would choose for them today."""

@@ -1,10 +1,9 @@
-"""Finds which of many equal pods may gain by a move, without a decision about each of them.
+"""Estimates which of many equal pods may gain by a move, without a decision about each pod.
 
-One search for nodes serves all of the pods. Each pod's own node is scored without the pod. For
-plugins that read nothing but a node and its pods, these scores are computed on columns. Other
-plugins still see the pod on its node. The error of their scores is about the same for nodes with
-equal scores of these plugins (`Estimate.place`), so a decision about one pod of each such set of
-nodes corrects the estimates.
+One search for nodes serves all pods. A pod's own node is scored as if the pod had left. Plugins
+that read more than a node and its pods cannot do this: they still see the pod on its node. Their
+error is about the same for nodes to which they give equal scores (`Estimate.place`). So a decision
+about one pod for each value of `place` corrects the estimates.
 """
 
 from collections.abc import Sequence
@@ -35,10 +34,9 @@ _REJECT_LESS_WITHOUT_A_POD: Final = frozenset(
         "VolumeZone",
     }
 )
-"""Filters that reject no additional node when a pod leaves its node."""
+"""Filters that reject no more nodes after a pod has left its node than before."""
 _AFFINITY: Final = "InterPodAffinity"
-"""This filter, too, rejects no additional node when a pod leaves, unless pods require affinity to
-other pods or to themselves."""
+"""A filter that may reject more nodes after a pod has left, if pods require affinity."""
 _NO_GAIN: Final = np.iinfo(np.int64).min // 2
 
 
@@ -62,10 +60,10 @@ class Estimate:
 
 
 def estimates(trial: PlanTrial, pods: Sequence[Pod]) -> list[Estimate] | None:
-    """Return one estimate for each node of these equal pods; None if this is not possible.
+    """Return an estimate for each node that has some of these equal pods; None if impossible.
 
-    The nodes are in no particular order. Nodes whose pods a drain or the node controller moves have
-    no estimate.
+    The nodes are in no particular order. A node has no estimate if a drain or the node controller
+    moves its pods.
     """
     by_row: dict[int, list[Pod]] = {}
     anew: Pod | None = None
@@ -93,7 +91,7 @@ def _object_only(plugin: object) -> bool:
 
 
 class _Rows:
-    """The nodes of equal pods, as rows: whether the pods fit there, and the scores of the rows."""
+    """Computes the estimates for the nodes that have equal pods, from filters and scores."""
 
     def __init__(self, search: NodeSearch, pre_filtered: PreFiltered, rows: IntArray) -> None:
         self._search = search
@@ -120,7 +118,7 @@ class _Rows:
         ]
 
     def _fits_alone(self) -> BoolArray:
-        """Return bool[rows]: True if the node-only filters accept the row without the pod."""
+        """Return bool[rows]: True where node-only filters accept a pod that has left the node."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = search.results.fits_without_pods[self._rows]
         if pre_filtered.restricted_by:
@@ -133,7 +131,7 @@ class _Rows:
         return fits
 
     def _fits_beside_others(self) -> BoolArray:
-        """Return bool[rows]: True if the other filters certainly accept the row."""
+        """Return bool[rows]: True where all other filters certainly accept a pod of the node."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = np.ones(len(self._rows), np.bool_)
         for plugin in self._pipeline.filters:
@@ -152,7 +150,7 @@ class _Rows:
         return plugin in _REJECT_LESS_WITHOUT_A_POD
 
     def _gains(self, alone: BoolArray) -> tuple[IntArray, IntArray]:
-        """Return for each row how much better another node is, and `Estimate.place`."""
+        """Return int64[rows] twice: the values of `Estimate.gain` and of `Estimate.place`."""
         search, pre_filtered, rows = self._search, self._pre_filtered, self._rows
         fits = search.feasible(pre_filtered)
         taken = search.rejected_with_nominated(pre_filtered, fits)
@@ -179,7 +177,7 @@ class _Rows:
         return gains, places
 
     def _best_elsewhere(self, totals: IntArray, targets: IntArray) -> IntArray:
-        """Return for each row the highest total score (int64) of all targets but the row itself."""
+        """Return int64[rows]: the highest total score of the targets, without the row itself."""
         best = int(np.argmax(totals))
         found = np.full(len(self._rows), totals[best])
         others = np.delete(totals, best)
@@ -188,9 +186,9 @@ class _Rows:
         return found
 
     def _more_without(self, rows: IntArray, table: ScoreTable, at: IntArray) -> IntArray:
-        """Return how much higher the node-only scores of the rows are without the pod.
+        """Return int64[rows]: how much higher the node-only scores are without a pod on the row.
 
-        `table` has the scores with the pod; the rows are at the positions `at`.
+        `table` has the scores with the pod, at the positions `at`.
         """
         search, without = self._search, self._without.take(rows)
         pre_scored = search.results.spec.pre_scored

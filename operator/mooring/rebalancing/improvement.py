@@ -1,4 +1,4 @@
-"""The goals Violations and Spread: moves single pods to the nodes that would be chosen today."""
+"""The goals Violations and Spread: moves single pods to nodes that the profile now prefers."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -25,22 +25,22 @@ VIOLATION_GAIN: Final = 1_000
 _FEW: Final = 3
 """Up to this number of equal pods, there is one decision for each pod."""
 _MOST_PLACES: Final = 16
-"""A decision corrects estimates of equal pods for at most this number of values of
-`Estimate.place`."""
+"""The maximum number of values of `Estimate.place` that decisions correct."""
 _CHECKS_PER_STEP: Final = 4
 """This number of checks of one node's filters costs as much as a decision."""
 _FAILED: Final = "is one that a plugin fails for"
 _MOST_TOGETHER: Final = 2_000
-"""The number of equal pods that a plan examines together."""
+"""The maximum number of equal pods that a plan examines together."""
 
 _Labels = dict[tuple[int, str | None, str | None], Hashable]
 
 
 @dataclass(frozen=True, slots=True)
 class EqualPods:
-    """A class of pods with equal decisions, in a stable order.
+    """Pods about which the same decision would be made, in a stable order.
 
-    Classes are sorted by `position`, which stays the same while the first pod remains.
+    Objects of this class are sorted by `position`, which stays the same while the first pod
+    remains.
     """
 
     position: int
@@ -48,9 +48,9 @@ class EqualPods:
 
 
 def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[EqualPods]:
-    """Return the pods on nodes for which `takes` is True, as classes sorted by position.
+    """Return the pods on nodes for which `takes` returns True, grouped by equal decisions.
 
-    A pod with volumes or claims is a class of its own, because no other pod has them. A large class
+    A pod with volumes or claims is alone in its group, because no other pod has them. A large group
     is divided.
     """
     classes: dict[Hashable, tuple[list[int], list[Pod]]] = {}
@@ -74,7 +74,7 @@ def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[Equal
 
 
 def _in_order(numbers: list[int], pods: list[Pod]) -> list[EqualPods]:
-    """Return a class sorted by the pods' numbers, divided into parts of limited size."""
+    """Return the pods sorted by their numbers, in groups of limited size."""
     if len(pods) == 1:
         return [EqualPods(numbers[0], (pods[0],))]
     order = np.argsort(np.array(numbers, np.int64), kind="stable").tolist()
@@ -221,7 +221,8 @@ def improve(planning: Planning, candidates: list[GainingPod]) -> None:
 def improvement(planning: Planning, pod: Pod) -> Step | None:
     """Return the step that moves the pod to the node that would be chosen today.
 
-    Returns None if the pod gains too little. A pod that fits on no other node is noted as refused.
+    Returns None if the pod gains too little. If it fits on no other node, this is noted in the
+    plan.
     """
     found, section = compared(planning, pod), planning.section
     if found is None:
@@ -266,7 +267,7 @@ def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None
 
 
 def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods that gain, by the filters of single nodes and by corrected estimates."""
+    """Return the pods that gain by filters of their nodes or by corrected estimates."""
     candidates, on_good_nodes = list[GainingPod](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:

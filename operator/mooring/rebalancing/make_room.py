@@ -100,7 +100,7 @@ class MakingRoom:
     def _for_members(
         self, members: Sequence[Pod], needed: int, nodes: Collection[str] | None, most: int
     ) -> tuple[Move, ...] | None:
-        """Return at most `most` moves after which `needed` members fit on these nodes, if found."""
+        """Return at most `most` moves after which `needed` members fit on these nodes, or None."""
         planning, moves = self.planning, list[Move]()
         mark, fitting = len(planning), 0
         for pod in sorted(members, key=lambda pod: (-planning.share_of(pod), pod.uid)):

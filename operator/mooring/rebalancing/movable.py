@@ -125,7 +125,7 @@ class Movable:
         return "may take longer than limits.replacementSeconds to terminate" if is_late else None
 
     def _finds_claims_in_use(self, pod: Pod) -> bool:
-        """Return whether the old pod's claims would block a replacement that comes before its end.
+        """Return whether the pod's claims block a replacement that comes before the pod has ended.
 
         Only one pod may use a claim with ReadWriteOncePod. A claim for devices that only this pod
         uses is free after the pod's end; until then its devices keep the replacement on the same

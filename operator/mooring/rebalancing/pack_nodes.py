@@ -23,7 +23,7 @@ _MOST_OTHERS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """A node with pods that could move; `pods` is None if one of them may not move."""
+    """A node in use, with its pods; `pods` is None if one of the pods may not move."""
 
     name: str
     pods: tuple[Pod, ...] | None
@@ -91,7 +91,7 @@ class _Packing:
         self.planning.moved.update(move.pod.uid for move in moves)
 
     def _own(self, name: str) -> list[Move]:
-        """Return moves, without targets, of the pods still on the node; [] if one may not move."""
+        """Return moves without targets of all pods still on the node; [] if a pod may not move."""
         planning = self.planning
         came = {m.pod.uid for m in chain.from_iterable(self.emptied.values()) if m.target == name}
         pods = [pod for pod in _own_pods(planning, name) if pod.uid not in came]
@@ -183,7 +183,7 @@ def _emptied(
 def _elsewhere(
     planning: Planning, pod: Pod, others: Collection[str], last: Collection[str], more: int
 ) -> list[Move] | None:
-    """Return the pod's move to one of these nodes, after moves that make room; None if it fails."""
+    """Return moves that make room on a node, and then the pod's move to it; None if this fails."""
     if more < 0 or planning.budget.spent:
         return None
     before = tuple[Move, ...]()

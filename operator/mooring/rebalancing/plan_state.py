@@ -28,7 +28,7 @@ class Planning(PlanTrial):
     places: dict[Uid, tuple[Pod, str]] = field(default_factory=dict, init=False)
     """The waiting pods that fit, with their nodes, by uid; they keep their room in later trials."""
     looked_at: set[Uid] = field(default_factory=set, init=False)
-    """The uids of pods on nodes that were examined for Violations and Spread."""
+    """The uids of the pods that were examined for Violations and Spread."""
     _refused: dict[Uid, str] = field(default_factory=dict, init=False)
 
     @property
@@ -38,7 +38,7 @@ class Planning(PlanTrial):
 
     @property
     def done(self) -> bool:
-        """Whether the plan has the most moves allowed, or has spent its budget."""
+        """Whether the plan has as many moves as allowed, or has spent its budget."""
         return self.moves_left <= 0 or self.budget.spent
 
     def may_move(self, pod: Pod) -> bool:

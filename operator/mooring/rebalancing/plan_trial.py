@@ -110,7 +110,7 @@ class PlanTrial:
             trial.withdraw(uid)
 
     def add(self, pod: Pod, node: str) -> None:
-        """Put the pod on the node, with devices as by Reserve; do nothing on an unknown node."""
+        """Put the pod on the node and run Reserve; do nothing if the node is unknown."""
         if (row := self.cluster.row(node)) is not None:
             with self._change() as trial:
                 trial.add(pod, row)
@@ -209,7 +209,7 @@ class PlanTrial:
     ) -> str | None:
         """Return the fullest of these nodes on which the pod fits; None if it fits on none.
 
-        It chooses a node in `last` only if the pod fits on no other node.
+        A node in `last` is returned only if the pod fits on no other node.
         """
         self.budget.spend(1)
         rows = self._found(lambda: self.what_if.feasible_rows(pod, self.pipeline))

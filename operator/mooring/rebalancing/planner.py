@@ -1,10 +1,10 @@
 """Plans which running pods of one profile to move.
 
 The planner changes nothing. It makes each move in a trial on the live state, after all earlier
-moves, with the decision that the profile would make today. It does not run PostFilter, because
-plans preempt nobody, and leaves out pods with interested extenders, because it calls no extender.
-It also leaves out nodes that are cordoned, not ready or tainted by the node controller, because
-drains move their pods. At the end it makes all steps again, in their final order.
+moves, with the decision that the profile would make today. It runs no PostFilter plugin, because
+plans preempt no pods. It calls no extender, and so leaves out pods in which an extender is
+interested. It leaves out nodes that are cordoned, not ready or tainted by the node controller,
+because drains move their pods. At the end it makes all steps again, in their final order.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,8 +47,8 @@ def takes_of(
 ) -> Callable[[Pod], bool]:
     """Return a function that says whether a pod belongs to the profile.
 
-    For a profile in mode Shadow, these are pods of other schedulers; it decides about them for
-    comparison.
+    For a profile in mode Shadow, these are the pods of other schedulers that the profile decides
+    about for comparison.
     """
     of = profiles.shadow_of if entry.profile.spec.mode == "Shadow" else profiles.of
 
@@ -148,7 +148,7 @@ def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
 
 
 def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
-    """Move single pods until no more pods gain, or the plan has its most moves."""
+    """Move single pods until no more pods gain, or the plan has as many moves as allowed."""
     while not planning.done:
         before = len(planning.steps)
         candidates = _candidates(planning, classes)

@@ -54,7 +54,7 @@ BUDGET_SECONDS: Final = 30.0
 """The time in seconds that a move waits for a disruption budget that allows no eviction. The
 budget's status changes a moment after the last replacement has become ready."""
 _PATIENCE_SECONDS: Final = 60.0
-"""The longest time in seconds that a new plan waits for pods that wait for a decision."""
+"""The longest time in seconds that a new plan waits while pods wait for decisions."""
 _SHORTEST_LIFE: Final = 300.0
 """A plan is carried out for at least this time, or for the interval between plans if it is
 longer."""
@@ -153,8 +153,8 @@ class ProfileRebalancing:
     async def _until_former_moves_end(self) -> None:
         """Wait until the moves of a former leader have ended, or their time is over.
 
-        After that the replacement is not moved for a time. If it was not ready in time, no pod of
-        the controller is moved for a time.
+        The replacements are not moved again for a time. If a replacement was not ready in time, no
+        pod of its controller is moved for a time.
         """
         parts, former = self.parts, self.record.former
         known = set(parts.rests.resting())  # replacements of moves that have ended before
@@ -393,7 +393,7 @@ class ProfileRebalancing:
     async def _evict(self, under_way: UnderWay) -> bool:
         """Evict the pod; if that fails, end the move and return False.
 
-        It sends nothing if the profile has changed since the plan was made.
+        Nothing is sent if the profile has changed since the plan was made.
         """
         parts, state, pod = self.parts, self.parts.scheduler.state, under_way.move.pod
         if not state.begin_evictions(under_way.place or pod, (pod,)):

@@ -22,7 +22,7 @@ class Rebalancer:
         self._parts = parts
         self._records: dict[str, Record] = {}
         self._works: dict[str, tuple[ProfileRebalancing, asyncio.Task[NoReturn]]] = {}
-        """The work for the version of each profile that is in force, by profile name."""
+        """Maps each profile's name to the work for the version of the profile that is in force."""
         self._statuses = ProfileSectionWriter(
             parts.profiles,
             "rebalancing",
@@ -60,7 +60,7 @@ class Rebalancer:
                 task.cancel()
 
     def profile_found(self, name: str, uid: str, status: Mapping[str, Any]) -> None:
-        """Note a profile and its stored status; the caller puts it in force only later."""
+        """Note a profile and its stored status; the caller puts the profile in force later."""
         if name not in self._records:
             self._records[name] = self._new_record(name)
             self._records[name].found = status.get("rebalancing")
@@ -84,7 +84,7 @@ class Rebalancer:
         )
 
     async def _follow(self) -> NoReturn:
-        """Start the work for each version of a profile in force; cancel that for older ones."""
+        """Start the work for each profile version that comes into force; cancel work for others."""
         parts = self._parts
         while True:
             in_force = parts.scheduler.profiles.in_force

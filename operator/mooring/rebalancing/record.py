@@ -41,9 +41,9 @@ _MOST_UNDER_WAY: Final = 100
 _LONGEST_TEXT: Final = 512
 _LONGEST_MESSAGE: Final = 1024
 _SKEW: Final = 5.0
-"""The largest expected difference between the clocks of a former leader and the API server, in
-seconds. If the difference is larger, the former leader's moves end only after their time-out. A
-larger number could mistake new pods from before a move for its replacement."""
+"""The largest expected difference in seconds between the clocks of a former leader and the API
+server. If the difference is larger, the former leader's moves end only after their time-out. With a
+larger number, new pods from before a move could be mistaken for its replacement."""
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
 _FIRST_DAY: Final = 3
@@ -94,7 +94,7 @@ class RecentEvictions:
 
 
 class Rests:
-    """The times until which pods, or all pods of a controller, are not moved, by uid."""
+    """Remembers until when a pod, or all pods of a controller, must not be moved, by uid."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -331,7 +331,7 @@ def _said(plan: Plan, section: Rebalancing) -> Why:
 
 
 def _left_out(plan: Plan) -> str:
-    """Return a text that not all pods were examined, and what the user can do."""
+    """Return a text that says that not all pods were examined, and what the user can do."""
     why = "the decisions that a plan may cost were spent before all was looked at"
     if plan.examined is not None and 0 < plan.examined < plan.pods:
         looked_at = f"{plan.examined:,} of {plan.pods:,} running pods were"

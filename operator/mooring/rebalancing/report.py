@@ -72,13 +72,15 @@ class NodeBeforeAndAfter:
 class PlanReport:
     """A plan of one profile.
 
-    `pods` is the number of running pods of the profile. `examined` is the number of pods that were
-    examined for Violations and Spread; it is absent without these goals. `moves` is the number of
-    pods that would move; `more` says that the profile's limits allow no additional moves, so that
-    more pods may gain. `spent` says that the budget of decisions ended before all pods were
-    examined. `message` says why there are no steps; it is empty if moves gain nothing. `nodes` are
-    the nodes that change, with their state when the document is read. `time` is when the leader or
-    the page made the plan.
+    Attributes:
+        pods: The number of running pods of the profile.
+        examined: The number of pods examined for Violations and Spread; absent without these goals.
+        moves: The number of pods that would move.
+        more: Whether more pods may gain, but the profile's limits allow no more moves.
+        spent: Whether the budget of decisions ended before all pods were examined.
+        message: Why there are no steps; empty if moves gain nothing.
+        nodes: The nodes that change, with their state when the document is read.
+        time: When the leader or the page made the plan.
     """
 
     profile: str

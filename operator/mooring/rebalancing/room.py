@@ -1,7 +1,7 @@
 """Finds a node for a pod that fits nowhere, and the fewest moves after which it fits there.
 
-On each node it tries sets of pods that free enough resources. If inter-pod affinity or topology
-spread rejects the pod, the pods in the way may be on other nodes, and it tries them together.
+The search tries, on each node, sets of pods that free enough resources. If inter-pod affinity or
+topology spread rejects the pod, the search also tries pods on other nodes.
 """
 
 from collections import Counter, defaultdict
@@ -37,9 +37,9 @@ _MOST_COMBINED: Final = 2_000
 _BY_OTHERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread"))
 """Filters that reject a pod because of pods on other nodes."""
 _ROWS_PER_STEP: Final = 16
-"""To examine the pods of this number of nodes costs about as much as a decision."""
+"""Examining the pods of this number of nodes costs about as much as a decision."""
 _DEPTH: Final = 1
-"""The number of times that room may be made for a pod that itself makes room."""
+"""The number of times that the search may call itself, to make room for a pod that leaves."""
 
 
 class Room(NamedTuple):
@@ -102,7 +102,7 @@ class RoomSearch:
     def _if_others_leave(
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
     ) -> Room | None:
-        """Return a Room after moves of pods on any nodes; try small sets of pods first."""
+        """Return a Room that needs moves of pods on any nodes; try small sets of pods first."""
         planning = self.planning
         among = frozenset(planning.cluster.node_names if nodes is None else nodes)
         for leaving in self._in_the_way(pod):
@@ -124,7 +124,7 @@ class RoomSearch:
         return None
 
     def _domains(self, pod: Pod, name: str) -> list[Collection[str]]:
-        """Return the nodes where moved pods may go: all, those near the new node, or others."""
+        """Return sets of nodes where moved pods may go: all, those near the new node, others."""
         planning, keys = self.planning, {each.topology_key for each in pod.spec.spread}
         keys |= {term.topology_key for term in pod.spec.affinity.required}
         nodes = {each: planning.node(each) for each in planning.cluster.node_names}
@@ -182,7 +182,7 @@ class RoomSearch:
         return term_selector(term).selects(pod.namespace, labels, pod.labels)
 
     def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
-        """Return nodes where evictions may help, with the least number of pods that must leave."""
+        """Return nodes where evictions may help, and how many pods must leave each at least."""
         planning = self.planning
         try:
             outcome = planning.what_if.decide(pod, planning.pipeline)
@@ -203,7 +203,7 @@ class RoomSearch:
         return [(names[int(rows[i])], int(fewest[i])) for i in possible[:_MOST_NODES]]
 
     def _needed(self, pod: Pod, rows: IntArray) -> tuple[IntArray, np.typing.NDArray[np.float64]]:
-        """Return how many pods must leave each row at least, and the share that the row lacks."""
+        """Return how many pods must leave each row at least, and the share of resources missing."""
         columns, count = self.planning.cluster.pod_columns, len(self.planning.cluster.nodes)
         at = np.flatnonzero((columns.rows >= 0) & ~columns.nominated)
         fewest, lacking = np.ones(len(rows), np.int64), np.zeros(len(rows))
@@ -285,7 +285,7 @@ class RoomSearch:
     def _placed(
         self, leaving: Sequence[Move], more: int, depth: int, *, by_policy: bool
     ) -> list[Move] | None:
-        """Return the moves of pods that have left their nodes; up to `more` others make room."""
+        """Return moves for pods without a node; up to `more` other pods move to make room."""
         planning, moves = self.planning, list[Move]()
         within = planning.cluster.node_names if self.within is None else self.within
         for each in sorted(leaving, key=lambda each: -planning.share_of(each.pod)):

@@ -104,7 +104,7 @@ class RunningStep:
     def why_not(self, moves: Sequence[Move], resting: Collection[str]) -> Why | None:
         """Return why the next moves of the step must not be made now; None if they may.
 
-        It does not move pods and controllers with uids in `resting`. Raises AttemptTooLongError if
+        Pods and controllers with uids in `resting` must not move. Raises AttemptTooLongError if
         this takes too long; the next call continues.
         """
         trial = self._trial(resting)
@@ -120,7 +120,7 @@ class RunningStep:
             return text_of(failed)
 
     def unreached(self) -> Why | None:
-        """Return which purpose the step has not reached after its moves; None if it is done."""
+        """Return which part of its purpose the step has not reached; None if it has reached all."""
         trial = self._trial(())
         try:
             with trial.undone():
@@ -176,8 +176,8 @@ class RunningStep:
     def _why_in_vain(self, trial: PlanTrial, moves: Sequence[Move]) -> Why | None:
         """Return why the next moves are impossible or miss the step's purpose; else None.
 
-        The moves must be possible while other moves are running. The check of the purpose is after
-        these and all later moves.
+        The moves must be possible while other moves are running. The purpose is checked after these
+        and all later moves.
         """
         step = self.step
         with trial.undone():

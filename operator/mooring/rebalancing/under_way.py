@@ -101,8 +101,7 @@ class UnderWay:
     def is_for(self, pod: Pod) -> bool:
         """Return whether this new pod of the controller may be the replacement.
 
-        A pod in another namespace is not the replacement, because it names a controller that is not
-        its own.
+        A pod in another namespace is not the replacement, even if it names this controller.
         """
         leaving = self.move.pod
         if pod.namespace != leaving.namespace:
