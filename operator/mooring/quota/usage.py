@@ -36,10 +36,10 @@ def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
 
 
 def nominated_usage(pods: Collection[Pod], cluster: ClusterView) -> Usage:
-    """Return the usage of the nominated pods that these pods must not displace.
+    """Return the usage of nominated pods that must stay free while these pods are scheduled.
 
-    It does not count the given pods, pods of the same queue with lower priority, and pods that have
-    reserved nodes.
+    These pods, pods of the same queue with lower priority, and pods with reserved nodes do not
+    count.
     """
     if not len(cluster.nominations):
         return {}

@@ -49,7 +49,7 @@ class ClaimUsers:
         return found
 
     def counted(self, number: int, amounts: Amounts) -> Amounts:
-        """Count pods that begin or end to use claims; return the amounts as `in_devices` does."""
+        """Count pods that begin or end to use claims; return `amounts` with devices for claims."""
         found = self.in_devices(number, amounts)
         if found is not amounts:
             for name, count in amounts.items():
@@ -67,7 +67,7 @@ class ClaimUsers:
 
 
 def named_claims(pod: Pod) -> list[str]:
-    """Return how amounts name the claims of the pod."""
+    """Return the keys of the pod's claims in amounts, see CLAIM."""
     return [f"{CLAIM}{key}" for key in claim_keys(pod)] if pod.spec.resource_claims else []
 
 
@@ -85,7 +85,7 @@ def devices_of(claim: object) -> Amounts:
 
 
 def _count_of(request: ExactRequest) -> int:
-    """Return how many devices a request keeps from others."""
+    """Return the number of devices that other requests cannot get because of this request."""
     if request.admin_access:
         return 0
     return MOST_RESULTS if request.mode == "All" else request.count

@@ -138,7 +138,7 @@ class QueueState:
 
     @property
     def share(self) -> float:
-        """The largest share of a resource of its parent that it has borrowed, over its weight."""
+        """The largest borrowed fraction of a resource of the parent, divided by the weight."""
         if self._share is None:
             self._share = self._computed_share()
         return self._share

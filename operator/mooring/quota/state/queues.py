@@ -30,7 +30,7 @@ DEEPEST: Final = 16
 """The largest number of queues on the path from a queue to the root."""
 _MOST_NAMED: Final = 3
 _DEFAULT: Final = "default"
-"""The queue of Volcano's pods that name none; it counts only if it exists."""
+"""The queue of Volcano's pods that name no queue; it counts only if it exists."""
 
 _MEMBERSHIPS_BYTES: Final = 2**20
 
@@ -60,11 +60,11 @@ class Queues:
         self._drawing: SelectionIndex[str] = SelectionIndex()
         """The queues in force that select namespaces; pods without a queue label may be in them."""
         self._not_ready: list[tuple[str, LabelSelector]] = []
-        """Other queues that select namespaces, but are not in force; pods there must wait."""
+        """Other queues that select namespaces, but are not in force; pods there have to wait."""
         self._memberships: BoundedCache[tuple[str, str], Membership] = BoundedCache(
             _MEMBERSHIPS_BYTES, lambda key, found: getsizeof(key) + getsizeof(found[1] or "")
         )
-        """Keyed by the pod's namespace and its queue label."""
+        """The memberships of pods, by the pod's namespace and its queue label."""
         self._queues_changed = False
         self._changed_namespaces: set[str] = set()
         self._names_changed = False
@@ -231,7 +231,7 @@ class Queues:
         states: dict[str, QueueState],
         drawing: SelectionIndex[str],
     ) -> Collection[str] | None:
-        """Replace the tree; without a pause, so that a cancelled task leaves no half of it."""
+        """Replace the tree without a pause, so that a cancelled task cannot leave half a tree."""
         before = {name: queue.namespaces for name, queue in self._in_force.items()}
         self.resources = frozenset(r for queue in in_force.values() for r in queue.quotas)
         self._in_force, self._problems, self._states = in_force, problems, states
@@ -279,7 +279,7 @@ class Queues:
         return found
 
     def name_in(self, pod: Pod) -> str:
-        """Return the queue that the pod names by its label, or as other schedulers' pods; or ""."""
+        """Return the name of the queue in the pod's label, ours or another scheduler's; else ""."""
         if name := pod.labels.get(QUEUE_LABEL):
             return name
         name = self._queue_of(pod) if self._states or self._problems else ""
@@ -338,7 +338,7 @@ def written_queues(objects: Objects) -> Mapping[str, Queue]:
 
 
 def _why_inner(state: QueueState | None) -> str | None:
-    """Return that a queue with child queues takes no more pods; None if it has no children.
+    """Return why a queue with child queues takes no more pods; None without child queues.
 
     Pods that were in the queue before its first child was created still count.
     """

@@ -132,7 +132,7 @@ class QueueStatusReporter:
             )
 
     async def _write_elastic(self, name: str, view: QueueView) -> None:
-        """Write what the queue uses to its ElasticQuota, if it is one."""
+        """Write the queue's usage into the status of its ElasticQuota, if the queue is one."""
         elastic: Mapping[str, Queue] = self._scheduler.state.objects.of(Kind.ELASTIC_QUOTA)
         found = ((key, queue) for key, queue in elastic.items() if queue.uid == view.uid)
         key, quota = next(found, ("", None))
