@@ -19,17 +19,17 @@ _UNITS: Final = {
 _NUMBER: Final = re.compile(r"[0-9]++\.?[0-9]*|\.[0-9]+")
 _UNIT: Final = re.compile(r"([a-zµμ]+)")
 _LONGEST_TEXT: Final = 256
-"""The most characters of a duration: a longer text would take long to parse and fill the
-message."""
+"""The maximum number of characters of a duration: a longer text would take long to parse and fill
+the message."""
 _SHOWN: Final = 40
-"""The most characters that a message quotes of a text that is not a duration."""
+"""The maximum number of characters that a message quotes of a text that is not a duration."""
 _LONGEST: Final = 2**63 / 1e9
 """The longest duration of Go in seconds, about 292 years."""
 _PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
 
 
 def parse_duration(text: object) -> timedelta:
-    """Parse text as Go's time.ParseDuration does; ValueError if it is not a duration."""
+    """Parse text as Go's time.ParseDuration does; raise ValueError if it is not a duration."""
     if not isinstance(text, str):
         raise ValueError(f"must be a duration such as 30s or 1m30s, got {text!s:.40}")  # noqa: TRY004 - pydantic collects ValueErrors only
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))

@@ -117,7 +117,7 @@ class TLSConfig(PolicyModel):
         )
 
     def without_files(self) -> "TLSConfig":
-        """Return a copy without paths, and without a key pair that is not all inline data."""
+        """Return a copy with inline data only; leave out a key pair unless all of it is inline."""
         unread: dict[str, str | bytes] = {"ca_file": "", "cert_file": "", "key_file": ""}
         if not (self.cert_data and self.key_data):
             unread |= {"cert_data": b"", "key_data": b""}
@@ -239,4 +239,4 @@ Extenders = Annotated[
     ),
     AfterValidator(_agree),
 ]
-"""Extenders in the order they are called; at most one binds, and each resource has one manager."""
+"""The extenders in call order: at most one of them binds, and at most one manages each resource."""

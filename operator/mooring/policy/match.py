@@ -13,7 +13,7 @@ from mooring.policy.label_selectors import LabelSelector
 from mooring.policy.profile import SchedulingProfile
 
 _MOST_NAMED: Final = 10
-"""The most other profiles that a message names."""
+"""The maximum number of other profiles that a message names."""
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _EVERYTHING: Final = CompiledSelector()
 """The compiled form of an absent selector and of an empty one."""
@@ -55,7 +55,7 @@ class ProfileMatcher:
     def outranked(self) -> Mapping[str, tuple[str, ...]]:
         """Return the profiles that never apply, each with the profiles that apply in its place.
 
-        The latter have a higher rank, and select all pods or the same pods.
+        A profile that applies instead has a higher rank, and selects all pods or the same pods.
         """
         taken: dict[str, list[str | None]] = {}
         for rules in self._rules.values():

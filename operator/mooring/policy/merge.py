@@ -2,7 +2,7 @@
 
 Source: `apis/config/v1/default_plugins.go` (merge) and `framework/runtime/framework.go` (expansion
 and weights) of v1.36.3. Weights are int32 and a set has at most 64 plugins, so the weighted sum of
-scores cannot overflow the int64 it is computed in.
+scores cannot overflow an int64.
 """
 
 from collections.abc import Iterable, Mapping

@@ -37,7 +37,7 @@ class FieldError:
         return FieldError(join_path(parent, self.path), self.message, self.plugin)
 
     def lies_in_any(self, paths: Container[str]) -> bool:
-        """Return whether the mistake is in one of these fields, or in a field or item inside."""
+        """Return whether the mistake is in one of these fields, or in a part of one of them."""
         above = (self.path[:end] for end, char in enumerate(self.path) if char in ".[")
         return self.path in paths or any(path in paths for path in above)
 

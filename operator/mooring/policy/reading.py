@@ -26,7 +26,7 @@ from mooring.policy.profile_errors import FieldError, ProfileInvalid, join_path,
 from mooring.policy.validation_errors import BrokenRule, broken_rules
 
 MOST_MISTAKES: Final = 1_000
-"""The most mistakes that are reported; one report takes as long as checking a hundred values."""
+"""The maximum number of mistakes that are reported, because each report takes some time."""
 _MORE: Final = f"has more mistakes than these {MOST_MISTAKES:,}"
 
 Model = TypeVar("Model", bound=BaseModel)

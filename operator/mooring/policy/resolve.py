@@ -34,7 +34,7 @@ _ARGS_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _TYPE_FIELDS: Final = ("apiVersion", "kind")
 _NOT_BY_NAME: Final = f"{RULES} cannot be named: it runs what is in spec.rules"
 _LONGEST_FAILURE: Final = 1024
-"""The most characters of a plugin's exception in a message."""
+"""The maximum number of characters of a plugin's exception in a message."""
 _UNNAMED: Final = ""
 """The name of an entry whose own name cannot be read."""
 
@@ -77,8 +77,9 @@ def load_profile(
 ) -> tuple[SchedulingProfile, ResolvedProfile]:
     """Read a SchedulingProfile object and resolve it; for `server` see `resolve`.
 
-    Raises ProfileInvalid with the mistakes, also for plugins that cannot be imported; if they are
-    very many, only with the first ones. Plugin names are checked even if other fields are invalid.
+    Raises ProfileInvalid with the mistakes, or with the first mistakes if there are very many. A
+    plugin that cannot be imported is a mistake, too. Plugin names are checked even if other fields
+    are invalid.
     """
     try:
         profile = read_profile(document)
@@ -110,7 +111,7 @@ def _resolve(
     path: str,
     schema_mistakes: tuple[FieldError, ...],
 ) -> ResolvedProfile:
-    """Resolve a spec; `schema_mistakes` are those already known.
+    """Resolve a spec; `schema_mistakes` are mistakes that are known already.
 
     Raises ProfileInvalid with the schema mistakes, then all others except those that only follow
     from a schema mistake.

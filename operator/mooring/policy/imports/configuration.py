@@ -171,7 +171,7 @@ class Imported:
 
 
 def import_configuration(document: object, catalog: Catalog) -> Imported:
-    """Convert a configuration to profiles, settings and notes; else ProfileInvalid."""
+    """Convert a configuration to profiles and settings; raise ProfileInvalid for a mistake."""
     configuration = read(Configuration, _cleaned(document), "")
     given = configuration.profiles or (_Profile(),)
     specs = [_spec(profile, configuration) for profile in given]
@@ -214,7 +214,7 @@ def _cleaned_profile(profile: object, version: object) -> object:
 
 
 def _cleaned_args(entry: object, version: object) -> object:
-    """Return an entry of pluginConfig, without the apiVersion of its arguments if it is the file's.
+    """Return the entry of pluginConfig, without the apiVersion of its arguments if it is `version`.
 
     The arguments in a profile have the version v1.
     """

@@ -115,7 +115,7 @@ class InclusiveQuotas:
         return quotas
 
     def _of_root(self, resource: str) -> int:
-        """Return the amount that all queues share: that of the nodes, or the root's own."""
+        """Return the amount that all queues share: the nodes' amount, or else the root's quota."""
         root = self._root
         own = root.quota.get(resource) or root.limit.get(resource) or 0
         shared = self._capacity.get(resource, own)
@@ -144,6 +144,6 @@ class InclusiveQuotas:
 
 
 def note_without_nodes(root: str, kind: str) -> str:
-    """Return the note about a file without Nodes, so that the shared amount is unknown."""
+    """Return a note that the shared amount is unknown, because the file has no Nodes."""
     how = f"give the Nodes too: kubectl get nodes,{kind} -o json | mooring convert -"
     return f"Queue {root} lends only what the others do not use; for what the nodes have, {how}"

@@ -149,7 +149,7 @@ class KueueQueues:
             yield queue
 
     def _add_namespaces(self) -> None:
-        """Restrict each Queue to the namespaces of its LocalQueues, and note how pods get there."""
+        """Restrict each Queue to the namespaces of its LocalQueues; add notes about their pods."""
         namespaces, queues = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         for namespace, _, queue in self._local:
             namespaces[queue].add(namespace)

@@ -40,18 +40,18 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "TargetLoadPacking": _BY_LOAD,
     "TopologicalSort": _ABSENT,
 }
-"""Notes about plugins that are left out, including scheduler-plugins (cmd/scheduler/main.go)."""
+"""Maps plugins that are left out, also of scheduler-plugins (cmd/scheduler/main.go), to notes."""
 _OTHERS: Final = frozenset({*ABSENT, CAPACITY_SCHEDULING})
 """Plugins that the import leaves out although Mooring has another plugin of the same name."""
 _TAKEN_OVER: Final = {"Coscheduling": "GangScheduling", CAPACITY_SCHEDULING: CAPACITY_SCHEDULING}
-"""The plugins of Mooring that replace these, and run wherever these were enabled."""
+"""Maps replaced plugins to Mooring's plugins, which run wherever the replaced ones were enabled."""
 _SORTING: Final = frozenset({"Coscheduling", "QOSSort", "TopologicalSort"})
 _SORTER: Final = "PrioritySort"
 _INSTEAD: Final = {
     Point.QUEUE_SORT: f"{_SORTER} sorts the queue",
     Point.POST_FILTER: "no plugin is left: pods do not preempt; enable DefaultPreemption for that",
 }
-"""The notes about points where only plugins that are left out have replaced the defaults."""
+"""Maps extension points to the note if only left-out plugins have replaced the defaults."""
 
 
 class WithLeftOut:

@@ -89,7 +89,7 @@ STRATEGIES: Final[Mapping[str, str]] = {
     "NodeResourcesMostAllocated": "MostAllocated",
     RATIO: "RequestedToCapacityRatio",
 }
-"""Plugins that a strategy of NodeResourcesFit replaces if a Policy uses only one of them."""
+"""The strategy of NodeResourcesFit that replaces a plugin if it is the only one of these."""
 
 DEFAULT_PRIORITIES: Final[Mapping[str, int]] = {
     "SelectorSpreadPriority": 1,

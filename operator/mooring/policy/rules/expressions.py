@@ -100,7 +100,7 @@ def check(source: str) -> Checked:
 
 
 def _names(root: Expression) -> Mapping[int, str]:
-    """Return the names with dots, by the offset in the text where each begins."""
+    """Return each name with dots, by the offset in the text where the name begins."""
     names = dict[int, str]()
     for part in walk(root):
         inner, fields = part, list[str]()

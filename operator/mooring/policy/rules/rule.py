@@ -23,7 +23,7 @@ RULES: Final = "Rules"
 
 _MOST_RULES: Final = 32
 _LONGEST_EXPRESSION: Final = 1024
-"""The most characters of an expression."""
+"""The largest number of characters that the text of a rule's expression may have."""
 
 
 def _filter_plan(source: str) -> "RulePlan":

@@ -34,22 +34,19 @@ from mooring.policy.rules.expressions import Checked, check
 from mooring.policy.rules.selector_text import parse_selector
 
 _MOST_PARTS: Final = 256
-"""The most operators, calls, names and constants in an expression."""
+"""The maximum number of operators, calls, names and constants in an expression."""
 _MOST_ITEMS: Final = 64
-"""The most items of a list."""
+"""The maximum number of items of a list."""
 _MOST_COST: Final = 10_000
 """The highest cost of one evaluation in units, about 1 ms."""
 _MOST_WORK: Final = 100_000
-"""The most instructions of all regular expressions together; each expression is compiled first, and
-
-then counted.
-"""
+"""The maximum number of instructions of all regular expressions in an expression."""
 _MOST_OF_WHOLE: Final = 500
 """The highest cost, in units, of a whole expression that is evaluated again for each changed
 node."""
 
 _MOST_COUNTS: Final = 8
-"""The most counts of pods in an expression."""
+"""The maximum number of counts of pods in one expression."""
 
 _COUNTED_PODS: Final = "node.pods"
 """The variable that a count reads; its key is the label of the domain, or None for the node."""
@@ -336,7 +333,7 @@ def _variable(part: Expression) -> str:
 
 
 def _reads(expression: Expression) -> Iterator[Read]:
-    """Yield every variable that the expression reads; a read with a constant key has the key."""
+    """Yield a Read for every variable of the expression, with the key if the key is constant."""
     keyed = _keyed(expression)
     if keyed is not None and isinstance(keyed[1], Constant):
         yield Read(keyed[0], str(keyed[1].value))
@@ -383,7 +380,7 @@ def _domain_of(count: Expression) -> str | None:
 
 
 def _in_order(reads: Iterable[Read]) -> tuple[Read, ...]:
-    """Return the reads by name.
+    """Return the reads, sorted by name.
 
     If the expression also reads a whole variable, reads of its keys are left out.
     """
