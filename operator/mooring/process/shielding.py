@@ -10,7 +10,7 @@ async def shielded(work: "asyncio.Future[_Result]") -> _Result:
     """Return the result of the work; if the caller is cancelled, the work goes on.
 
     If the caller was cancelled, this function drops a later error of the work. `asyncio.shield`
-    instead logs such an error with a traceback: Python 3.14 always, older ones if nobody reads it.
+    would log such an error with a traceback.
     """
     try:
         await asyncio.wait((work,))

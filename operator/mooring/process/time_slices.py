@@ -17,7 +17,7 @@ from mooring.pausing import Interrupted, Work
 _Result = TypeVar("_Result")
 
 REST: Final = 3.0
-"""The usual `rest` for work on request, so that decisions continue beside it."""
+"""The usual `rest` for work that users request; decisions continue in between."""
 
 _SLICES_PER_COLLECTION: Final = 10
 """How many slices pass between two collections of young garbage, which take 1 to 5 ms."""

@@ -2,8 +2,7 @@
 
 An attempt, a plan or an answer may pause, and other tasks run in the pause. While a task has the
 turn, no other task reads or changes the state, because a trial may be open. Objects from watches
-wait in the inbox until the turn ends. (kube-scheduler instead copies the state for each attempt, a
-snapshot.)
+wait in the inbox until the turn ends. kube-scheduler copies the state for each attempt instead.
 """
 
 import asyncio
@@ -43,8 +42,8 @@ class Turn:
         self._waiting = deque[asyncio.Future[None]]()
         """One future for each task that waits for the turn.
 
-        An `asyncio.Lock` does not work here. It would wake a task that was cancelled and, because
-        of `between`, has not been told yet; then no task would have the turn.
+        An `asyncio.Lock` does not work here: it may wake a cancelled task that `between` still
+        holds back, and then no task has the turn.
         """
         self._inbox = deque[tuple[Callable[[], object], int]]()
         self._bytes = 0
@@ -151,7 +150,7 @@ class Turn:
         *args: _Arguments.args,
         **named: _Arguments.kwargs,
     ) -> Coroutine[Any, Any, _Result]:
-        """Return a coroutine that runs `work`; before each step it waits until the turn is free."""
+        """Return a coroutine that runs `work` and waits before each step until the turn is free."""
         steps = self._between(partial(work, *args, **named))
         if (name := getattr(work, "__qualname__", None)) is not None:
             cast("CoroutineType[Any, Any, _Result]", steps).__qualname__ = name  # for HoldTimer

@@ -61,11 +61,11 @@ logger = logging.getLogger(__name__)
 
 
 _MOST_DECISIONS: Final = 20_000
-"""The most decisions about single pods in one plan of rebalancing."""
+"""The maximum number of decisions about single pods in one plan of rebalancing."""
 _MOST_PENDING: Final = 1_000
-"""The most unschedulable pods for which a plan makes room."""
+"""The maximum number of unschedulable pods for which a plan makes room."""
 _BUSY: Final = 16
-"""With this many requests in flight, Events are not written; a server that keeps up has fewer."""
+"""Events are not written while this number of requests is in flight, because the server is slow."""
 _FLUSH_SECONDS: Final = 30.0
 """The interval at which kube-scheduler flushes unschedulable pods (scheduling_queue.go)."""
 _REPORT_SECONDS: Final = 5.0

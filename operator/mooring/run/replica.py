@@ -76,21 +76,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EVENT_SECONDS: Final = 1.0
-"""The most seconds for writing events after the last binding; the next leader waits for it."""
+"""The longest time in seconds for writing events after the last binding."""
 _LAST_SECONDS: Final = 1.0
-"""The most seconds for cancelled work, such as kopf, to end before the lease is released."""
+"""The longest time in seconds for cancelled work to end before the lease is released."""
 _HEALTH_SECONDS: Final = 1.0
 """The interval at which a leader checks whether it is able to work."""
 _UNABLE_SECONDS: Final = 60.0
 """A leader that has been unready for longer gives the lease up.
 
-A leader becomes unready after a watch has been dead for a minute. Together that is longer than an
-API server needs to restart, or etcd to elect a leader.
+A leader becomes unready after a watch has been dead for a minute. Both times together are longer
+than an API server needs to restart, or etcd to elect a leader.
 """
 _ENTITY: Final = ("pod", "pod")
-"""A queue entry's label `type` in kube-scheduler's metrics, and its label `entity` from 1.38 on."""
+"""The values of the labels `type` and, from 1.38 on, `entity` of pods in queue metrics."""
 _MOST_CERTIFICATE: Final = 16 * 1024
-"""The most bytes of a certificate in the lease; certificates of servers have one or two KiB."""
+"""The maximum number of bytes of a certificate in the lease; most have one or two KiB."""
 
 
 def _new_identity() -> str:

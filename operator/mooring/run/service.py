@@ -41,7 +41,7 @@ class StartError(Exception):
 
 
 def run(settings: RunSettings) -> int:
-    """Run until SIGTERM (0) or until the lease is lost (1); StartError if it cannot start."""
+    """Run until SIGTERM (return 0) or a lost lease (return 1); raise StartError if impossible."""
     return uvloop.run(_serve(settings))
 
 
