@@ -106,23 +106,24 @@ __all__ = [
 _Answer = TypeVar("_Answer")
 
 _LONGEST_REASON: Final = 1024
-"""The most characters of a reason."""
+"""The maximum number of characters of a reason."""
 _MOST_AMOUNT: Final = 2**63
 _BOOL: Final = np.dtype(np.bool_)
 _INT64: Final = np.dtype(np.int64)
 _UINT64: Final = np.dtype(np.uint64)
 _max: Final = np.maximum.reduce
 _NOT_MEASURED: Final = frozenset((ExtensionPoint.QUEUE_SORT, ExtensionPoint.QUEUEING_HINT))
-"""Queueing hints have a metric of their own, and kube-scheduler does not measure QueueSort."""
+"""These points are not measured here: hints have their own metric, and kube-scheduler does not
+measure QueueSort."""
 _HIGHEST_RAW: Final = (2**63 - 1) // MAX_SCORE
 """Larger raw scores would overflow when they are normalized."""
 
 _MISTAKES: Final = frozenset(
     {type, EnumMeta, CoroutineType, Explanation, Nomination, NotEligible, QueueingHint, Wait}
 )
-"""If a plugin returns one of these where it should return a state, it has made a mistake."""
+"""The types of results that can never be a state; a plugin that returns one has made a mistake."""
 NOT_A_FILTER_STATE: Final = _MISTAKES | {PreFilterResult, Unschedulable}
-"""If `pre_filter` returns one of these types, `filter` does not run with it as its state."""
+"""The types of results of `pre_filter` that `filter` does not get as its state."""
 
 
 def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> Unschedulable | None:
@@ -135,7 +136,7 @@ def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> U
 
 
 def first_gate(pipeline: Pipeline, pod: Pod, only: str = "") -> tuple[str, Unschedulable] | None:
-    """Return the first PreEnqueue plugin that rejects the pod, and its answer, or None.
+    """Return the name and result of the first PreEnqueue plugin that rejects the pod, or None.
 
     With `only`, only the plugin of that name runs. Raises PluginFailed if a plugin fails.
     """
@@ -166,7 +167,7 @@ def run_queueing_hint(
     event: ClusterEvent,
     cluster: ClusterView,
 ) -> QueueingHint:
-    """Run `queueing_hint` and check its result; return SKIP for an event not registered."""
+    """Run `queueing_hint` and check its result; return SKIP if the event is not registered."""
     point = ExtensionPoint.QUEUEING_HINT
     if (event.kind, event.action) not in plugin.events_to_register:
         return QueueingHint.SKIP

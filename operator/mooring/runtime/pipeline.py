@@ -142,7 +142,7 @@ class Pipeline:
     """The estimated bytes of the pipeline with its plugins."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
-        """Return the plugin with its distribution; both are unknown unless the profile has it."""
+        """Return the plugin, its distribution and the point; "unknown" if the profile lacks it."""
         source = self.distributions.get(plugin)
         if source is None:
             return Blamed("unknown", "an unknown distribution", point)
@@ -214,7 +214,7 @@ def _built_plugins(
     failures: PluginFailures,
     evaluations: Evaluations,
 ) -> dict[str, Any]:
-    """Build every plugin, by name; raise ProfileInvalid with all that fail."""
+    """Build every plugin, by name; raise ProfileInvalid with every plugin that fails."""
     handle = replace(
         handle,
         kubernetes=effective.kubernetes,
@@ -289,7 +289,7 @@ def _values_of(built: Mapping[str, Any], attribute: str) -> Iterator[Any]:
 
 
 def _path_of(name: str, spec: SchedulingProfileSpec) -> str:
-    """Return the path in the spec that configures or else enables the plugin; "spec" if none."""
+    """Return the path of the field that configures the plugin, or else enables it; or "spec"."""
     for number, entry in enumerate(spec.plugin_config):
         if entry.name == name:
             return f"spec.pluginConfig[{number}]"

@@ -90,7 +90,8 @@ class QueuedPod:
     unschedulable_count: int = 0
     """The number of attempts that ended unschedulable; each of them doubles the backoff."""
     consecutive_errors_count: int = 0
-    """The number of errors since the last other result; each of them doubles the backoff."""
+    """The number of last attempts that all ended with an error; each of them doubles the
+    backoff."""
     backoff_expiration: float = 0.0
     queue: SubQueue | None = None
     """The part of the queue that the pod is in; None while an attempt runs."""
@@ -106,7 +107,7 @@ class QueuedPod:
     gated: bool = False
     """Whether a PreEnqueue plugin holds the pod back; set also while an attempt runs."""
     tries_for: Hashable = field(default=None, repr=False)
-    """The signature of a group of unschedulable pods, if this pod is tried for the group.
+    """The signature of a group of unschedulable pods, if this pod is tried on behalf of the group.
 
     If the attempt does not end with the same rejection, the next pod of the group is moved.
     """
@@ -115,7 +116,7 @@ class QueuedPod:
     moved_at: int | None = field(default=None, repr=False)
     """The number of that event if a hint moved the pod, and the pod has not changed since.
 
-    With a number, the pod is tried only if hints still say that an event helps.
+    If it is set, the pod is tried only if hints still return QUEUE.
     """
     flushed: bool = False
     """Whether the pod was last moved because it had been unschedulable for five minutes."""
