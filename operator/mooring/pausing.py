@@ -23,7 +23,7 @@ class _Thread(local):
 
     def __init__(self) -> None:
         self.idle = list[greenlet]()
-        """Greenlets without work, which are reused because a new one takes as long as ten
+        """Greenlets without work. They are reused, because creating one takes as long as ten
         pauses."""
 
 
@@ -54,7 +54,7 @@ class Pace(Protocol):
 
 
 class Work(Generic[_Result]):
-    """A call that may pause; use it in `with`, which cancels a call that has not ended.
+    """A call that may pause. Use it in `with`: the exit cancels a call that has not ended.
 
     The call begins at the first `advance`. Without a `pace`, it pauses at every `pause`.
     """
@@ -128,7 +128,7 @@ class Work(Generic[_Result]):
         self.paused += self._pace.clock() - began if self._pace is not None else 0.0
 
     def run(self) -> "greenlet":
-        """Run the call to its end; return the greenlet that continues."""
+        """Run the call to its end; return the greenlet that runs next."""
         try:
             self._results.append(self._call())
         except BaseException as error:  # noqa: BLE001 - `advance` raises it

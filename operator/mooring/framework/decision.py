@@ -54,7 +54,7 @@ class TextAboutPods:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The plugin whose filter was the first to reject a node, and the reasons.
+    """The first plugin that rejected a node, and its reasons.
 
     `resolvable` says whether evicting pods from the node could help (kube-scheduler's code
     Unschedulable) or not (UnschedulableAndUnresolvable).
@@ -79,11 +79,14 @@ class NodeScore(NamedTuple):
 class Decision:
     """The result of one attempt.
 
-    `profile` is None if no profile applies to the pod; `profile_generation` is the generation of
-    its API object, 0 for a profile from a file; `kubernetes_version` is the version whose rules the
-    decision followed. `node` is None if no node was found; then `message` is the reason, as in the
-    PodScheduled condition, and `nominated_node` and `victims` are the result of preemption.
-    `scores` is None if at most one node was feasible, because then no plugin scores.
+    Attributes:
+        profile: None if no profile applies to the pod.
+        profile_generation: The generation of the profile's API object; 0 if it is from a file.
+        kubernetes_version: The version of Kubernetes whose rules the decision followed.
+        node: The chosen node; None if no node fits.
+        nominated_node, victims: The result of preemption if no node fits.
+        scores: The feasible nodes' scores; None if there was at most one feasible node.
+        message: Why no node fits, as in the PodScheduled condition.
     """
 
     pod: PodRef

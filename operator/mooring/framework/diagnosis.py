@@ -21,7 +21,7 @@ EXTENDER: Final = "Extender"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RejectedNodes:
-    """The nodes (int64 rows) that one plugin rejected, with the reasons."""
+    """The nodes (int64 rows) that one plugin rejected, with the reasons for each node."""
 
     plugin: str
     rows: IntArray
@@ -30,7 +30,7 @@ class RejectedNodes:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """The reasons why the nodes of the cluster reject a pod (Diagnosis in framework/types.go).
+    """Says why the nodes of the cluster reject a pod (Diagnosis in framework/types.go).
 
     `total` is the number of nodes. If pre_filter plugins rejected the pod for all nodes,
     `pre_filter` is their reason and `pre_filter_plugins` are their names. `plugins` names all

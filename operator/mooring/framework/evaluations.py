@@ -29,8 +29,7 @@ __all__ = [
 ]
 
 MOST_FOR_NODES: Final = 50_000_000
-"""The limit in units for all values that depend on nodes alone; they take some seconds only
-once."""
+"""The limit, in units of 0.1 µs, for all values that depend on nodes alone."""
 MOST_FOR_POD: Final = 100_000
 """The limit in units for all values that depend on the pod: about 10 ms in each decision."""
 MOST_PER_ATTEMPT: Final = 10_000_000
@@ -43,7 +42,7 @@ UNITS_PER_COUNT: Final = 500
 UNITS_PER_POD: Final = 20
 """The cost in units of examining and counting one set of equivalent pods."""
 _UNITS_PER_REQUIREMENT: Final = 3
-"""The cost in units of comparing a set of equivalent pods with one requirement of a selector."""
+"""The cost in units of testing a set of equivalent pods against one requirement of a selector."""
 
 
 class AttemptTooLongError(PluginFailed):
@@ -55,8 +54,8 @@ class Cost:
     """The cost, in units, of the values that a plugin evaluates.
 
     `nodes` is the cost of the values that depend on nodes alone, and `pod` is the cost of the
-    values that also depend on the pod. `pod_maps` is the part of `pod` that grows with the number
-    of the pod's labels.
+    values that also depend on the pod. The part `pod_maps` of `pod` grows with the number of the
+    pod's labels.
     """
 
     nodes: int = 0
@@ -111,7 +110,7 @@ class Evaluations:
         return len(self._all)
 
     def add(self, evaluation: Evaluation) -> None:
-        """Add an evaluation. Earlier ones get their share of the profile's limit first."""
+        """Add an evaluation; earlier evaluations get their share of the limit first."""
         self._all.append(evaluation)
 
     def excess(self, evaluation: Evaluation, node_set_version: int) -> str | None:
@@ -125,12 +124,12 @@ class Evaluations:
         return self._excess.get(evaluation)
 
     def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
-        """Return why a pod's many labels make the evaluation too costly; None if they do not."""
+        """Return why the pod has too many labels for the evaluation; None if it has not."""
         units = times * self._up_to[evaluation].pod_maps
         return Cost(pod=units).excess if times > 1 else None
 
     def left_out(self) -> list[tuple[str, str]]:
-        """Return the names of the evaluations that do not run with the current nodes, and why."""
+        """Return the names of evaluations that do not run with the current nodes, with reasons."""
         return [(evaluation.name, why) for evaluation, why in self._judged()[0].items()]
 
     def begin_attempt(self, members: int = 0) -> None:
@@ -181,7 +180,7 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return why evaluations exceed a limit, and the total cost up to each other evaluation."""
+        """Return why evaluations exceed a limit, and the total costs up to each of the others."""
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),

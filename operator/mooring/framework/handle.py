@@ -54,7 +54,7 @@ class Api(Protocol):
         """
 
     def record(self, pod: Pod, reason: str, note: str) -> None:
-        """Record an event of type Normal about the pod, with the action of scheduling."""
+        """Record an event of type Normal about the pod; its action is Scheduling."""
 
     async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
         """Read the `resourceclaims` object from the API server; return None if there is none."""
@@ -96,22 +96,22 @@ class Api(Protocol):
         """
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `write` soon in a task of its own, to its end; log an exception that it raises.
+        """Call `write` soon in a task of its own; log an exception that it raises.
 
-        Use it in `post_filter` and `unreserve`, for writes that no caller waits for. Writes that
-        have not begun when the scheduler stops are dropped. In a trial `write` is never called.
+        Use it in `post_filter` and `unreserve`, for writes that no caller waits for. After the
+        scheduler has stopped, and in a trial, `write` is not called.
         """
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True. It is called at once and after cluster events.
 
-        An exception of `done` ends the wait and is raised. Raises TimeoutError after `seconds`; if
-        they are 0 and `done` returns False, immediately.
+        Raises any exception of `done`, and TimeoutError after `seconds`. With 0 seconds, `done` is
+        called only once.
         """
 
 
 class VolumeAssumeCache(Protocol):
-    """Volumes, claims and GPU cards that plugins may assume, from `reserve` on only."""
+    """Assumes volumes, claims and GPU cards; plugins may call it from `reserve` on."""
 
     def assume_volumes(
         self,
@@ -144,9 +144,9 @@ class VolumeAssumeCache(Protocol):
         """Assign GPU cards of the pod's node to the assumed pod, until the pod is forgotten."""
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the counts of GPU cards in this format, which are kept while a plugin has them.
+        """Return the counts of GPU cards in this format; they exist while a plugin has them.
 
-        Call it in a plugin's constructor. If `demand` is true, the counts also find requests that
+        Call it in a plugin's constructor. If `demand` is true, the counts also say which requests
         are typical of the cluster.
         """
 
@@ -162,10 +162,10 @@ class DeviceMetrics:
         status: str,
         seconds: float,
     ) -> None:
-        """Note that PreBind has ended its wait for the binding of devices, after `seconds`.
+        """Note that PreBind has waited for the binding of devices, for this number of seconds.
 
-        `drivers` has the driver of each device of the claims, `waited` the driver of each device
-        with binding conditions. `status` is success, failure, timeout or error.
+        `drivers` has the driver of each device of the claims, and `waited` the driver of each
+        device with binding conditions. `status` is success, failure, timeout or error.
         """
 
     def claim_created(self, status: str) -> None:

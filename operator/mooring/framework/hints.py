@@ -33,5 +33,5 @@ def node_newly(event: ClusterEvent, admits: Callable[[Node], bool]) -> bool:
 
 
 def freed_node(gone: Pod) -> str | None:
-    """Return the name of the node that a deleted pod was bound or nominated to, if any."""
+    """Return the node that a deleted pod was bound or nominated to; None if there was none."""
     return gone.node_name or gone.nominated_node

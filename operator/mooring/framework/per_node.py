@@ -12,8 +12,8 @@
             return 100 - 10 * node.pod_count
 
 The decorator turns the class into a plugin for columns of nodes (`mooring.framework.plugin`), which
-runs the methods for one node after the other. Arguments, queueing hints, `reserve` and all else are
-as in other plugins. With `depends_on_node_only = True` the results are kept per pod spec, and the
+runs the methods for one node after the other. Arguments, queueing hints and `reserve` are as in
+other plugins. With `depends_on_node_only = True` the results are cached per pod spec, and the
 methods run again only for nodes that changed.
 """
 
@@ -135,12 +135,12 @@ class NodeInfo:
 
 
 def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
-    """Turn a class whose methods answer for one node into a plugin for columns of nodes.
+    """Turn a class with methods for one node into a plugin for columns of nodes.
 
     The class has one or both of these methods:
 
     - `filter(pod, node)` returns None if the pod fits, or the reason why not. The reason is a text
-      or `Unschedulable`, which also says whether evicting pods could help. After a text it could,
+      or `Unschedulable`, which also says whether evicting pods could help. A text means yes,
       unless the plugin sets `depends_on_node_object_only`.
     - `score(pod, node)` returns an int, 0-100 unless `normalize` says otherwise.
 
@@ -168,7 +168,7 @@ class _Defaults:
 
 
 class _PerNode:
-    """Runs the plugin's method for each node. The plugin is a later base class than this one."""
+    """Runs the plugin's method for each node; the plugin is a later base class than this one."""
 
     _cluster_of_nodes: ClusterView
 
@@ -179,7 +179,7 @@ class _PerNode:
     def _answers(
         self, method: Callable[[Pod, NodeInfo], Any], pod: Pod, nodes: NodeView
     ) -> Iterator[tuple[NodeInfo, Any]]:
-        """Return each existing node with the method's answer; an exception names the node."""
+        """Yield each existing node with the method's result; name the node in an exception."""
         infos = _node_infos(nodes, self._cluster_of_nodes)
         answers: list[Any] = []
         try:

@@ -34,7 +34,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodGroupAssignments:
-    """A placement with the row of each member by uid; `scheduled` members had a node before."""
+    """A placement, and the row of each member by uid; `scheduled` members had a node before."""
 
     placement: Placement
     rows: Mapping[Uid, int]

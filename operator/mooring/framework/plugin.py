@@ -98,7 +98,8 @@ class EnqueueExtensions(Plugin, Protocol):
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if the event may make the pod schedulable, else SKIP.
 
-        It is called only for events in `events_to_register`. An exception counts as QUEUE.
+        The scheduler calls this only for events in `events_to_register`. An exception counts as
+        QUEUE.
         """
 
 
@@ -190,9 +191,9 @@ class DeviceReadingPlugin(Plugin, Protocol):
     """A node-only plugin whose results for some pods also depend on devices and their classes."""
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return a value that changes whenever the results may; None if they read no devices.
+        """Return a value that changes when the results may change; None if they read no devices.
 
-        It is called in every decision, so it must be quick.
+        The scheduler calls this in every decision, so it must be quick.
         """
 
 
@@ -271,7 +272,7 @@ class ReservePlugin(Plugin, Protocol):
         """Reserve resources for the pod and return None; Unschedulable rejects the pod."""
 
     def unreserve(self, pod: Pod, node: str) -> None:
-        """Undo `reserve`. It is called even if `reserve` failed or was not called."""
+        """Undo `reserve`. The scheduler calls it even if `reserve` failed or was not called."""
 
 
 class PermitPlugin(Plugin, Protocol):
@@ -335,7 +336,7 @@ _OTHER_NAMES: Final = (
 )
 """Other attributes that the scheduler uses if a plugin has them."""
 _SIMILAR: Final = 0.8
-"""Names with a higher ratio of difflib are likely misspellings: `filtr` is one, `store` is not."""
+"""A name with a higher ratio in difflib counts as misspelt: `filtr` does, `store` does not."""
 
 
 def points_of(plugin: type) -> frozenset[Point]:

@@ -38,21 +38,21 @@ logger = logging.getLogger(__name__)
 _MOORING: Final = str(Path(__file__).parents[1])
 _IMPORTLIB: Final = str(Path(importlib.__file__).parent)
 _MOST_MESSAGES: Final = 32
-"""The number of messages remembered per plugin and extension point; others are not logged."""
+"""The number of messages that are logged per plugin and extension point in an hour."""
 _FORGET_SECONDS: Final = 3600.0
-"""After this time since a plugin's first message, its messages are logged again."""
+"""The messages of a plugin are logged again after this time since its first message."""
 _MOST_CHARACTERS: Final = 1024
-"""The most characters of an exception's text."""
+"""The maximum number of characters of an exception's text."""
 _MOST_BYTES: Final = 16 * 2**20
-"""The most bytes of all remembered messages. Each rule of a profile counts as a plugin."""
+"""The maximum number of bytes of all remembered messages; each rule counts as a plugin."""
 _MOST_FRAMES: Final = 20
 """The number of frames in a logged traceback: the last ones, which show the plugin's code."""
 _MOST_TRACEBACK: Final = 16_384
-"""The most characters of a logged traceback."""
+"""The maximum number of characters of a logged traceback."""
 
 
 class ExtensionPoint(StrEnum):
-    """The place where a plugin is called: a value of the metrics' label `extension_point`.
+    """The step in which a plugin is called: a value of the metrics' label `extension_point`.
 
     The values are kube-scheduler's, with Constructor and QueueingHint added. A failure of
     `explain`, `resource_requests` or `devices_version` counts for Filter.
@@ -102,7 +102,7 @@ class PluginFailed(PluginError):  # noqa: N818 - says what happened, as BindingF
 
 @dataclass(slots=True, eq=False)
 class _Told:
-    """The messages logged about a plugin at an extension point, and the time of the first."""
+    """The messages that were logged about a plugin at one point, and when the first one was."""
 
     since: float
     messages: set[str] = field(default_factory=set)
@@ -136,8 +136,8 @@ class PluginFailures:
         """Record an exception that a plugin raised; return the exception to raise instead.
 
         The traceback is logged, except for a PluginError, which a plugin raises on purpose. An
-        ObjectError is not recorded. KeyboardInterrupt and PluginFailed are raised again:
-        PluginFailed says that this plugin called another one, whose failure is already recorded.
+        ObjectError is not recorded. KeyboardInterrupt and PluginFailed are raised again: after
+        PluginFailed, the failure of another plugin, which this plugin called, is already recorded.
         """
         if isinstance(error, KeyboardInterrupt | PluginFailed):
             raise error
@@ -192,7 +192,7 @@ class PluginFailures:
         logger.error("%s: %s", blamed, problem, extra=fields)
 
     def _is_new(self, blamed: Blamed, message: str) -> bool:
-        """Return whether to log the message: once per hour, if few others were logged."""
+        """Return whether to log the message: once per hour, and not after many other messages."""
         now, told = self.clock(), self._told.get(blamed)
         if told is None or now - told.since > _FORGET_SECONDS:
             told = _Told(now)

@@ -33,11 +33,11 @@ class DryRun(Protocol):
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """The amounts that must be free on a node, if no other filter of the pod depends on pods.
+        """The amounts that must be free on a node; None if other filters depend on pods.
 
-        Then a pod fits on a node after evictions exactly if these amounts and a pod slot are free,
-        and no trial is needed. None: other filters of this pod (ports, affinity, volumes) depend on
-        other pods.
+        If they are known, a pod fits on a node after evictions exactly if these amounts and a pod
+        slot are free, and no trial is needed. Filters of ports, affinity and volumes depend on
+        pods.
         """
 
     def trial(self) -> AbstractContextManager[Trial]:
@@ -47,12 +47,12 @@ class DryRun(Protocol):
         """Return why the node rejects the pod, counting nominated pods; () if the pod fits."""
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the pod's row by its uid, as if these pods had left; None if it fits nowhere."""
+        """Return the pod's row by its uid, if `without` had left; None if the pod fits nowhere."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PostFilterState:
-    """A pod that no node fits, with the reasons.
+    """A pod that fits on no node, with the reasons; the argument of `post_filter`.
 
     `limits` are the profile's settings for preemption. `now` is in seconds since the epoch. `seed`
     differs between the attempts of a pod: a search that does not examine all nodes can begin at
@@ -126,8 +126,8 @@ class ProcessedCandidates:
 class NotEligible:
     """The pod is not eligible to preempt now (PodEligibleToPreemptOthers).
 
-    Unlike after Unschedulable, the pod keeps its nomination. If `is_error`, no further plugin runs,
-    and the reasons of earlier plugins are not reported (RunPostFilterPlugins).
+    The pod keeps its nomination, which Unschedulable would end. If `is_error`, no further plugin
+    runs, and the reasons of earlier plugins are not reported (RunPostFilterPlugins).
     """
 
     reason: str
@@ -165,9 +165,9 @@ class PodGroupPostFilterState:
     `members` are the members that the group needs for its minimum. `unschedulable_seconds` is the
     time since the end of the first attempt that found no node for a member.
 
-    `place(pods)` returns each member's row by uid, as if these pods had left their nodes, or None
-    if not all members fit then. The total cost of these searches is limited: `is_last` returns
-    whether the next search may be the last one.
+    `place(pods)` returns each member's row by uid, as if these pods had left their nodes; None if a
+    member does not fit then. The total cost of these searches is limited: `is_last` returns whether
+    the next search may be the last one.
     """
 
     group: PodGroupState

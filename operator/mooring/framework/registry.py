@@ -59,7 +59,7 @@ class Registry:
         return self._specs.keys() | self._announced.keys()
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """Return the plugin's points, None for an unknown name; PluginLoadError if it is broken."""
+        """Return the plugin's points, or None; raise PluginLoadError if the plugin is broken."""
         spec = self._spec(name)
         return spec.points if spec else None
 
@@ -72,7 +72,7 @@ class Registry:
         return model
 
     def plugin(self, name: str) -> type[Any]:
-        """Return the plugin's class; KeyError for an unknown name.
+        """Return the plugin's class; raise KeyError for an unknown name.
 
         A name with a slash is that of a rule (`Rules/gpu-nodes`); its plugin is `Rules`.
         """
@@ -82,7 +82,7 @@ class Registry:
         return spec.plugin
 
     def distribution(self, name: str) -> str:
-        """Return the distribution that the plugin comes from; KeyError for an unknown name."""
+        """Return the distribution that has the plugin; raise KeyError for an unknown name."""
         spec = self._spec(name.partition("/")[0])
         if spec is None:
             raise KeyError(name)

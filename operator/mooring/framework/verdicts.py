@@ -81,7 +81,7 @@ class Unschedulable:
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """A result: only the named nodes can fit. `state` is passed to the plugin's filter."""
+    """A result: only the named nodes can fit. The plugin's filter gets `state`."""
 
     state: Any
     node_names: frozenset[str]
@@ -114,7 +114,7 @@ class Explanation:
 
     @classmethod
     def single(cls, reason: str, nodes: int, *, resolvable: bool) -> "Explanation":
-        """Return an explanation that gives each of the nodes the same single reason."""
+        """Return an explanation that has one reason, the same for each of the nodes."""
         return cls((reason,), np.ones(nodes, np.uint64), np.full(nodes, resolvable))
 
     @classmethod
@@ -125,10 +125,10 @@ class Explanation:
         resolvable: BoolArray,
         details: Iterable[str] = (),
     ) -> "Explanation":
-        """Return an explanation from reasons, each with a bool[nodes] that says where it applies.
+        """Return an explanation; `masks` has each reason with bool[nodes]: True where it applies.
 
-        Reasons that apply to no node are left out. `details[i]` belongs to the reason i; later
-        reasons may have none.
+        Reasons that apply to no node are left out. `details[i]` belongs to reason i; the last
+        reasons may lack details.
         """
         reasons, told = list[str](), list[str]()
         words: list[npt.NDArray[np.uint64]] = []
@@ -151,8 +151,8 @@ class Explanation:
     ) -> "Explanation":
         """Return an explanation with at most one reason per node.
 
-        `codes` is int64[nodes]: the index of the node's reason, or -1. Reasons that apply to no
-        node are left out. The cost is the same if every node has its own reason.
+        `codes` is int64[nodes]: the index of each node's reason in `reasons`, or -1 for no reason.
+        Reasons that apply to no node are left out.
         """
         nodes = np.flatnonzero(codes >= 0)
         used, numbers = np.unique(codes[nodes], return_inverse=True)
@@ -168,11 +168,11 @@ class Explanation:
         return self.bits.ndim > 1
 
     def reasons_at(self, index: int) -> tuple[str, ...]:
-        """Return the reasons of the node at a position, with their details."""
+        """Return the reasons of the node at the position `index`, with their details."""
         return self._named(self._bits_at(index))
 
     def reasons_by_row(self, most: int | None = None) -> list[tuple[str, ...]]:
-        """Return the reasons of each node, or of the first `most`; equal reasons are one tuple."""
+        """Return the reasons of each node, or of the first `most` nodes."""
         named: dict[int, tuple[str, ...]] = {}
         result: list[tuple[str, ...]] = []
         for index in range(len(self.bits[:most])):
@@ -206,7 +206,7 @@ class Explanation:
 
 
 class PluginError(Exception):
-    """A plugin could not do its work; the text is one line for users."""
+    """A plugin cannot do its work; the text is one line for users."""
 
 
 class ObjectError(PluginError):
