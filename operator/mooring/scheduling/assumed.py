@@ -1,7 +1,7 @@
 """Assumes a pod on its node, and runs Reserve and Permit: the first steps of every binding.
 
-The functions that undo these steps are on one stack, and there is no other rollback: the stack
-always runs, unless a successful binding dismisses it.
+The functions that undo these steps are on one `ExitStack`. It calls them all, unless the pod is
+bound.
 """
 
 import asyncio
@@ -36,13 +36,12 @@ def assume_reserve_and_permit(
     together: GroupBinding | None = None,
     devices: Mapping[Uid, Mapping[str, Allocation]] | None = None,
 ) -> list[AssumedPod]:
-    """Assume members of an attempt on their rows, reserve for them, and run Permit.
+    """Assume the pods on their rows, and run Reserve and Permit: for all pods or for none.
 
-    It does so for all members or for none, in the order of `rows`: a member may fit only beside an
-    earlier one. `devices` are the allocations of claims that members must get. Permit may let a pod
-    wait. No event about the members is delivered. Raises PodRejected if a Reserve or Permit plugin
-    rejects a member, and PluginFailed if a plugin fails; then all members are unreserved and
-    forgotten.
+    The pods are assumed in the order of `rows`, because a pod may fit only beside an earlier one.
+    `devices` are the allocations that the pods' claims must get, by uid. Permit may let a pod wait.
+    No event about the pods is delivered. Raises PodRejected if a Reserve or Permit plugin rejects a
+    pod, and PluginFailed if a plugin fails; then all pods are unreserved and forgotten.
     """
     pipeline, state, found = attempt.pipeline, scheduler.state, list[AssumedPod]()
     with ExitStack() as undo:

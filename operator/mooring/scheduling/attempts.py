@@ -38,7 +38,7 @@ class Attempts:
         message: str,
         reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
     ) -> None:
-        """End the attempt with an error for this pod, and end its nomination, as in kube-scheduler.
+        """End the pod's attempt with an error, and its nomination, as kube-scheduler does.
 
         A pod that has left the queue gets no report: it may be bound although its Bind plugin took
         too long, and no later watch event would remove the report.
@@ -76,10 +76,10 @@ class Attempts:
         *,
         searched: bool,
     ) -> None:
-        """Put the pod into the unschedulable pods, with the plugins that rejected it; report it.
+        """Report the pod as unschedulable, and put it back into the queue.
 
-        `searched` says whether the attempt searched nodes. The delay of the pod's preemption begins
-        with the first such attempt.
+        `plugins` rejected the pod. `searched` says whether the attempt searched nodes. The delay of
+        the pod's preemption begins with the first such attempt.
         """
         self.count(attempt, "unschedulable")
         now, delayed = self._clock(), 0.0
@@ -94,8 +94,8 @@ class Attempts:
     def _spared_seconds(self, attempt: CurrentAttempt, queued: QueuedPod) -> float:
         """Return the seconds until preemption may evict a victim that a limit protects now.
 
-        It is infinite if there is no such victim. A retry at that time is needed because these
-        protections end without an event.
+        The pod is tried again after this time, because no event tells that the protection has
+        ended. Returns infinity if no limit protects a victim.
         """
         spec, limits = queued.pod.spec, attempt.pipeline.preemption
         cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf

@@ -1,6 +1,6 @@
 """Binds an assumed pod: the end of its wait at Permit, PreBind, Bind and PostBind.
 
-To call off a binding, its task is cancelled: the pod is unreserved immediately. But a Binding that
+A binding is called off by cancelling its task: the pod is unreserved immediately. A Binding that
 was sent cannot be undone. So the task is not cancelled after that, and the answer to the Binding
 decides.
 """
@@ -32,7 +32,7 @@ from mooring.scheduling.pod_status_reporter import PodScheduledReason, failure_r
 from mooring.scheduling.scheduler_state import AssumedPod, SchedulerState
 
 _TO_END_SECONDS: Final = 0.5
-"""The time that a cancelled call of a plugin gets to end; then nobody waits for it."""
+"""The time to wait until a cancelled call of a plugin has ended."""
 
 
 class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is for the user
@@ -60,7 +60,7 @@ async def bind(
     extenders: Extenders,
     reported: Callable[[Pod], Awaitable[None]],
 ) -> None:
-    """Bind the pod to its node; on any exception it is unreserved and forgotten.
+    """Bind the pod to its node; on any exception, unreserve and forget the pod.
 
     From PreBind on, except while a Binding is in flight, `scheduler.in_pre_bind` maps the pod's uid
     to the function that calls the binding off. The pod's group may also call it off at Permit.
@@ -247,8 +247,8 @@ async def _checked(
 async def _in_task(call: Coroutine[Any, Any, object], seconds: float) -> object:
     """Run the call in a task of its own, and return its result.
 
-    After `seconds`, or if the waiting task is cancelled, the call is cancelled. It gets a moment to
-    end; then nobody waits for it.
+    After `seconds`, or if the waiting task is cancelled, the call is cancelled. Then this waits
+    `_TO_END_SECONDS`, but no longer.
 
     Raises:
         TimeoutError: After `seconds`.

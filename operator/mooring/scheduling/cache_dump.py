@@ -32,7 +32,7 @@ def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
 
 
 def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield each node and then its pods; at the end the pods whose nodes do not exist."""
+    """Yield each node, and then its pods; in the end, yield the pods whose node does not exist."""
     state = scheduler.state
     # Between two records nodes come and go, and their rows with them.
     for name in tuple(state.nodes.row_of):
@@ -48,7 +48,7 @@ def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
 
 
 def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
-    """Return the counts of a node.
+    """Return a record of the node, with the amounts that the state has counted.
 
     `known` is False for GPU cards that the scheduler guessed, because no annotation of a pod names
     them.
@@ -76,7 +76,7 @@ def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
 
 
 def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
-    """Return the counts of a pod; `started` is None or in seconds since the epoch."""
+    """Return a record of a pod on a node; `started` is None or in seconds since the epoch."""
     pod = placed.pod
     state = "terminating" if pod.terminating else "added"
     return {
@@ -91,7 +91,7 @@ def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
 
 
 def _nominations(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield each nomination, and whether a victim of the pod is still on its node."""
+    """Yield a record of each nomination, which says whether a victim is still on the node."""
     state = scheduler.state
     for nominee in state.nominations:
         if state.nominations.get(nominee.pod.uid) is not nominee:

@@ -1,14 +1,15 @@
-"""Finds the cause of an unschedulable pod, which all reports about waiting pods share.
+"""Finds the cause of an unschedulable pod; all reports about waiting pods show it.
 
-The cause is the reason of the nodes that are nearest to fitting, even if they are few:
+If a PreFilter plugin rejects the pod for all nodes, its reason is the cause. Otherwise the cause is
+the most frequent reason of the nodes that are nearest to fitting, even if they are few:
 
-1. If a PreFilter plugin rejects the pod for all nodes, it gives the cause. 2. Otherwise the nearest
-nodes are found. Nodes that have nothing of a requested resource are left out. Nodes where evicting
-pods may help are nearer than others, and then nodes that pass more filters before one rejects them;
-nodes that only nominated pods, a reservation or an extender reject pass all filters. Among the
-nearest nodes, those with the fewest reasons count, and the cause is their most frequent reason. 3.
-If the pod names a label, a topologyKey or a StorageClass that does not exist, and the plugin that
-gave the cause reads it, the cause says so.
+- Nodes that have nothing of a requested resource are left out.
+- Nodes where evicting pods may help are nearer than others.
+- Among equals, nodes that pass more filters are nearer. A node passes all filters if only nominated
+  pods, a reservation or an extender reject the pod.
+- Among equals, nodes with fewer reasons are nearer.
+
+If the plugin reads a label, topologyKey or StorageClass that does not exist, the cause says so.
 """
 
 from collections import Counter
@@ -31,10 +32,9 @@ from mooring.state.columns import IntArray
 from mooring.volumes.model.pod_volumes import ClaimVolume
 
 _MOST_ROWS: Final = 64
-"""The number of nodes that are compared for one plugin."""
+"""The maximum number of nodes that are compared for one plugin."""
 _MOST_LOOKED_UP: Final = 32
-"""The number of labels, keys, claims and resources to look up for a pod, which may name
-thousands."""
+"""The maximum number of labels, keys, claims and resources of one pod that are looked up."""
 
 
 def _some(number: int) -> IntArray:
@@ -45,7 +45,7 @@ def _some(number: int) -> IntArray:
 
 
 def cause_of(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> str:
-    """Return the cause why the pod has no node, by the rule at the top of this module."""
+    """Return the cause why the pod has no node, see the top of this module."""
     plugin, text = _nearest(pod, diagnosis, cluster)
     missing = _MISSING.get(plugin)
     return next(missing(pod, cluster), text) if missing is not None else text
@@ -145,4 +145,5 @@ _MISSING: Final[Mapping[str, Callable[[Pod, ClusterView], Iterator[str]]]] = Map
         "VolumeBinding": _missing_classes,
     }
 )
-"""Functions that find missing things that the pod names, by the plugin that reads these things."""
+"""Maps a plugin to the function that finds missing objects: those that the pod names and the plugin
+reads."""

@@ -32,12 +32,12 @@ from mooring.volumes.model.pod_volumes import ClaimVolume
 _MOST_TAINTS: Final = 8
 _MOST_DEVICE_TAINTS: Final = 4
 _MOST_CHARACTERS: Final = 60
-"""The most characters of an expression in a text; the expression itself may have 10 KiB."""
+"""The maximum number of characters that a text shows of an expression."""
 _MOST_REQUIREMENTS: Final = 3
 """The number of requirements of a selector that a text shows."""
 _TOLERATION: Final = 1.0
-"""The cost of adding a toleration. A smaller request costs less than 1, and the end of a pod costs
-1."""
+"""The cost of adding a toleration. A smaller request costs less than 1, and each pod that must end
+costs 1."""
 _CONSTRAINT: Final = 1.5
 """The cost of removing a constraint of the pod or of a claim."""
 _CLAIM: Final = 2.0
@@ -46,7 +46,7 @@ _WITHOUT_FEATURE: Final = {
     USER_NAMESPACES_HOST_NETWORK: "had no hostUsers: false beside hostNetwork",
     VOLUME_BIND_MOUNT_OPTIONS: "had no bindMountOptions",
 }
-"""A text that completes "if it ...", by the kubelet feature that a pod may need."""
+"""Maps a kubelet feature that a pod may need to a text that completes "if it ..."."""
 _Item = TypeVar("_Item")
 
 
@@ -145,7 +145,7 @@ def _constraints(spec: PodSpec) -> Iterator[tuple[str, object]]:
 
 
 def _to_pods(selector: LabelSelector | None) -> str:
-    """Return in words which pods a term's selector selects; "" for all pods."""
+    """Return a text that describes the pods of the selector; "" for all pods."""
     if selector is None or selector.empty:
         return ""
     return f" to pods with {', '.join(r.text for r in selector.requirements[:_MOST_REQUIREMENTS])}"
@@ -161,7 +161,7 @@ def _toleration(taint: Taint) -> Toleration:
 
 
 def _without(item: object, pod: Pod) -> Pod:
-    """Return the pod without this item; a NodeSelector means all required node affinity."""
+    """Return the pod without `item`; for a NodeSelector, without required node affinity."""
     spec = pod.spec
     affinity = replace(
         spec.affinity,
@@ -235,7 +235,7 @@ def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
-    """Yield the changes to fewer devices for each request for several devices, the largest first.
+    """Yield changes of each request for several devices to a smaller number, large numbers first.
 
     Numbers above the maximum of a claim are left out.
     """
@@ -303,7 +303,7 @@ def _tolerates(wanted: ExactRequest, taint: Taint) -> bool:
 
 
 def _edited(name: str, edit: Callable[[ExactRequest], ExactRequest], spec: ClaimSpec) -> ClaimSpec:
-    """Return the spec with this request or subrequest edited; "" means every request."""
+    """Return the spec after `edit` of the request or subrequest `name`; "" means every request."""
 
     def edited(at: str, wanted: ExactRequest) -> ExactRequest:
         return edit(wanted) if name in ("", at) else wanted

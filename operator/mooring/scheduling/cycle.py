@@ -58,10 +58,10 @@ def decide(
 
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
     where a search that samples nodes begins. `now` is in seconds since the epoch. `answers` has the
-    answers of the extenders interested in the pod; if an answer is missing, the result is a
-    `Needed` with the question. `unschedulable_seconds` is the time since the end of the pod's first
-    attempt that found no node. A decision may pause; the cluster must not change meanwhile. Raises
-    ExtenderError if other pods have taken the nodes that the extenders passed too often.
+    answers of extenders; if an answer is missing, the result is a `Needed` with the question.
+    `unschedulable_seconds` is the time since the end of the pod's first attempt that found no node.
+    A decision may pause; the cluster must not change meanwhile. Raises ExtenderError if, several
+    times, other pods have taken all nodes that the extenders passed.
     """
     pipeline.evaluations.begin_attempt()
     cluster, results = cache.cluster, cache.of(pod, pipeline)
@@ -85,7 +85,7 @@ def decide(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Feasible:
-    """The feasible rows (int64), the number of evaluated nodes, and the reasons of other nodes.
+    """The feasible rows (int64), the number of evaluated nodes, and why other nodes do not fit.
 
     `scores` maps each extender to its weighted scores of these rows (int64).
     """

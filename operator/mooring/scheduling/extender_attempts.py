@@ -22,9 +22,9 @@ MOST_ATTEMPTS: Final = 64
 class ExtenderAttempts:
     """Runs attempts about pods and groups in which an extender is interested.
 
-    The loop decides in the attempts that `pop` returns, and passes to `decided` which answers are
-    missing. Separate tasks call the extenders. So a slow extender of one profile delays no other
-    profile, and no pod in which it is not interested.
+    The loop makes a decision for each attempt from `pop`, and passes the missing questions to
+    `decided`. Separate tasks call the extenders. So a slow extender delays only pods of its
+    profile, and only those in which it is interested.
     """
 
     def __init__(self, extenders: Extenders, scheduler: SchedulerState) -> None:

@@ -158,7 +158,7 @@ class NodeSearch:
     def _rejected_with_nominated(
         self, rows: IntArray, pre_filtered: PreFiltered
     ) -> tuple[RejectedNodes, ...]:
-        """Return which of these feasible rows reject the pod if their nominated pods are added."""
+        """Return the rejections of these feasible rows if their nominated pods are added."""
         if not len(rows):
             return ()
         resource_filter = self.resource_filter(pre_filtered)
@@ -176,7 +176,7 @@ class NodeSearch:
         return self._naming_reservations((RejectedNodes(plugin.name, rejected, why),))
 
     def _naming_reservations(self, groups: Sequence[RejectedNodes]) -> tuple[RejectedNodes, ...]:
-        """Return the rejections that nominated pods cause; add the reservations to the reasons."""
+        """Return the rejections, with the reservation as the reason on reserved rows."""
         nominations, found = self.cluster.nominations, list[RejectedNodes]()
         if not nominations.reserved:
             return (*groups,)
@@ -283,7 +283,7 @@ class NodeSearch:
         return self.diagnosis(rejected=(*rejected, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
-        """Return why these rows (int64, ascending) reject the pod; ignore other rows."""
+        """Return why these rows (int64, ascending) reject the pod."""
         rows = np.intersect1d(rows, pre_filtered.candidate_rows)
         rejected = self._filter_rejections(pre_filtered, rows, self.pipeline.filters)
         return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))
@@ -319,7 +319,7 @@ class NodeSearch:
         )
 
     def diagnosis(self, **found: Any) -> Diagnosis:
-        """Return a diagnosis of all nodes with these fields; without any, no node rejects."""
+        """Return a Diagnosis of all nodes with the fields `found`."""
         return Diagnosis(total=self.cluster.node_count, names=self.cluster.node_names, **found)
 
 

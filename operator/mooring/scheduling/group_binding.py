@@ -33,10 +33,9 @@ class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for 
 class GroupBinding:
     """The binding of members of one group that were assumed together.
 
-    With the members on nodes, it must reach the group's minimum; if this becomes impossible, the
-    remaining members are called off. The minimum may grow until the first member is bound. Members
-    that are assumed later join a binding that is not over, so that they are only bound together
-    with the others.
+    These members and the members on nodes must reach the group's minimum. If this becomes
+    impossible, the remaining members are called off. The minimum may grow until the first member is
+    bound. Members that are assumed later may join, and are then bound together with the others.
     """
 
     def __init__(self, group: PodGroupState, members: Iterable[Pod] = ()) -> None:
@@ -46,14 +45,14 @@ class GroupBinding:
         """The number of members that are bound or may still be bound."""
         self._needed = group.minimum - self._others
         self._of_roles = Counter(group.roles_on_nodes)
-        """The number of members by role that are on nodes, are bound or may still be bound."""
+        """Maps each role to the number of members that are on nodes, are bound or may be bound."""
         self._roles = dict(group.roles)
         self._tasks = set[asyncio.Task[object]]()
-        """The tasks of members that can be called off, without those that were called off."""
+        """The tasks of members that can be called off and are not."""
         self.permitted = Meeting()
         """Ends when every member that has not failed is permitted."""
         self.ready = Meeting()
-        """Ends when PreBind has succeeded for all members that have not failed."""
+        """Ends when PreBind has succeeded for every member that has not failed."""
         self._requests = asyncio.Semaphore(_MOST_REQUESTS)
         self.called_off: str | None = None
         """Why the remaining members are called off; None if they are not."""

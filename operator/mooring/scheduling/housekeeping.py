@@ -79,8 +79,8 @@ class Housekeeping:
     async def _settle(self, pod: Pod) -> None:
         """Read an assumed pod if the watch has not shown its binding in time; correct the state.
 
-        It ignores the answer if the watches have shown something newer. If the pod no longer
-        exists, it undoes the assumption. A pod that is bound as assumed stays assumed, because only
+        The answer is ignored if the watches have shown something newer. If the pod no longer
+        exists, the assumption is undone. A pod that is bound as assumed stays assumed, because only
         the watch shows its later changes in their order.
         """
         with self.scheduler.departures.meanwhile() as gone:
@@ -108,7 +108,7 @@ class Housekeeping:
     def _undo(self, pod: Pod) -> None:
         """Unreserve the assumed pod and forget it, as when its binding fails.
 
-        It calls the plugins of the current profile, because the profile may have changed.
+        The profile may have changed since; the plugins of its current version are called.
         """
         state = self.scheduler.state
         profile = self.scheduler.profiles.of(pod, self.scheduler.cluster)

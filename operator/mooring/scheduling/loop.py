@@ -1,7 +1,7 @@
 """The scheduling loop: pops a pod, and makes an attempt (`mooring.scheduling.schedule_one`).
 
-Decisions are synchronous. All other work that waits runs in a limited number of tasks. The loop
-yields to the event loop after every slice of work, so that watches and bindings continue.
+Decisions are synchronous. Work that must wait runs in a limited number of tasks. The loop yields to
+the event loop after every slice of work, so that watches and bindings continue.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _MOST_BINDING: Final = 256
 _IDLE_SECONDS: Final = 10.0
 """The longest time that the loop waits for work; then it runs once to show that it is alive."""
 _STUCK_SECONDS: Final = 60.0
-"""If the loop has not run for longer, it needs a restart; one decision takes milliseconds."""
+"""A loop that has not run for this time must be restarted; a decision takes milliseconds."""
 
 
 class SchedulingLoop:
@@ -122,7 +122,7 @@ class SchedulingLoop:
         return not self.schedule_one.waits
 
     async def _idle(self, now: float) -> None:
-        """Wait, for a limited time, for work, for the end of a binding or for the next backoff."""
+        """Wait until there is work, a binding ends or a backoff ends, for a limited time."""
         due = self._scheduler.queue.next_due() if self._may_bind() else None
         seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
         self._set_alarm(asyncio.get_running_loop().time() + seconds)
@@ -131,7 +131,7 @@ class SchedulingLoop:
     def _set_alarm(self, at: float | None) -> None:
         """Wake the loop at this time of the event loop, or sooner; None cancels the alarm.
 
-        It keeps an earlier alarm, which may wake the loop in vain: one alarm per pod would cost
+        An earlier alarm stays set, although it may wake the loop in vain: an alarm per pod costs
         more.
         """
         if self._alarm is not None:

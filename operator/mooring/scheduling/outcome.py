@@ -15,11 +15,13 @@ from mooring.runtime.pipeline import Pipeline
 class ScheduleResult:
     """The chosen node and its row (schedule_one.go, ScheduleResult).
 
-    `feasible_nodes` is the number of nodes that fit, `evaluated_nodes` the number of nodes that the
-    search examined. `scores` returns the scores by node name, for all feasible nodes or for the
-    best ones; it is None if only one node was feasible, because then no plugin scores. `diagnosis`
-    returns why the other nodes were not feasible. The functions read live columns, so the caller
-    must call them before the cluster changes.
+    Call `scores` and `diagnosis` before the cluster changes, because they read live columns.
+
+    Attributes:
+        feasible_nodes: The number of nodes that fit.
+        evaluated_nodes: The number of nodes that the search examined.
+        scores: Returns scores by node name, of all feasible nodes or the best; None without scores.
+        diagnosis: Returns why the other nodes are not feasible.
     """
 
     row: int

@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 
 _FEW_WAITS: Final = 64
 _SECONDS_PER_WAIT: Final = 0.0002
-"""Each wait lengthens the interval between checks by this time, so that checks use 4 % of a
-core."""
+"""The pause between two checks grows by this time with each waiting caller, so that checks use 4 %
+of a core."""
 _PATCHABLE: Final = {
     r.plural: r for r in (resources.PERSISTENT_VOLUME, resources.PERSISTENT_VOLUME_CLAIM)
 }
@@ -76,7 +76,7 @@ class BindAttempt:
         await shielded(task)
 
     async def is_bound(self) -> bool:
-        """Wait for all answers; return whether a Binding was accepted. Then none can be sent."""
+        """Wait for all answers, then allow no more Bindings; return whether one was accepted."""
         self._wanted = _never
         if self._sent:
             await asyncio.wait(self._sent)
@@ -262,10 +262,10 @@ class PluginApi:
     async def _outliving(
         self, write: Callable[..., Coroutine[Any, Any, dict[str, Any]]], turns: _Turns
     ) -> dict[str, Any]:
-        """Return the result of `write`; once it is sent, a cancelled caller does not stop it.
+        """Return the result of `write`; cancelling the caller does not stop a write that was sent.
 
-        The next caller waits for the answer, because it could read an outdated object before. If
-        the caller is cancelled before the write is sent, the write is never sent.
+        The next caller waits for the answer, because until then it could read an outdated object.
+        If the caller is cancelled before the write is sent, the write is never sent.
         """
         await turns.answered()
         task: asyncio.Task[dict[str, Any]]
@@ -300,7 +300,7 @@ class PluginApi:
             self._forget(turns)
 
     def _forget(self, turns: _Turns) -> None:
-        """Forget writes with an answer; forget the key if nobody uses it."""
+        """Forget the writes that have an answer; forget the key if nobody uses it."""
         for write in [write for write in turns.unanswered if write.done()]:
             if not write.cancelled():
                 write.exception()  # the next caller reads what has become of it

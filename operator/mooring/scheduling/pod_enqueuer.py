@@ -36,17 +36,17 @@ _UNKNOWN_NAMESPACE: Final = (
 _MISSPELT_SECONDS: Final = 30.0
 """After this time in seconds, a pod gets a report that its scheduler name may be misspelt."""
 _NAMES_AT_ONCE: Final = 20
-"""The number of scheduler names that one report compares with profiles, in some milliseconds."""
+"""The maximum number of scheduler names that one call compares with profiles."""
 _MISSPELT_AT_ONCE: Final = 200
-"""The number of pods that one report examines for misspelt scheduler names."""
+"""The maximum number of pods whose scheduler names one call examines."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
 """The plugin that handles `spec.schedulingGates`."""
 _GATED_SECONDS: Final = 2.0
 """After this time a gated member of a group gets a report: most groups are complete sooner."""
 _GATED_AT_ONCE: Final = 200
-"""The number of pods for which PreEnqueue plugins run without a pause, in some milliseconds."""
+"""The maximum number of pods for which PreEnqueue plugins run without a pause."""
 _FOUND_AT_ONCE: Final = 100
-"""The number of pods that get their profile without a pause, in some milliseconds."""
+"""The maximum number of pods that get their profile without a pause."""
 _GROUP_EVENTS: Final = frozenset((Kind.UNSCHEDULED_POD, *GROUP_KINDS))
 
 
@@ -71,28 +71,27 @@ class PodEnqueuer:
         self._not_pending = not_pending
         self._arrived = arrived
         self._gated_since: dict[Uid, float] = {}
-        """The time at which a pod without a report was gated, by uid: a member of a group, or a pod
-        that waits for devices to be known."""
+        """Maps the uids of gated pods without a report to the time when they were gated. These are
+        members of groups, and pods that wait for devices to be known."""
         self._strays: dict[Uid, _Stray] = {}
         """The facts about pods that no profile takes, by uid."""
         self._of_claim: dict[str, dict[Uid, None]] = {}
-        """The uids of the pods without a node that name a ResourceClaim, by the claim's
-        namespace/name."""
+        """Maps a ResourceClaim's namespace/name to the uids of pods without a node that name it."""
         self._claims: dict[Uid, dict[str, None]] = {}
-        """The ResourceClaims that a pod without a node names, by the pod's uid."""
+        """Maps the uid of a pod without a node to the ResourceClaims that the pod names."""
         self._unsettled: dict[Uid, None] = {}
         """The uids of pods whose profile must be found again."""
         self._to_admit: dict[int, _Members] = {}
-        """The members that are still to be admitted or retried, by the number of their group."""
+        """Maps the number of a group to its members that are still to be admitted or retried."""
         self._is_unsettled = asyncio.Event()
         self._not_gated: WeakKeyDictionary[PodGroupState, QueuedPod | tuple[Uid, ...]] = (
             WeakKeyDictionary()
         )
-        """The member of each group that the last search found not gated.
+        """Maps each group to a member that was not gated in the last search.
 
-        If all members were gated, the uids of the members that were assumed then: only these can
-        return to the queue ungated. A member that enters the queue later without a gate replaces
-        the uids. This saves a search among tens of thousands of members.
+        If all members were gated, the value has the uids of the members that were assumed then,
+        because only these can return to the queue ungated. A member that enters the queue without a
+        gate replaces the uids. This saves a search among tens of thousands of members.
         """
 
     async def run(self) -> NoReturn:
@@ -231,7 +230,7 @@ class PodEnqueuer:
                 pause()
 
     def settle(self, queued: QueuedPod) -> bool:
-        """Find the profile of a popped pod, and of its group, if it is outstanding.
+        """Find the profiles of a popped pod and of its group, if they are outstanding.
 
         Returns False if the pod may not be tried now: if no profile takes it, if it is gated, or if
         profiles of other members of its large group are still outstanding.
@@ -510,7 +509,7 @@ class PodEnqueuer:
             self._is_unsettled.set()
 
     def _try_after_claim(self, event: ClusterEvent) -> None:
-        """Run PreEnqueue again for gated pods that name the claim, and run hints for its own pod.
+        """Run PreEnqueue again for gated pods that name the event's claim; run hints for its owner.
 
         If a claim was made for a single pod, its events concern only this pod, because equal pods
         have other claims. All pods that name another claim have it in their spec, so the queue
@@ -566,7 +565,7 @@ class PodEnqueuer:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Find again the profiles of all pods, or a namespace's: some now, others in `run`."""
+        """Find the profiles of all pods, or of a namespace's, again: some now, others in `run`."""
         without = self._scheduler.without_profile
         if namespace is None:
             uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())
@@ -709,7 +708,7 @@ class _Members:
 
 @dataclass(slots=True, eq=False)
 class _Stray:
-    """A pod that no profile takes, with the time when this began, and its last report.
+    """A pod that no profile takes, the time since when none does, and the pod's last report.
 
     `version` is the version of the profiles at that report. `perhaps_misspelt` says that nobody has
     examined the pod's scheduler name yet.
@@ -722,7 +721,7 @@ class _Stray:
 
 
 def _relabelled(event: ClusterEvent) -> str | None:
-    """Return the namespace of the event if labels changed that profiles select by; else None."""
+    """Return the namespace that the event added, or whose labels it changed; else None."""
     before, after = event.before, event.after
     if not isinstance(after, Namespace):
         return None

@@ -44,7 +44,7 @@ _SERVE: Final[Mapping[GroupSource, str]] = {
         if source is not GroupSource.KUBERNETES
     },
 }
-"""What a user must do if the API server does not serve the kind of a group, by source."""
+"""Maps the source of a group to what a user must do if the API server does not serve its kind."""
 _FOR_VOLUMES: Final = (
     Kind.STORAGE_CLASS,
     Kind.CSI_NODE,
@@ -117,15 +117,19 @@ class SuggestedChange:
 class PodReport:
     """The current facts about a pod; fields that do not apply are None.
 
-    `cause` is the text of `pending_cause`. `nominated_node` has room for the pod once the `victims`
-    (at most ten are listed) have left it. `pending_seconds` count from the time when the scheduler
-    first saw the pod. `held_back` says why a pod is gated, or why no profile takes it. `plugins`
-    rejected or gated the pod. `ahead` is the number of active pods before it. `waits_for` maps each
-    Permit plugin to the seconds that it may still take. `not_served` has the kinds that the pod's
-    volumes need and the API server does not serve. `claims` are the ResourceClaims of a pod that is
-    gated or did not fit, and why they have no devices. An unschedulable pod has `suggestions`, the
-    smallest change first. For a member of a group they are about the whole group; `group` describes
-    it without its pods.
+    Attributes:
+        cause: The text of `pending_cause`.
+        nominated_node: The node where the pod fits once the `victims` have left.
+        victims: At most ten of the pods to evict.
+        pending_seconds: The time since the scheduler first saw the pod.
+        plugins: The names of the plugins that rejected or gated the pod.
+        held_back: Why the pod is gated, or why no profile takes it.
+        waits_for: By Permit plugin: the seconds for which the pod may still wait.
+        ahead: The number of active pods before this pod.
+        not_served: Kinds that the pod's volumes need and the API server does not serve.
+        claims: The ResourceClaims, and why they have no devices.
+        suggestions: For an unschedulable pod or its group, the smallest change first.
+        group: The pod's group, without its pods.
     """
 
     state: PodState
@@ -301,7 +305,7 @@ class PodReportBuilder:
         return [str(unserved[kind]) for kind in needed if kind in unserved] or None
 
     def _ahead(self, queued: QueuedPod) -> int:
-        """Return how many active pods have a higher priority, or the same and waited longer."""
+        """Return how many active pods come before this pod: by priority, then by waiting time."""
         key = by_priority(queued)
         return sum(
             other.times.state is PodState.ACTIVE and by_priority(other) < key
@@ -363,7 +367,7 @@ async def smallest_suggestions(
 ) -> list[SuggestedChange]:
     """Return the suggestions with the smallest changes, the smallest first; see `suggestions`.
 
-    There are fewer if a plugin fails, or if the search takes too long. They are found in one
+    There are fewer if a plugin fails, or if the search takes too long. The search runs in one
     `turn`; `clock` returns seconds.
     """
     found = list[Suggestion]()

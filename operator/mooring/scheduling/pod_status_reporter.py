@@ -32,8 +32,8 @@ from mooring.pausing import pause
 from mooring.policy.profile_status import LONGEST_MESSAGE
 
 _LANES: Final = 4
-"""The number of status patches in flight; kube-scheduler had no limit, and delayed bindings
-(#142123)."""
+"""The maximum number of status patches in flight. In kube-scheduler, which has no limit, patches
+delayed bindings (#142123)."""
 _MOST_CLASSES: Final = 3
 """The number of PriorityClasses that an event names for one priority; more may have the same
 value."""
@@ -94,14 +94,13 @@ class PodStatusReporter:
     def __post_init__(self) -> None:
         self._statuses = StatusWriter[str]("pods", self._write, lanes=_LANES, sleep=self.sleep)
         self._new: dict[str, tuple[Pod, str]] = {}
-        """Unschedulable pods without any report yet, and the reason, by uid."""
+        """Maps the uid of each unschedulable pod without a report to the pod and the reason."""
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
-        """Pods with the fields of their status that are still to be written, by uid."""
+        """Maps uids to the pod, and to the fields of its status that are still to be written."""
         self._told: dict[str, _Told] = {}
-        """The content of each pod's status, once the pending fields are written, by uid."""
+        """Maps uids to the content of the pod's status once the pending fields are written."""
         self._nominating: dict[str, str] = {}
-        """The version of each pod after its nomination was written, by uid; "" until the answer
-        comes."""
+        """Maps uids to the pod's version with the written nomination; "" until the answer comes."""
 
     async def run(self) -> None:
         """Write reports until the task is cancelled."""
@@ -164,8 +163,8 @@ class PodStatusReporter:
     ) -> None:
         """Record an event about the victim: which pod preempts it, and why.
 
-        `queues` has the preemptor's queue and the victim's queue, if the former takes back quota
-        that the latter has borrowed.
+        `queues` are the preemptor's queue and the victim's queue, if the preemptor's queue takes
+        back quota that the other one has borrowed.
         """
         priority, own = self._priority(preemptor), self._priority(victim)
         why = f"to make room for priority {priority}; its own is {own}"
@@ -187,7 +186,7 @@ class PodStatusReporter:
         self.recorder.record(_reference(preemptor), "Normal", "Preempting", "Preempting", note)
 
     def preemption_failed(self, preemptor: Pod, why: str) -> None:
-        """Record an event about the preemptor: victims stay, perhaps after a denied eviction."""
+        """Record an event about the preemptor: why its victims are not evicted."""
         note = f"Preemption is abandoned: {why}"
         self.recorder.record(
             _reference(preemptor), "Warning", "FailedPreemption", "Preempting", note

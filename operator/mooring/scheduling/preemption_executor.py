@@ -56,7 +56,7 @@ class PreemptionExecutor:
     def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
         """Nominate a pod, or members of a group, and begin to evict the victims on all nodes.
 
-        It withdraws nominations of pods of lower priority to these nodes. Returns how many
+        Nominations of pods of lower priority to these nodes are withdrawn. Returns how many
         evictions begin; victims that are terminating already are not evicted again.
         """
         state, leader = self.scheduler.state, members[0].pod
@@ -120,8 +120,8 @@ class PreemptionExecutor:
     ) -> None:
         """Evict the victims for a pod, or for the members of a group that are nominated together.
 
-        After one eviction has failed, it sends no more, but waits for those that were sent, because
-        the API server may carry them out.
+        After an eviction has failed, no more evictions are sent. The answers to those already sent
+        are awaited, because the API server may carry them out.
         """
         remaining, failures = {victim.uid: victim for victim in victims}, dict[Uid, Exception]()
         began, leader = self._clock(), members[0]
@@ -219,7 +219,7 @@ class PreemptionExecutor:
         self.reports.preempted(victim, preemptor, node, self._took_back(preemptor, victim))
 
     def _took_back(self, preemptor: Pod, victim: Pod) -> tuple[str, str] | None:
-        """Return the queues of both pods if they differ and are in one tree; else None."""
+        """Return the Queues of both pods if they are two Queues of the same tree; else None."""
         queues = self.scheduler.state.queues
         mine, its = queues.of(preemptor), queues.of(victim)
         if mine is None or its is None or mine is its or mine.root is not its.root:
@@ -227,7 +227,7 @@ class PreemptionExecutor:
         return mine.name, its.name
 
     def stays(self, victim: Pod) -> None:
-        """End the eviction of a pod that somebody else began; retry the pods that wait for it."""
+        """Give up the eviction of the victim; retry the pods that wait for the victim's end."""
         self._try_again(self.scheduler.state.abandon_eviction(victim))
         self.scheduler.work.set()
 

@@ -26,11 +26,11 @@ from mooring.state.cluster_view import ClusterView
 _MOST_NAMED: Final = 3
 """The number of profiles that a message names."""
 _MOST_BYTES: Final = 2**20
-"""The most bytes for the scheduler names of former profiles: enough for more than 1,000 names."""
+"""The maximum number of bytes of former scheduler names: enough for more than 1,000 names."""
 _MOST_COMPARED: Final = 50
 """The number of known scheduler names with which `did_you_mean` compares an unknown name."""
 _LONGEST_NAME: Final = 253
-"""The most characters of a profile's scheduler name."""
+"""The maximum number of characters of a profile's scheduler name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +43,7 @@ class ActiveProfile:
 
 
 class CertificatesInvalid(ProfileInvalid):
-    """The certificates of these extenders cannot be used; the files may be corrected later."""
+    """The certificates of these extenders cannot be used now; users may still correct the files."""
 
     def __init__(self, extenders: Sequence[Extender], errors: Iterable[FieldError]) -> None:
         super().__init__(errors)
@@ -191,8 +191,8 @@ class Profiles:
     def why_none(self, pod: Pod) -> str | None:
         """Return why no profile takes the pod; None if the pod may belong to another scheduler.
 
-        This is so if no profile ever had its schedulerName, or if the name is that of
-        kube-scheduler.
+        Another scheduler may have the pod if no profile ever had its schedulerName, or if this is
+        kube-scheduler's name.
         """
         scheduler_name = pod.spec.scheduler_name
         if scheduler_name == DEFAULT_SCHEDULER:

@@ -1,10 +1,10 @@
 """Caches the results of node-only plugins per pod spec, so that identical pods share them.
 
 A node-only plugin's result for a node changes only when the row of this node changes. So the cache
-has columns with the masks and raw scores of all nodes. Before each use the plugins run again on the
-rows in the node table's change logs. There are two logs: one of all changes, and one of changes of
-the Node objects themselves, for plugins that ignore the pods on a node. The results are always
-equal to a run of every plugin on all nodes; `tests/property/test_shared_work.py` checks this.
+keeps columns with the masks and raw scores of all nodes. Before each use the plugins run again on
+the rows that changed since. Plugins that ignore the pods on a node run again only if the Node
+object changed. The results are always equal to a run of every plugin on all nodes;
+`tests/property/test_shared_work.py` checks this.
 """
 
 from collections import OrderedDict
@@ -47,13 +47,13 @@ from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 128 * 1024 * 1024
-"""The most bytes of all results: enough for about 500 specs on 5,000 nodes."""
+"""The maximum number of bytes of all results: enough for about 500 specs on 5,000 nodes."""
 _BYTES_PER_SPEC: Final = 8 * 1024
 """The estimated bytes per spec, without its columns and the spec itself."""
 _FEW: Final = 4
-"""If at most one row in this number is needed, only the needed rows are computed."""
+"""If at most one row in four is needed, the plugin runs only on the needed rows."""
 _MANY: Final = 2048
-"""If there are fewer rows, computing all of them takes no longer than selecting some."""
+"""If there are fewer rows, computing all rows takes no longer than selecting some of them."""
 _KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
 """The ways to cache results: for all specs with an equal key; for the spec until the node changes;
 for the spec until the node or its pods change; for the last spec only. Filters run in this
@@ -115,7 +115,7 @@ class ResultColumn:
 
     @property
     def highest(self) -> int:
-        """The highest value of all rows."""
+        """The highest value in the column."""
         if self._highest is None:
             self._highest = int(self.values.max(initial=0))
         return self._highest
@@ -132,7 +132,7 @@ class ResultColumn:
         return normalized
 
     def refresh(self, pod: Pod, nodes: NodeView, as_of: Hashable, run: _Run) -> None:
-        """Update the values to the current state of the node table; `pod` is a pod with this key.
+        """Update the values to the current state of the node table; `pod` is any pod with this key.
 
         `run` runs the plugin: on all nodes if `as_of` differs from the last call's, else on the
         nodes that have changed.
@@ -162,7 +162,7 @@ class ResultColumn:
 
 
 _Used = tuple[ResultColumn, int, _Run]
-"""A column that a spec uses, the way it is cached, and the function that runs the plugin."""
+"""A column that a spec uses, how the column is cached, and the function that runs the plugin."""
 
 
 class ResultColumns:
@@ -196,7 +196,7 @@ class ResultColumns:
 
 
 def is_few(rows: int, nodes: NodeView) -> bool:
-    """Return whether it is cheaper to compute only these rows, because they are few."""
+    """Return whether it is cheaper to compute only this number of rows."""
     return _FEW * rows <= len(nodes)
 
 
@@ -218,7 +218,7 @@ class SpecEvaluations:
     )
 
     def others(self, point: ExtensionPoint, plugin: str) -> tuple[EvaluationCounter, ...]:
-        """Return a tuple with the counter of a plugin that is not node-only."""
+        """Return the counter of a plugin that is not node-only."""
         found = self._others.get((point, plugin))
         if found is None:
             pipeline = self.pipeline
@@ -228,7 +228,7 @@ class SpecEvaluations:
 
 
 class _Kept(NamedTuple):
-    """A node-only filter or score, how its results are cached, and the function for a key."""
+    """A node-only filter or score, how its results are cached, and how their key is made."""
 
     plugin: Any
     kind: int
@@ -352,8 +352,8 @@ class SpecResults:
     def diagnosis(self, devices: Hashable, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
         """Return the result of `diagnose`; cache it until a row or these devices change.
 
-        A diagnosis is not cached if one plugin has more than 64 reasons: with thousands of invented
-        resources it takes megabytes, and there may be many such specs.
+        A diagnosis is not cached if one plugin has more than 64 reasons, because it may take
+        megabytes.
         """
         as_of = (self._cluster.node_set_version, self._cluster.row_changes.position, devices)
         if self._diagnosed is not None and self._diagnosed[0] == as_of:
@@ -381,7 +381,7 @@ class SpecResults:
         return tuple([run_devices_version(pipeline, plugin, pod) for plugin in reading])
 
     def filter(self, pod: Pod, nodes: NodeView, devices: Hashable) -> tuple[BoolArray, BoolArray]:
-        """Return two masks (bool[rows]): passed filters that ignore pods on nodes; passed all."""
+        """Return bool[rows] for the filters that ignore the pods on nodes, and for all filters."""
         if self._taken_as_of != self._cluster.node_set_version:
             self._release()
             self._take(pod)
@@ -409,11 +409,11 @@ class SpecResults:
         return column
 
     def is_kept(self, plugin: str) -> bool:
-        """Return whether scores of the plugin are cached for more than the last spec."""
+        """Return whether the plugin's scores are cached for several specs."""
         return self._scores[plugin][1] != _LAST
 
     def as_of(self, devices: Hashable, rows: int) -> Sequence[Hashable]:
-        """Return the versions on which results for `rows` depend, by kind (_KEYED and so on)."""
+        """Return the versions that the results depend on, indexed by `_KEYED`, `_BY_NODE` etc."""
         nodes = self._cluster.node_set_version
         own = nodes, devices
         every_change = self._cluster.row_changes.position if rows < _MANY else 0
@@ -449,8 +449,8 @@ class SpecResults:
     ) -> _Used:
         """Take the column of a plugin for the pod's spec.
 
-        The key is a part of the spec or computed from the spec. To measure the key would take
-        longer than to find the column, so its size is assumed to be the spec's size.
+        The key's size is taken to be the spec's size, because measuring the key would take too
+        long.
         """
         (plugin, kind, key), pipeline = kept, self._pipeline
         cluster = self._cluster
@@ -487,7 +487,7 @@ class NodeResults:
 
 
 class ResultCache:
-    """Caches results for the specs that were used last in a cluster, up to `most_bytes`."""
+    """Caches the results for recently used pod specs, in at most `most_bytes`."""
 
     def __init__(self, cluster: ClusterView, most_bytes: int = _MOST_BYTES) -> None:
         self.cluster = cluster
@@ -495,8 +495,7 @@ class ResultCache:
         self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
         self._columns = ResultColumns()
         self._layouts: dict[Pipeline, _Layout] = {}
-        """The layouts of pipelines with results; the layout of a former pipeline goes with its last
-        result."""
+        """The layouts of the pipelines that have results."""
 
     @property
     def bytes(self) -> int:

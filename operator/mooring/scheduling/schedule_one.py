@@ -70,8 +70,7 @@ logger = logging.getLogger(__name__)
 
 _GANG: Final = frozenset(("GangScheduling",))
 _JOIN_SECONDS: Final = 1.0
-"""The time in seconds that a new member waits in the queue while extenders are called for its
-group."""
+"""The time that a new member waits in the queue while extenders are called for its group."""
 _RECORDED_NODES: Final = 3
 _CONFIRMATION_SECONDS: Final = 60.0
 """After this time in seconds, a pod is read from the API server if the watch has not shown it
@@ -110,7 +109,8 @@ class ScheduleOne:
         self._backoffs = GroupBackoffs()
         self._reservation = GroupReservation(self.scheduler, self._cache)
         self._calling = set[tuple[int, str]]()
-        """Groups for which extenders are called: the group's number, and its members' profile."""
+        """The groups for which extenders are called: number of the group, and profile of its
+        members."""
         self._tasks: set[asyncio.Task[bool]] = set()
 
     @property
@@ -120,7 +120,7 @@ class ScheduleOne:
 
     @property
     def requesting(self) -> int:
-        """The number of bindings with a request in flight; at Permit and PreBind they have none."""
+        """The number of bindings that send requests; a binding at Permit or PreBind sends none."""
         return len(self._tasks) - len(self.scheduler.waiting) - len(self.scheduler.in_pre_bind)
 
     def attempt(self, queued: QueuedPod) -> None:
@@ -289,7 +289,7 @@ class ScheduleOne:
             decided(decision, now, scored=outcome.feasible_nodes)
 
     def _schedule_group(self, attempt: CurrentAttempt, group: PodGroupState) -> Sequence[Needed]:
-        """Choose nodes for the members and assume them there; else preempt or reserve nodes."""
+        """Choose nodes for the members and assume them; without nodes, preempt or reserve."""
         pipeline, result, obstacle = attempt.pipeline, "unschedulable", group.incomplete
         together = self._binding_of(group)
         called_off = together.called_off if together is not None else None
@@ -377,7 +377,7 @@ class ScheduleOne:
         return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
     def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
-        """Reserve nodes if the group has waited long; without nodes, delete a half-bound group."""
+        """Reserve nodes if the group has waited long; if that fails, delete a half-bound group."""
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
         if not any(map(self.scheduler.nominated_node, attempt.pods)):
@@ -437,10 +437,10 @@ class ScheduleOne:
     def _commit(
         self, attempt: CurrentAttempt, rows: Mapping[Uid, int], devices: Devices | None = None
     ) -> None:
-        """Assume these members on their rows and begin to bind them, or change nothing.
+        """Assume the pods on these rows and begin to bind them; on an exception change nothing.
 
         Raises:
-            PodRejected: A Reserve or Permit plugin rejects a member.
+            PodRejected: A Reserve or Permit plugin rejects a pod.
             PluginFailed: A Reserve or Permit plugin fails.
         """
         scheduler, group, now = self.scheduler, attempt.group, self._clock()
@@ -587,8 +587,7 @@ class ScheduleOne:
     def _binding_of(self, group: PodGroupState) -> GroupBinding | None:
         """Return the group's binding that is not over; None if there is none.
 
-        It compares the uids of members, because a new group may have the same name, and because a
-        group that labels define gets a new object when the profile with the label returns.
+        A group is recognized by the uids of its members, because its name or object may be new.
         """
         for uid, assumed in self.scheduler.being_bound.items():
             together = assumed.together
@@ -624,8 +623,8 @@ class ScheduleOne:
     ) -> None:
         """Delete the bound members of an incomplete group, if the profile requires this.
 
-        These are the members in `bound`. If the group was never complete, they are also members
-        that were bound before, perhaps by a former leader.
+        These are the members in `bound`. If the group was never complete, members that were bound
+        earlier, perhaps by a former leader, are deleted, too.
         """
         policy, definition = pipeline.group_policy, group.definition
         if policy is None or not policy.delete_bound_members or definition is None:

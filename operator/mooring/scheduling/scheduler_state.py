@@ -55,13 +55,15 @@ class DeletedUids:
 class CurrentAttempt:
     """One attempt about a pod, or about the members of a group that were in the queue.
 
-    `pipeline` is the members' pipeline when the attempt began (at `began`, in seconds); it stays,
-    even if the members get another pipeline. `members` are in flight: this attempt must end for
-    each of them, and no task binds them yet. `definition` is the group's definition at the
-    beginning. `answers` are the extenders' answers, if any extender is called. `took` is the
-    duration of the decisions in seconds. `sampled` says whether each call of a plugin is measured.
-    `unschedulable_seconds` is the time since the end of the first attempt that found no node for a
-    member; it is 0 without such an attempt, or if the profile has no delay of preemption.
+    Attributes:
+        pipeline: The pipeline of the members when the attempt began.
+        members: The pods in flight; no task binds them yet.
+        definition: The definition of the group when the attempt began.
+        answers: The answers of extenders; None if no extender is called.
+        began, took: The start, and the duration of the decisions, in seconds.
+        sampled: Whether each call of a plugin is measured.
+        unschedulable_seconds: The time since an attempt first found no node for a member; 0 if none
+            did, or if the profile does not delay preemption.
     """
 
     pipeline: Pipeline
@@ -89,11 +91,13 @@ class CurrentAttempt:
 class AssumedPod:
     """A pod between the decision and the end of its binding.
 
-    `pod` is the version that was assumed; the queued pod may get a newer one. Closing `undo`
-    unreserves and forgets the pod. `permitted` ends with the wait at Permit; it is None if the pod
-    does not wait. `together` is the binding of the group with which the pod was assumed, if any.
-    `left_watch` says that the pod left its watch after its Binding may have been sent. Then only
-    the answer to the Binding tells whether the pod is bound or deleted.
+    Attributes:
+        pod: The version that was assumed; the queued pod may be newer.
+        undo: The stack that unreserves and forgets the pod when it is closed.
+        permitted: Ends with the wait at Permit; None if the pod does not wait.
+        together: The binding of the group with which the pod was assumed, if any.
+        left_watch: Whether the pod left its watch after its Binding may have been sent. Then only
+            the answer to the Binding tells whether the pod is bound or deleted.
     """
 
     attempt: CurrentAttempt

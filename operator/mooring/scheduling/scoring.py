@@ -20,17 +20,16 @@ from mooring.state.view import NodeView
 
 _max: Final = np.maximum.reduce
 _NONE_SO_LOW: Final = np.iinfo(np.int64).min
-"""Marks positions that are already chosen; no total score is so low."""
+"""Marks positions that were already taken; every real score is higher."""
 
 
 class PluginScores(NamedTuple):
     """One plugin's normalized and weighted scores of the feasible nodes."""
 
     column: IntArray | int
-    """The scores (int64) by position, or by row if `rows` is set; an int if all scores are
-    equal."""
+    """The scores (int64) by position, or by row if `rows` is set; one int if all are equal."""
     weight: int = 1
-    """The factor for `column`, which is not weighted yet."""
+    """The factor that `column` is still to be multiplied by."""
     rows: IntArray | None = None
     """The row (int64) of each position; None if `column` is by position."""
 
@@ -174,7 +173,7 @@ def _node_only_scores(
 
 
 class _Totals:
-    """Adds up scores: first whole columns; their sum is then reduced to the feasible rows."""
+    """Adds up scores of all rows while possible, and then of the feasible rows."""
 
     def __init__(self, rows: IntArray, nodes: NodeView) -> None:
         self.rows = rows

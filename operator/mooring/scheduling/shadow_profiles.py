@@ -1,9 +1,9 @@
 """Compares decisions of profiles in mode Shadow with the nodes that another scheduler chose.
 
-When the watch shows that a pod is bound, the shadow profile decides about it, on the cluster
-without this pod and without the pods that were bound after it. So both schedulers have seen the
-same pods. Only the other scheduler binds; a decision of a shadow profile does not affect other
-decisions. Everything here runs on the event loop's thread.
+When the watch shows that a pod is bound, the shadow profile decides about this pod in a trial,
+without the pods that were bound later. So both schedulers have seen the same pods. Only the other
+scheduler binds; a decision of a shadow profile does not affect other decisions. Everything here
+runs on the event loop's thread.
 """
 
 import logging
@@ -33,17 +33,15 @@ logger = logging.getLogger(__name__)
 _CHOICES: Final = ("bound", "shadow")
 """The chooser of a node: the scheduler that bound the pod, or the shadow profile."""
 _MOST_WAITING: Final = 32
-"""The number of bound pods that may wait for their comparison; the oldest of more are not compared.
-A decision removes all pods that were bound later, which takes about 0.2 ms for each, and other pods
-must not wait for long."""
+"""The number of bound pods that may wait for a comparison; the oldest pods beyond it are left out.
+Removing later pods in the trial takes 0.2 ms for each."""
 _MOST_RECORDS: Final = 1000
 _MOST_CHARACTERS: Final = 4096
-"""The most characters of a message that are kept; it may name every resource that users invent."""
+"""The maximum number of characters of a kept message, because a message may name many resources."""
 _MOST_PENDING: Final = 1000
 """The number of pending pods that are examined."""
 _MOST_REMEMBERED: Final = 5000
-"""The number of pods that are remembered if only one watch has shown them, as pending or as
-bound."""
+"""The number of remembered pods that were shown only as pending, or only as bound."""
 _PENDING_SECONDS: Final = 30.0
 """After this time in seconds, a shadow profile also decides about a pending pod."""
 _LOOK_SECONDS: Final = 10.0
@@ -52,9 +50,9 @@ _LOOK_SECONDS: Final = 10.0
 
 @dataclass(slots=True, eq=False)
 class _BoundPod:
-    """A pod that was bound. Without `profile` it is only removed for other decisions.
+    """A bound pod. Without `profile`, it is only removed in decisions about other pods.
 
-    `was_pending` says that the watch showed it without a node before. `at` is the time when the
+    `was_pending` says whether the watch has shown the pod without a node. `at` is the time when the
     watch showed it bound, in seconds since the epoch.
     """
 
@@ -68,7 +66,8 @@ class _BoundPod:
 class _Comparison:
     """The result of a decision of a shadow profile; `record` is None if the decision failed.
 
-    `usages` has utilization and balance for each of `_CHOICES`; it is empty if a node is missing.
+    `usages` has the node's utilization and balance for each of `_CHOICES`; it is empty if there are
+    not two nodes.
     """
 
     profile: ActiveProfile
@@ -102,10 +101,10 @@ class Shadow:
         self._what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
         self._bound: deque[_BoundPod] = deque()
         self._left: OrderedDict[str, None] = OrderedDict()
-        """The uids of pods that were pending and that the watch has not shown bound yet."""
+        """The uids of pods that the watch has shown pending, but not bound."""
         self._unconfirmed: OrderedDict[str, _Comparison] = OrderedDict()
-        """Comparisons of bound pods that were not seen pending yet, by uid. If a pod was never
-        pending, no scheduler chose its node; it may be a static pod."""
+        """Maps uids of bound pods that were not seen pending, perhaps static pods, to
+        comparisons."""
         self._pending: dict[str, float | None] = {}
         self._look_at = 0.0
         self._due: deque[Pod] = deque()
@@ -136,7 +135,7 @@ class Shadow:
     def compare(self, until: float) -> bool:
         """Decide about some pods, the last bound pods first; return False if there are none.
 
-        It starts no decision after `until`, but makes at least one.
+        No decision starts after the time `until`, but at least one is made.
         """
         self._drop_settled()
         if not self._bound:
@@ -229,7 +228,7 @@ class Shadow:
         return decided
 
     def _look(self, now: float) -> None:
-        """Note since when pods are pending; choose those pending for long for one decision each."""
+        """Note new pending pods; choose the pods that have been pending for long for a decision."""
         pods: Iterable[Pod] = ()
         if self._scheduler.profiles.has_shadows:
             pods = islice(self._scheduler.without_profile.values(), _MOST_PENDING)
@@ -242,7 +241,7 @@ class Shadow:
                 self._due.append(pod)
 
     def _compared(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Return the comparison; its result is `error` if, for example, a plugin fails.
+        """Return the comparison for the pod; if its decision fails, the result is `error`.
 
         Raises:
             AttemptTooLongError: The decision is not finished; the next call continues it.
@@ -307,7 +306,7 @@ class Shadow:
         return known
 
     def _keep_once_confirmed(self, bound: _BoundPod, comparison: _Comparison) -> None:
-        """Keep the comparison if the pod was pending; if this is not known yet, wait for it."""
+        """Keep the comparison if the pod was pending; until this is known, set it aside."""
         uid = bound.pod.uid
         if uid in self._left:
             del self._left[uid]

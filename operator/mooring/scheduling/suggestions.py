@@ -1,10 +1,9 @@
 """Finds changes with which a waiting pod or pod group would fit, by trying each in a decision.
 
-It tries changes of the pod, or of all members, and the end of as few other pods as possible. For a
-pod it also tries changes of its claims' requests and, if no single change is enough, pairs of
-changes; for a group it tries a smaller minimum. Members are not examined one by one, because each
-may fit alone even if the group does not. Each suggestion is a decision of the real pipeline in a
-trial, and is true for the state of the cluster at that moment.
+These changes are tried: another spec of the pod or of all members; the end of as few other pods as
+possible; for a pod, other requests of its claims; for a group, a smaller minimum. If no single
+change of a pod is enough, pairs are tried. Each try is a decision of the real pipeline in a trial,
+and is true for the state of the cluster at that moment.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -46,26 +45,26 @@ from mooring.state.columns import IntArray
 
 EXAMPLES: Final = 3
 _MOST_STEPS: Final = 20_000
-"""The most steps of all decisions about one group; a decision about one pod is a step."""
+"""The maximum number of steps for one group; a decision about one pod is a step."""
 _MOST_CHANGES: Final = 32
-"""The most changes to try; each is a search over all nodes."""
+"""The maximum number of changes to try; each is a search over all nodes."""
 _MOST_PAIRS: Final = 32
 _MOST_ROWS: Final = 8
-"""The number of nodes on which the end of pods is tried so that a pod fits."""
+"""The maximum number of nodes where the end of running pods is tried to make a pod fit."""
 _MOST_DOMAINS: Final = 3
-"""The number of domains where the end of pods is tried for a group; most members fit in these."""
+"""The maximum number of domains where the end of running pods is tried for a group."""
 _MOST_ENDED_FOR_POD: Final = 10
 _MOST_ENDED_FOR_GROUP: Final = 64
 _MOST_SPECS: Final = 4
 """The number of different specs of members for which changes are tried."""
 _MOST_SHARING: Final = 64
-"""The most members that may share a node in the search for the largest request that fits."""
+"""The maximum number of members that share a node in the search for fitting requests."""
 _MOST_RESOURCES: Final = 16
-"""The number of resources by which the pods that could end are sorted; there may be hundreds."""
+"""The maximum number of resources by which running pods are sorted; a pod may have hundreds."""
 _MOST_AMOUNTS: Final = 4_096
-"""The number of amounts of a resource among which the largest that fits is searched."""
+"""The maximum number of amounts of a resource among which the largest fitting one is searched."""
 _MINIMUM: Final = 0.9
-"""The cost of a smaller minimum; it is higher than the cost of smaller requests."""
+"""The cost of a smaller minimum; it is higher than the cost of a smaller request."""
 _FIELDS: Final[Mapping[GroupSource, str]] = {
     GroupSource.KUBERNETES: "minCount",
     GroupSource.COSCHEDULING: "minMember",
@@ -117,7 +116,7 @@ def suggestions(
 
 
 class _Suggestions:
-    """Decides about a waiting pod or group: unchanged, changed, or without other pods."""
+    """Tries decisions about a waiting pod or group: unchanged, changed, or without other pods."""
 
     def __init__(
         self,
@@ -136,9 +135,9 @@ class _Suggestions:
         self._first: GroupDecision | None = None
         """The decision about the unchanged group."""
         self._short: list[str] = []
-        """Missing resources: the group would fit if it did not request one of them."""
+        """Missing resources: without a request for one of them, the group would fit."""
         self._short_of_devices: list[int] = []
-        """Rows where the end of other pods may free devices for the pod."""
+        """The rows where the end of other pods may free devices for the pod."""
         self._requested: dict[str, int] = {}
         """The largest request of a member, at least 1, by resource."""
         for pod in members:
@@ -207,8 +206,7 @@ class _Suggestions:
     ) -> Suggestion | None:
         """Return a suggestion if these members fit, with changed claims or without some pods.
 
-        Returns None if they do not fit. It pauses after the decision; if an attempt is too short
-        for the decision, it continues with the next attempt.
+        Returns None if they do not fit. A decision may take several attempts; this pauses after it.
         """
         while True:
             try:
@@ -309,7 +307,7 @@ class _Suggestions:
         return ({first: best[0]}, best[1]) if best else (dict.fromkeys(resources, 0), fit)
 
     def _free(self, resources: Sequence[str], rows: IntArray) -> _Limits:
-        """Return the free amounts on the best row, rounded down to amounts that people write."""
+        """Return the free amounts on the row with most room, rounded down to common amounts."""
         rows = np.intersect1d(rows, self._cluster.nodes_in_order)  # some may have gone in a pause
         if not len(rows):
             return dict.fromkeys(resources, 0)
@@ -324,7 +322,7 @@ class _Suggestions:
         return {name: n - n % _step_of(name) or n for name, n in limits.items()}
 
     def _amounts(self, resource: str) -> list[int]:
-        """Return amounts with which members could share a node, the largest amount first."""
+        """Return smaller requests with which members could share a node, the largest first."""
         nodes, step = self._cluster.nodes, _step_of(resource)
         free = nodes.allocatable(resource) - nodes.requested(resource)
         spaces = np.unique(free[nodes.present & (free > 0)])
@@ -378,7 +376,7 @@ class _Suggestions:
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
-        """Return single rows where the end of pods helps most, because only little is missing."""
+        """Return rows, one by one, where little is missing, so that the end of pods may help."""
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
@@ -405,9 +403,8 @@ class _Suggestions:
     def _without_pods(self, rows: IntArray) -> Suggestion | None:
         """Suggest to wait until the fewest pods on these rows end; None if that does not help.
 
-        Pods that request the most of the missing resources end first. It tries two orders: all pods
-        on few nodes, and one pod on each node, which needs fewer pods if little is missing on each
-        node.
+        Pods that request the most of the missing resources end first. Two orders are tried: all
+        pods on few nodes, and one pod on each node.
         """
         ended = list[Pod]()
         for pods in self._candidates(rows):
@@ -421,7 +418,7 @@ class _Suggestions:
         return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
 
     def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return the fewest of the first pods whose end is enough; [] if all are not enough."""
+        """Return the shortest prefix of `pods` whose end is enough; [] if all are not enough."""
 
         def fit(number: int) -> Suggestion | None:
             return self._fit(self._members, without=pods[:number])
@@ -457,7 +454,7 @@ class _Suggestions:
         return lists
 
     def _relief(self, slots: IntArray) -> npt.NDArray[np.float64]:
-        """Return for each slot how much of the missing resources the end of its pod frees.
+        """Return for each pod slot how much of the missing resources the end of its pod frees.
 
         On a row without enough devices, pods that hold devices come before all others.
         """
@@ -502,7 +499,7 @@ def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
 
 
 def _ranks(rows: IntArray) -> IntArray:
-    """Return the number of earlier items with the same row, for each item."""
+    """Return int64[items]: the number of earlier items with the same row."""
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
     ranks = np.empty(len(rows), np.int64)
@@ -511,7 +508,7 @@ def _ranks(rows: IntArray) -> IntArray:
 
 
 def _step_of(resource: str) -> int:
-    """Return the smallest step of amounts that people write: one MiB, ten millicores, or 1."""
+    """Return the step of common amounts of the resource: one MiB, ten millicores, or 1."""
     if resource == CPU:
         return 10
     whole_mib = resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-")

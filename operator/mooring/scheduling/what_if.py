@@ -1,4 +1,4 @@
-"""Decides as if pods were on other nodes or on none, or as if other objects selected them.
+"""Decides as if some pods were on other nodes or did not exist.
 
 `mooring simulate` and `mooring gpus` use it on a state of their own. The page, shadow profiles,
 rebalancing plans and the suggestions of `mooring explain` use it on the live state: they decide in
@@ -138,7 +138,7 @@ class WhatIf:
     def seed_of(self, pod: Pod) -> int:
         """Return the seed that breaks ties in the pod's first attempt.
 
-        For a group, pass its first member: the seed is that of the whole group.
+        For a group, pass its first member; all members share its seed.
         """
         return tie_break_seed(pod.uid, _FIRST_ATTEMPT, self.salt)
 
@@ -203,9 +203,9 @@ class WhatIf:
             )
 
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
-        """Return a search for nodes that fit the pod, whatever its deadline is.
+        """Return a search for nodes that fit the pod.
 
-        It does not use nodes that are reserved from a later time on.
+        Nodes that are reserved from a later time on do not fit, even if the pod would end earlier.
         """
         pipeline.evaluations.begin_attempt()
         return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline))

@@ -24,7 +24,7 @@ class _Order(NamedTuple):
 
 
 class ActivePods:
-    """Pods to be scheduled. A pod has left this queue if its ticket changed after `add`.
+    """Pods to be scheduled. A pod leaves this queue when its `ticket` changes.
 
     A namespace that rests has heaps of its own, so that pods of other namespaces are found quickly.
     """

@@ -40,7 +40,7 @@ class ActivePodsWithBorrowers:
         self._within = ActivePods()
         self._of_borrowers: dict[str, ActivePods] = {}
         self._order: list[tuple[Shares, str]] = []
-        """A heap of Queues that have borrowed and have pods, by their earlier shares."""
+        """A heap of the Queues that have borrowed and have pods, by shares that may be outdated."""
         self._decreases = 0
 
     def rest(self, namespace: str, until: float) -> None:

@@ -11,12 +11,10 @@ _FEW_ENTRIES: Final = 64
 _LOOKED_AT: Final = 4
 """The number of entries that one `push` examines."""
 _MANY_VOID: Final = 500
-"""If this number of first entries is void, the whole heap is examined: 100,000 pods may have
-
-gone. To drop one first entry takes 50 times as long as to examine one.
-"""
+"""After this number of void entries at the head, all entries are examined: to drop an entry from
+the head takes 50 times as long as to examine one."""
 _FREED: Final = 20
-"""The number of dropped entries that are freed together: to free takes as long as to examine."""
+"""The maximum number of dropped entries that one call frees, because freeing takes time."""
 
 _Key = TypeVar("_Key")
 

@@ -23,7 +23,7 @@ class InFlight:
         return (queued for queued, _ in self._pods.values())
 
     def enter(self, queued: QueuedPod, since: int) -> None:
-        """Add a pod that is not in flight yet; its attempt begins before event number `since`."""
+        """Add a pod; `since` is the number of the first event after its attempt begins."""
         self._pods[queued.pod.uid] = (queued, since)
 
     def get(self, uid: Uid) -> QueuedPod | None:
@@ -36,5 +36,5 @@ class InFlight:
         return self._pods.pop(uid)[1]
 
     def oldest(self) -> int | None:
-        """Return the number of the first event that a pod in flight missed; None if no pod is."""
+        """Return the number of the first event that pods in flight missed; None without pods."""
         return next((since for _, since in self._pods.values()), None)

@@ -16,7 +16,7 @@ _EVENT: Final = 2048
 
 
 class EventLog:
-    """Cluster events by number; the first event ever has number 0, the oldest are dropped."""
+    """Cluster events by number. The first event had number 0; the oldest events are dropped."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self.most_bytes = most_bytes

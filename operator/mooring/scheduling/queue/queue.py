@@ -17,17 +17,16 @@ after an error or a failed preemption may not (SchedulerPopFromBackoffQ).
 Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
 wait behind all those of another.
 
-Unschedulable pods are grouped by signature, and an event moves one pod of a group, which is tried
-for all of them. When it is rejected with the same signature again, the others stay where they are.
-When its attempt ends in any other way, or never comes, the next pod of the group is moved.
+Unschedulable pods are grouped by signature. An event moves only one pod of a group. If this pod is
+rejected with the same signature again, the others stay unschedulable. If its attempt ends in any
+other way, or never begins, the next pod of the group is moved.
 
-The room that an event promised may be taken before the moved pod is popped, and the moved pod may
-take it from the next pod of its group. So before each of them is tried, hints run again for that
-event and all later ones. If all say SKIP, the pod stays unschedulable, as if its hints had run only
-now.
+Other pods may take the free resources before the moved pod is popped. So before it is tried, its
+hints run again for that event and all later events. If all hints return SKIP, the pod stays
+unschedulable.
 
-An event is only noted when it comes. The loop then runs the hints one by one, some in each turn, so
-that neither many different unschedulable pods nor many events hold up a decision.
+An event is only noted when it comes. The loop runs the hints later, a few in each turn, so that
+decisions need not wait for many hints.
 
 A pod is in exactly one queue or in flight. Times are seconds on the caller's monotonic clock.
 """
@@ -60,7 +59,7 @@ _MOST_FLUSHED: Final = 10_000
 _MOST_ENDED: Final = 500
 """The number of pods that one `pop` moves out of backoff, in some milliseconds."""
 _ASKED_AGAIN: Final = 64
-"""If more events have come since a pod was moved, the pod is tried without running hints again."""
+"""If more events than this have come since a pod was moved, its hints do not run again."""
 _BRIEF_SECONDS: Final = 0.05
 """A namespace does not rest after an attempt that takes no longer than this."""
 _STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
@@ -134,7 +133,7 @@ class SchedulingQueue:
         return self.get(uid) if uid is not None else None
 
     def counts(self) -> dict[str, int]:
-        """Return how many pods are in each queue, by its name."""
+        """Return the number of pods in each queue, by the queue's name."""
         return {queue.value: number for queue, number in self._counts.items()}
 
     @property
@@ -155,7 +154,7 @@ class SchedulingQueue:
         return dict(self._incoming)
 
     def in_flight_events(self) -> Mapping[str, int]:
-        """Return the number of pods in flight and of kept events, by event label."""
+        """Return the number of pods in flight and of kept events, by the metric's label."""
         events = Counter(event.label for event in self._events)
         return {**events, _POPPED: len(self._in_flight)}
 
@@ -215,7 +214,7 @@ class SchedulingQueue:
         return self._unschedulable.signature_of(queued.pod.uid) == self._hints.signature(queued)
 
     def try_again(self, uid: Uid, now: float) -> None:
-        """Retry an unschedulable pod because its group has changed, as `add` does."""
+        """Retry an unschedulable pod because its group has changed."""
         queued = self.get(uid)
         if queued is None:
             return
@@ -402,7 +401,7 @@ class SchedulingQueue:
         return True
 
     def retry(self, uid: Uid, now: float) -> None:
-        """Retry the pod after its backoff, because the preemption that it awaited has failed.
+        """Retry the pod after its backoff, because its preemption has failed.
 
         The pod is never popped before its backoff ends: otherwise an eviction that always fails
         would be tried without a pause.
@@ -416,10 +415,10 @@ class SchedulingQueue:
             self._move_to_error_backoff(queued, now, _ACTIVATED)
 
     def flush_unschedulable(self, now: float) -> int:
-        """Move the pods that are unschedulable for five minutes, or past their `retry_at`.
+        """Move pods that are unschedulable for five minutes or past `retry_at`; return how many.
 
-        Return how many pods were moved. One call moves at most 10,000 pods, the longest waiting
-        first. At its `retry_at` only one pod of a group is moved, for all pods of the group.
+        One call moves at most 10,000 pods, the longest waiting first. At its `retry_at` only one
+        pod of a group is moved, for all pods of the group.
         """
         tried = set[Hashable]()
 
@@ -459,10 +458,7 @@ class SchedulingQueue:
         self._events.drop_before(end)
 
     def _may_fit(self, queued: QueuedPod, since: int | None) -> bool:
-        """Return whether the event `since`, or a later event, may still help the pod.
-
-        Return True if no hint moved the pod; `since` is None then.
-        """
+        """Return whether the event number `since`, or a later event, may help the pod."""
         hints, events = self._hints, self._events
         if since is None or since < events.start or events.end - since > _ASKED_AGAIN:
             return True
@@ -493,7 +489,7 @@ class SchedulingQueue:
         self._try_next(queued, now)
 
     def _try_next(self, queued: QueuedPod, now: float) -> None:
-        """Retry the next pod of the group that this pod was tried for, if any."""
+        """Retry the next pod of the group on whose behalf this pod was tried, if any."""
         signature, queued.tries_for = queued.tries_for, None
         following = self._unschedulable.first_of(signature) if signature is not None else None
         if following is not None and self._may_fit(following, queued.moved_at):
@@ -518,7 +514,7 @@ class SchedulingQueue:
             self._move(queued, SubQueue.ACTIVE, now, event)
 
     def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Move the pod to the backoff queue that is never popped early; gated pods stay gated."""
+        """Move the pod to the backoff that no pod leaves early; gated pods stay gated."""
         queued.moved_at = None
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
@@ -572,7 +568,7 @@ class SchedulingQueue:
 
 
 def _is_another(before: Pod, pod: Pod) -> bool:
-    """Return whether a field changed that a plugin or a reservation of nodes may read."""
+    """Return whether the update changed a field that a plugin or a node reservation may read."""
     return (
         before.spec is not pod.spec
         or before.longest_run != pod.longest_run

@@ -14,9 +14,9 @@ from mooring.runtime.extension_points import run_queueing_hint
 from mooring.runtime.queued_pod import QueuedPod
 
 _POST_FILTERS: Final = frozenset(("DefaultPreemption", "DynamicResources"))
-"""The PostFilter plugins that `needs_no_hint` knows; any other may help at any time."""
+"""The PostFilter plugins that `needs_no_hint` knows; other PostFilter plugins may always help."""
 _MOST_SPECS: Final = 16
-"""A group whose members have more different specs than this is equal to no other group."""
+"""A group is equal to no other group if its members have more different specs than this."""
 
 
 class QueueingHints:
@@ -155,7 +155,7 @@ class QueueingHints:
 
 
 def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
-    """Return whether the changed disruption budget may allow the pod to evict more victims.
+    """Return whether the event changes a disruption budget so that the pod may evict more pods.
 
     This holds only for pods whose profile has `disruptionBudgets: Strict`.
     """

@@ -1,12 +1,13 @@
 """Groups unschedulable pods by signature; hints run for one pod of each group.
 
 Pods of a group were rejected for the same reasons, and the same events can help them. After such an
-event one pod of the group is tried for all of them; the end of its attempt decides whether the next
-one is tried, see `mooring.scheduling.queue.queue`. Pods that are nominated to the node of an event
-are tried one by one: if one of them fits there, others of its group may not fit.
+event one pod of the group is tried first; the result decides whether the next pod is tried, see
+`mooring.scheduling.queue.queue`. Pods that are nominated to the node of an event are all tried: one
+of them may fit there although another does not.
 
 The caller runs one hint at a time. Each group knows the last event for which its hints have run. If
-a group has too many events left, one of its pods is retried without hints: an attempt costs less.
+there are too many events to check, one pod of the group is retried without hints, because an
+attempt costs less.
 """
 
 from collections import Counter, OrderedDict
@@ -22,17 +23,17 @@ from mooring.runtime.queued_pod import QueuedPod
 from mooring.scheduling.queue.kept_events import EventLog
 
 _MOST_HINTS: Final = 30_000
-"""If more hints than this wait, about one second of work, groups are retried without hints."""
+"""The number of waiting hints above which groups are retried without hints: a second of work."""
 _MISSED: Final = "ScheduleAttemptFailure"
 _TOO_MANY_EVENTS: Final = "ForceActivate"
 """The event that moves a pod without a hint; kube-scheduler's metrics have the same name."""
 _FEWEST_EVENTS: Final = 16
-"""The hints of a group run for at least this number of events, however many groups there are."""
+"""A group's hints run for at least this number of events, however many groups there are."""
 
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Pods with the same signature by uid, in the order in which they were added."""
+    """Pods with the same signature, in the order in which they were added."""
 
     seen: int
     """The group's hints have run for all events with smaller numbers."""
@@ -46,7 +47,7 @@ class _Group:
 
     @property
     def first(self) -> QueuedPod | None:
-        """The pod that is tried for the group; a nominated pod only if there is no other."""
+        """The group's pod that is tried first; a nominated pod only if all pods are nominated."""
         return next(iter((self.free or self.pods).values()), None)
 
 
@@ -104,7 +105,7 @@ class UnschedulablePods:
         self._missed = OrderedDict[Uid, _Missed]()
         self._nominated: dict[str, dict[Uid, QueuedPod]] = {}
         self._without_node: dict[Uid, str] = {}
-        """The uids of pods whose nominated node was deleted, with the event that moves each pod."""
+        """The pods whose nominated node was deleted: uid, and the event that moves the pod."""
         self._entries: dict[Uid, _Entry] = {}
         self._counts = Counter[tuple[str, str]]()
 
@@ -116,7 +117,7 @@ class UnschedulablePods:
         return dict(self._counts)
 
     def add(self, queued: QueuedPod, since: int | None = None) -> None:
-        """Add the pod to the group of its signature, as the last one.
+        """Add the pod at the end of the group with its signature.
 
         `since` is the number of the first event that the pod missed, if any; hints run for these
         events.
@@ -157,7 +158,7 @@ class UnschedulablePods:
             del self._groups[entry.signature]
 
     def nominated(self, queued: QueuedPod) -> None:
-        """Move a pod to its nominated node in the index; the pod misses no event."""
+        """Note the pod's new nomination."""
         uid = queued.pod.uid
         entry, missed = self._entries[uid], self._missed.get(uid)
         since = max(self._groups[entry.signature].next, entry.since)
@@ -179,7 +180,7 @@ class UnschedulablePods:
         return None
 
     def _without_nomination(self, uid: Uid) -> QueuedPod | None:
-        """Return the pod if it no longer has the nomination that it is indexed by."""
+        """Return the pod if it no longer has the nomination that this class knows; else None."""
         entry = self._entries.get(uid)
         if entry is None or entry.node is None:
             return None
@@ -191,7 +192,7 @@ class UnschedulablePods:
         return self._entries[uid].signature
 
     def first_of(self, signature: Hashable) -> QueuedPod | None:
-        """Return the next pod to try of the group; None if the group is empty."""
+        """Return the pod that is tried next in the group; None if the group is empty."""
         group = self._groups.get(signature)
         return group.first if group is not None else None
 
@@ -203,10 +204,10 @@ class UnschedulablePods:
         )
 
     def run_hints(self) -> list[tuple[QueuedPod, bool]]:
-        """Run the hints of one pod for one event; return the pods to retry after it.
+        """Run the hints of one pod for one event; return the pods to retry after this event.
 
-        The bool says whether the pod is tried for its whole group. The caller removes the pods at
-        once.
+        The bool says whether the pod is tried on behalf of its group. The caller removes the pods
+        at once.
         """
         if self._without_node:
             return self._run_without_node()
@@ -242,7 +243,7 @@ class UnschedulablePods:
         return _moved([(queued, False)], event) if queued is not None else []
 
     def _run_missed(self) -> list[tuple[QueuedPod, bool]]:
-        """Run a pod's hints for one event during its last attempt; return the pods to retry."""
+        """Run hints for one event that a pod missed during its attempt; return pods to retry."""
         uid, missed = next(iter(self._missed.items()))
         number, most = missed.next, self._most_events(len(self._missed))
         if (
@@ -259,7 +260,7 @@ class UnschedulablePods:
         return []
 
     def _settle(self, signature: Hashable, group: _Group) -> None:
-        """Note that hints of the group have run for all events."""
+        """Note that the group's hints have run for all events."""
         group.seen = group.next = self._events.end
         self._groups.move_to_end(signature)
 
@@ -267,14 +268,14 @@ class UnschedulablePods:
         return self._entries[queued.pod.uid].since
 
     def _stands_for(self, group: _Group, number: int) -> QueuedPod:
-        """Return the pod whose hints run for the event: the first that came before the event."""
+        """Return the pod whose hints run for the event: the group's first pod that is older."""
         free = next(iter(group.free.values()), None)
         if free is not None and self._since(free) <= number:
             return free
         return next(iter(group.pods.values()))
 
     def _to_try(self, group: _Group, number: int, node: str | None) -> list[tuple[QueuedPod, bool]]:
-        """Return the pods to try: those nominated to the event's node, and one for the group.
+        """Return the pods to try: all that are nominated to the event's node, and one other pod.
 
         If all other pods are nominated elsewhere, no pod is tried for the group.
         """
@@ -291,7 +292,7 @@ class UnschedulablePods:
 
     @staticmethod
     def _most_events(waiting: int) -> int:
-        """Return for how many events hints run, if this number of pods or groups waits."""
+        """Return for how many events a group's hints run, if `waiting` pods or groups wait."""
         return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
 
 
@@ -307,7 +308,7 @@ def _moved(
 def _node_of(event: ClusterEvent) -> str | None:
     """Return the name of the node that the event is about; None if it is about none.
 
-    For a pod that lost its nomination, it is the nominated node, which now has more room.
+    If a pod lost its nomination, this is the node to which it was nominated.
     """
     about = event.after or event.before
     if isinstance(about, Pod):
