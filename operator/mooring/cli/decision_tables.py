@@ -117,7 +117,7 @@ def _with_escapes(document: bytes) -> bytes:
 
 
 def _groups(attempts: Iterable[SimulatedAttempt]) -> list[list[SimulatedAttempt]]:
-    """Return the attempts in groups; a group has one controller and equal decisions."""
+    """Return groups of attempts with the same controller and equal decisions."""
     groups: dict[Any, list[SimulatedAttempt]] = {}
     for attempt in attempts:
         decision = attempt.decision

@@ -1,6 +1,6 @@
 """Shows why Kueue gates a pod: the conditions of the pod's Workload.
 
-The conditions are read when a user asks for them, with the user's own rights.
+The command reads the conditions with the rights of the user.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ from mooring.policy.profile_errors import did_you_mean
 
 _SECONDS: Final = 3.0
 _MOST_NAMES: Final = 5_000
-"""The most names that are searched; names beyond this are not completed."""
+"""The most names that are searched; names after these are not completed."""
 _PAGE: Final = 500
 _KINDS: Final = ("pod/", "podgroup/")
 _POD_WORDS: Final = ("pod", "pods", "po")
@@ -102,7 +102,7 @@ def _namespace(context: click.Context) -> str | None:
 def _names(
     context: click.Context, resources: Sequence[Resource], namespace: str | None, begun: str
 ) -> list[str]:
-    """Return the sorted names that begin with `begun`; after a time-out only those found so far."""
+    """Return the sorted names that begin with `begun`; only some names if the time is over."""
     found = set[str]()
 
     async def look() -> None:

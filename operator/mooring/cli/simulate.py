@@ -282,7 +282,7 @@ def _ask(
     profile: str | None,
     output: str,
 ) -> NoReturn:
-    """Print what the running scheduler would do, and exit; UsageError for other parameters."""
+    """Print the running scheduler's decisions, and exit; raise UsageError for other parameters."""
     for parameter in click.get_current_context().command.params:
         if _is_given(str(parameter.name)) and parameter.name not in _WITH_SERVER:
             raise click.UsageError(f"{parameter.opts[-1]} goes without --server")
@@ -306,7 +306,7 @@ def _printed(
 
 @contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """Run the garbage collector seldom, because the objects of a cluster live until the end."""
+    """Run the garbage collector less often, because all objects of a cluster stay in memory."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 50)
     try:

@@ -166,7 +166,7 @@ def _case_json(case: CaseResult) -> dict[str, Any]:
 
 
 def _print_junit(results: _Results) -> None:
-    """Print the XML that Jenkins, GitLab and other systems read: a suite per test."""
+    """Print the results as JUnit's XML, which Jenkins and GitLab read; a test is a suite."""
     root = ET.Element("testsuites")
     for file, cases in results:
         words = [_word(case) for case in cases]

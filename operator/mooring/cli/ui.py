@@ -142,7 +142,7 @@ class Proxy:
             await runner.cleanup()
 
     async def _exchange(self, request: web.Request) -> web.Response:
-        """Return the session's token for the key, which then becomes invalid."""
+        """Return the session's token for the key, and make the key invalid."""
         self._check_host(request)
         given = await request.text()
         key, self.key = self.key, ""
@@ -152,7 +152,7 @@ class Proxy:
         return web.Response(text=self._token)
 
     def _check_host(self, request: web.Request) -> None:
-        """Reject a request with another Host; a foreign name may resolve here (DNS rebinding)."""
+        """Reject a request with a foreign Host header, to prevent DNS rebinding."""
         if request.host not in self._hosts:
             raise web.HTTPForbidden(text="open the address that mooring ui has printed\n")
 

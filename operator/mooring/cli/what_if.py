@@ -27,7 +27,7 @@ _BESIDE_PODS: Final = {*GROUP_KINDS, Kind.SERVICE}
 def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, output: str) -> Summary:
     """Print what the leading replica would do with the objects of the files; return the summary.
 
-    Raises InputError with the leader's words if it refuses.
+    Raises InputError with the leader's words if the leader refuses.
     """
     objects, ignored = list[dict[str, Any]](), Counter[str]()
     for each in read_manifests(files):
@@ -61,7 +61,7 @@ def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, outpu
 
 
 def _attempts(tried: Mapping[str, Any]) -> Iterator[SimulatedAttempt]:
-    """Yield the decision about each pod in the document, in the form of `mooring simulate`."""
+    """Yield the decisions in the leader's answer, one per pod, in `mooring simulate`'s form."""
     feasible, in_group = tried.get("feasible") or 0, "podGroup" in tried
     fits = WITH_GROUP if in_group else f"one of {plural(feasible, 'node')} that fit"
     for number, pod in enumerate(tried["pods"]):

@@ -83,7 +83,7 @@ class Pending(Protocol):
 
 
 class PendingQueue(Protocol):
-    """Documents about pending pods."""
+    """Makes documents about pending pods."""
 
     async def pending(self) -> Pending:
         """Return the pending pods; the answer may be some seconds old."""
@@ -99,7 +99,7 @@ class PageRoutes(Protocol):
         """Return whether everybody may get the path, because it is a file without data."""
 
     def start(self, access: Access) -> Iterable[web.RouteDef]:
-        """Return the routes; `access` decides which pods they show to a user."""
+        """Return the routes; `access` says which pods a user may see."""
 
     def headers(self, path: str) -> Mapping[str, str]:
         """Return the headers for every answer to this path, whatever its status."""

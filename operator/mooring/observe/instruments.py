@@ -123,7 +123,7 @@ class CounterFamily(_Family[Count]):
 
 
 class HistogramFamily(_Family[Distribution]):
-    """A histogram's series by label values; `bounds` are finite and rising, `+Inf` is added."""
+    """A histogram and its series; `bounds` are finite and rising, without `+Inf`."""
 
     def __init__(
         self, name: str, documentation: str, bounds: tuple[float, ...], labels: Sequence[str] = ()

@@ -387,7 +387,7 @@ class Metrics(Collector, DeviceMetrics):
         return recorder
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Remove the series of all other profiles.
+        """Remove the series of all profiles that are not in `profiles`.
 
         Otherwise memory would grow with every new name of a profile.
         """
@@ -471,7 +471,7 @@ class Metrics(Collector, DeviceMetrics):
         self._placements.child(profile, _POD_GROUP).add(count)
 
     def placement_evaluated(self, profile: str, *, feasible: bool, seconds: float) -> None:
-        """Count a placement that was tried for a pod group; `feasible`: whether the group fits."""
+        """Count a tried placement of a pod group; `feasible` says whether the group fits there."""
         labels = "feasible" if feasible else "infeasible", profile, _POD_GROUP
         self._placements_tried.child(*labels).add()
         self._placement_duration.child(*labels).observe(seconds)
@@ -518,7 +518,7 @@ class Metrics(Collector, DeviceMetrics):
         self._plugin_failures.child(self._plugins.of(plugin), extension_point, kind).add()
 
     def shadow_decided(self, profile: str, result: str) -> None:
-        """Count a pod that a profile in mode Shadow decided."""
+        """Count a pod that a profile in mode Shadow has decided about."""
         self._shadow_pods.child(profile, result).add()
 
     def shadow_node(self, profile: str, choice: str, utilization: float, balance: float) -> None:
@@ -531,7 +531,7 @@ class Metrics(Collector, DeviceMetrics):
         self._shadow_balance.child(profile, choice).observe(balance)
 
     def rebalanced(self, profile: str, result: str) -> None:
-        """Count a move of a pod that has ended with this result."""
+        """Count an ended move of a pod by its result."""
         self._rebalancing_moves.child(profile, result).add()
 
     def devices_bound(

@@ -55,7 +55,7 @@ _LONGEST_CAUSE: Final = 1_024
 _BATCH: Final = 256
 """The most spans in one request."""
 _SLICE_SECONDS: Final = 0.001
-"""The time in seconds after which the making of spans pauses."""
+"""The seconds of making spans after which other tasks run."""
 _PAUSE_SECONDS: Final = 1.0
 _FLUSH_SECONDS: Final = 0.8
 """The most seconds for sending spans when the process ends."""
@@ -95,7 +95,7 @@ class _Reasons(logging.Filter):
 
     @property
     def first(self) -> str:
-        """The first message in the current thread, or "" if there is none."""
+        """The first message about an export in the current thread; "" if there is none."""
         return self._first.text
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -275,7 +275,7 @@ def _session() -> Session:
 
 
 class _Finished(SpanProcessor):
-    """Collects the spans that have ended."""
+    """Collects the ended spans, for sending them in batches."""
 
     def __init__(self) -> None:
         self.spans: list[ReadableSpan] = []

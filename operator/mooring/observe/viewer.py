@@ -41,7 +41,7 @@ class Viewer:
 
     @classmethod
     async def of(cls, access: Access, request: web.Request) -> "Viewer":
-        """Return the viewer for a request; raise an error of `Access.user_of` without a user."""
+        """Return the viewer for a request; raise the errors of `Access.user_of`."""
         return cls(access, await access.user_of(request))
 
     async def may(self, attributes: Attributes) -> bool:

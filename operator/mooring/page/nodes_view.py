@@ -27,7 +27,7 @@ PODS: Final = "pods"
 CORDONED: Final = 1
 NOT_READY: Final = 2
 TAINTED: Final = 4
-"""Bits of `ResourceOfNodes.flags`; TAINTED stands for a taint NoSchedule or NoExecute."""
+"""Bits of `ResourceOfNodes.flags`; TAINTED means a taint NoSchedule or NoExecute."""
 
 _MOST_RESOURCES: Final = 100
 _MOST_LABELS: Final = 100
@@ -68,7 +68,7 @@ class ResourceOfNodes:
         return {"at": at, **{name: getattr(self, name)[at] for name in columns}}
 
     def document(self) -> dict[str, Any]:
-        """Return the columns as JSON values, in numpy arrays."""
+        """Return the columns as a JSON object; its lists are numpy arrays."""
         return {
             "allocatable": self.allocatable,
             "requested": self.requested,

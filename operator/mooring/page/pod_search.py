@@ -46,7 +46,7 @@ class PodSearch:
         }
 
     async def _of_namespaces(self, text: str) -> dict[str, _Ranked]:
-        """Return for each namespace the first pods that contain the text, one more than shown."""
+        """Return the first pods with the text in their names, by namespace; one more than shown."""
         found: dict[str, _Ranked] = {}
 
         def steps() -> None:

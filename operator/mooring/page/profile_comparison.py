@@ -1,6 +1,6 @@
 """Compares two profiles: how full would nodes be if each profile chose the nodes of some pods?
 
-No pod is put on a node. The code adds the requests of the pods to copies of the columns.
+No pod is put on a node. The requests of the pods are added to copies of the columns.
 """
 
 from collections import Counter
@@ -87,7 +87,7 @@ class _Nodes:
 
     @classmethod
     async def read(cls, scheduler: SchedulerState, clock: Callable[[], float]) -> "_Nodes":
-        """Read the nodes; pods are counted in slices, and columns are read at the end."""
+        """Read the nodes; count the pods in slices, and read the columns at the end."""
         state, movable, pools = scheduler.state, Counter[str | None](), dict[str, str]()
 
         def steps() -> None:

@@ -181,7 +181,7 @@ class PendingPods:
         return seen
 
     def _groups(self, codes: IntArray, members: BoolArray) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the 200 codes that most `members` have, each with a summary of their pods."""
+        """Yield the 200 most frequent codes of `members`, each with a summary of its pods."""
         if not members.any():
             return
         codes, states, since = codes[members], self.states[members], self.since[members]

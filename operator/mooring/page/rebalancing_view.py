@@ -36,7 +36,7 @@ _MOST_PENDING: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A request for a plan: the profile, and the goals; the default goals are the profile's."""
+    """A request for a plan; without `goals`, the goals of the profile apply."""
 
     profile: str
     goals: tuple[Goal, ...] = ()

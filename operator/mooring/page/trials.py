@@ -318,7 +318,7 @@ class WhatIfRunner:
     def _what_if(
         self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
     ) -> WhatIf:
-        """Return a WhatIf on the live state, without `removed` pods, with `selecting` objects."""
+        """Return a WhatIf on the live state, without the pods `removed`, with `selecting` added."""
         scheduler = self.scheduler
         what_if = WhatIf(ResultCache(scheduler.cluster), now=self.now)
         for uid in removed:
@@ -417,7 +417,7 @@ class WhatIfRunner:
     ) -> list[list[DecisionInFull]]:
         """Return the decisions about the first unit, and about other units that fit into the turn.
 
-        An edited profile has no cached results, so evaluating it may take several turns.
+        An edited profile has no cached results, so its first decision may take several turns.
         """
         unit = units[0]
         while True:

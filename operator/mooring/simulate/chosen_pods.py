@@ -62,7 +62,7 @@ class ChosenPods:
     targets: tuple[TypeAndName, ...] = ()
 
     def checked(self, inputs: Inputs) -> ChosenPods:
-        """Return the object itself, after a check.
+        """Check that the chosen objects exist, and return this object.
 
         Raises InputError if a chosen object is neither a pod of the inputs nor a controller with
         pods there. A controller without pods is accepted if the inputs have a reason for it.

@@ -258,9 +258,9 @@ class Controllers:
         yield from self._job(job)
 
     def _generated(self, base: str, owner: Raw, number: int) -> str:
-        """Return an unused name for a pod, as by generateName, but the same in every run.
+        """Return an unused name for a pod; every run returns the same name.
 
-        Two of 5,000 names with five random characters would probably be equal; therefore it checks.
+        Two of 5,000 names with five random characters would probably be equal.
         """
         namespace = namespace_of(owner)
         names = generated_names(base, [owner["kind"], namespace, name_of(owner)], number, 2**32)
@@ -302,7 +302,7 @@ def _replicas(spec: Mapping[str, Any]) -> int:
 
 
 def _pods(spec: Mapping[str, Any], field: str) -> int:
-    """Return the number of pods in the field; 1 if the field is absent."""
+    """Return the number of pods in the field `field`; 1 if the field is absent."""
     wanted = integer(spec, field, "spec")
     if wanted is not None and wanted > _MOST_PODS:
         raise ManifestError(f"spec.{field}", f"must be at most {_MOST_PODS:,} in a simulation")
@@ -353,7 +353,7 @@ def _made(
     labels: Mapping[str, Any],
     annotations: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return a new object in the namespace of its owner, which controls it."""
+    """Return a new object; it is in the namespace of `owner`, and `owner` controls it."""
     reference = {
         "apiVersion": owner.get("apiVersion"),
         "kind": owner["kind"],
@@ -376,7 +376,7 @@ def _pod(name: str, owner: Raw, template: Raw) -> Raw:
 
 
 def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
-    """Return the pod with a volume for each claim; it replaces a volume with the same name."""
+    """Return the pod with a volume for each claim; other volumes of the same names are removed."""
     others = [
         volume
         for volume in mappings(pod["spec"], "volumes", "spec")

@@ -46,8 +46,8 @@ class FailedExpectation:
 class CaseResult:
     """The result of a case: the failed expectations, or the mistake that prevented the run.
 
-    `ignored` counts the objects that no decision reads, by `Kind` or `Kind.group`. For `notes` see
-    `Inputs`.
+    `ignored` counts the objects that no decision reads, by `Kind` or `Kind.group`. `Inputs`
+    explains `notes`.
     """
 
     name: str

@@ -141,7 +141,7 @@ class _Reader:
         self._new_groups: dict[str, Manifest] = {}
         """The new PodGroups by namespace and name; their PriorityClasses may come later."""
         self._of_groups: dict[str, Mapping[str, str]] = {}
-        """The claims of PodGroups: the group's uid, then the name in the template, then the claim's
+        """The claims of each group, by its uid; each entry of `resourceClaims` has the claim's
         name."""
 
     def read(self, manifest: Manifest) -> None:

@@ -327,9 +327,9 @@ See resolve.go of go.yaml.in/yaml/v2.
 """
 _BASE_60: Final = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
 _LONG_IN_GO: Final = 1e21
-"""The number from which Go writes floats in JSON with an exponent.
+"""The number from which Go writes floats with an exponent in JSON.
 
-Smaller whole numbers have no fraction.
+Smaller floats without a fraction look like integers.
 """
 _TEXT: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
 

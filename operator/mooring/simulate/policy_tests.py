@@ -26,7 +26,7 @@ _OF_PODS: Final = ("max_skew", "max_nodes", "whole")
 
 
 class PodSelection(PolicyModel):
-    """Pods by namespace, labels and pod group, including pods that already have a node."""
+    """Selects pods by namespace, labels and pod group, including pods that already have a node."""
 
     namespace: str | None = None
     """The namespace of the pods; if absent, pods of all namespaces."""
@@ -76,7 +76,7 @@ class Expectation(PolicyModel):
     max_victims: int | None = Field(None, ge=0)
     """The most pods that are evicted for all selected pods together; 0 means none."""
     max_skew: int | None = Field(None, ge=0)
-    """The largest difference between the numbers of selected pods for two values of
+    """The largest allowed difference between the numbers of selected pods for two values of
     `topologyKey`."""
     topology_key: QualifiedName | None = None
     """The node label for `maxSkew`; a value without a selected pod counts too."""
@@ -86,7 +86,7 @@ class Expectation(PolicyModel):
     """Whether all these pods have a node, or none of them has a node."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes: both or neither of `pod` and `pods`, or no expected property."""
+        """Yield a mistake unless there is either `pod` or `pods`, and an expected property."""
         if (self.pod is None) == (self.pods is None):
             yield FieldError("", "needs either pod or pods")
         if not self.model_fields_set - {"pod", "pods", "topology_key"}:
@@ -106,7 +106,7 @@ class Expectation(PolicyModel):
 
 
 class Case(PolicyModel):
-    """A cluster, pods, and the expected decisions about them."""
+    """A case of a test: a cluster, pods, and the expected decisions about the pods."""
 
     name: str = Field(min_length=1)
     """A sentence that states the rule; each case of a test has a different name."""

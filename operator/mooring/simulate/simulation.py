@@ -38,7 +38,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 
 _REST: Final = re.compile(r"(: |\. ).*", re.DOTALL)
-"""The part of a message after its first clause."""
+"""The part of a message after the first colon or full stop."""
 WITH_GROUP: Final = "placed together with its pod group"
 _NOMINATED: Final = "its nominated node"
 _MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
@@ -255,7 +255,7 @@ class Simulation:
             yield self._member(pod, profile, node, decision)
 
     def _answers_about(self, members: list[Pod], pipeline: Pipeline) -> ExtenderResults | None:
-        """Return the answers of extenders about a group's members; None without such extenders."""
+        """Return the extenders' answers about a group's members; None if no extender is asked."""
         if self._call is None or not any(interested(pipeline, pod) for pod in members):
             return None
         answers = ExtenderResults()

@@ -150,13 +150,13 @@ class PluginContract:
             )
 
     def test_it_returns_the_same_whatever_the_order_of_nodes(self) -> None:
-        """The row number of a node has no meaning."""
+        """The results do not depend on the row numbers of nodes."""
         for scenario in self.scenarios:
             there, here = self._trial(scenario.reversed()), self._trial(scenario)
             assert there.by_name() == here.by_name(), "its results depend on the order of nodes"
 
     def test_it_returns_the_same_without_pods_if_it_depends_on_the_node_object_only(self) -> None:
-        """Otherwise its cached results would be wrong after pods are added or deleted."""
+        """Otherwise the scheduler's cached results would be wrong after a pod comes or ends."""
         for scenario in (
             self.scenarios if getattr(self.plugin, "depends_on_node_object_only", False) else ()
         ):

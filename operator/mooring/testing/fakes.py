@@ -134,7 +134,7 @@ class FakeApi:
     ) -> dict[str, Any]:
         """Remember the patch and apply it to the object; create the object if it is unknown.
 
-        If the object has a resourceVersion, it gets the next one.
+        An object with a resourceVersion gets the next resourceVersion.
         """
         self._raise_failure()
         key = f"{namespace}/{name}" if namespace else name
@@ -193,7 +193,7 @@ class FakeApi:
         *,
         subresource: str | None = None,
     ) -> dict[str, Any]:
-        """Remember the patch and apply it, if the object still has the patch's version."""
+        """Remember the patch and apply it; raise ReadAgainError if the object has changed."""
         lost = self.lost.popleft() if self.lost else Lost.NOTHING
         if lost is Lost.REQUEST:
             raise ReadAgainError("the request is lost")
@@ -218,7 +218,7 @@ class FakeApi:
         return merged
 
     async def arrive(self) -> None:
-        """Make the late updates, except updates of objects that have another version now."""
+        """Make the updates that were lost with TIME, if their objects have not changed since."""
         while self._late:
             with suppress(ReadAgainError):
                 await self._late.pop(0)()
@@ -237,7 +237,7 @@ class FakeApi:
             await self.writes.pop(0)()
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
-        """Run the events until `done` returns True; raise TimeoutError after the last event."""
+        """Call the functions in `events` until `done` returns True; else raise TimeoutError."""
         while not done():
             if not self.events:
                 raise TimeoutError(f"not done after {seconds:g}s")
