@@ -124,7 +124,7 @@ class Evaluations:
         return self._excess.get(evaluation)
 
     def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
-        """Return why the pod has too many labels for the evaluation; None if it has not."""
+        """Return why the pod has too many labels for the evaluation; None if it may run."""
         units = times * self._up_to[evaluation].pod_maps
         return Cost(pod=units).excess if times > 1 else None
 

@@ -37,7 +37,7 @@ _BOUND_ERRORS: Final = ("greater_than", "greater_than_equal", "less_than", "less
 class BrokenRule(NamedTuple):
     """A mistake, and the path of the field or object that breaks the rule.
 
-    `owner` is above the mistake's own path if the rule is about several fields of an object.
+    If the rule is about several fields, `owner` is the path of the object that has these fields.
     """
 
     owner: str

@@ -32,7 +32,7 @@ class TimeSlices:
         seconds: The least duration of a slice; the slice ends with the step that reaches it.
         rest: After a slice the event loop is free for this many times the slice's duration; with 0,
             all other ready tasks run once.
-        clock: The time in seconds.
+        clock: Returns the time in seconds.
     """
 
     seconds: float = 0.002

@@ -47,7 +47,7 @@ class CapacityScheduling:
         return quota_rejection((pod,), cluster) or SKIP
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE for each change of a queue or namespace, and when a pod of the tree leaves.
+        """Return QUEUE if a queue or namespace changed, or a pod left the pod's tree of queues.
 
         A pod whose labels change may leave its queue; a pod that is resized may use less. A group
         may name another queue.

@@ -16,7 +16,7 @@ from mooring.state.pods import NO_QUEUE
 
 
 def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
-    """Return what the pods in these slots of the pod columns use of their queues."""
+    """Return how much of each queue the pods in these slots of the pod columns use."""
     columns, queues = cluster.pod_columns, cluster.queues
     slots = slots[columns.queues[slots] != NO_QUEUE]
     numbers, at, pods = np.unique(columns.queues[slots], return_inverse=True, return_counts=True)
@@ -36,9 +36,9 @@ def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
 
 
 def nominated_usage(pods: Collection[Pod], cluster: ClusterView) -> Usage:
-    """Return the usage of nominated pods that must stay free while these pods are scheduled.
+    """Return the usage of nominated pods for which the given pods must leave quota.
 
-    These pods, pods of the same queue with lower priority, and pods with reserved nodes do not
+    The given pods, pods of the same queue with lower priority, and pods with reserved nodes do not
     count.
     """
     if not len(cluster.nominations):

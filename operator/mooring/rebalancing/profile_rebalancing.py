@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 FIRST_SECONDS: Final = 10.0
-"""The first plan is made at this time in seconds after a profile came into force."""
+"""The first plan of a profile is made this many seconds after the profile came into force."""
 LOOK_SECONDS: Final = 0.5
 """The time in seconds between checks whether a move may begin, or a replacement is ready."""
 BUDGET_SECONDS: Final = 30.0
@@ -266,8 +266,8 @@ class ProfileRebalancing:
     async def _until_allowed(self, moves: Sequence[Move]) -> None:
         """Wait until limits and disruption budgets allow these moves.
 
-        It waits for a budget while moves are running, and a moment longer, because a replacement
-        that becomes ready may allow one more eviction.
+        The wait for a budget lasts while moves are running, and a moment longer, because a
+        replacement that becomes ready may allow one more eviction.
 
         Raises:
             Stopped: The limits or a budget do not allow the moves.
@@ -342,8 +342,8 @@ class ProfileRebalancing:
     def _settled(self) -> bool:
         """End finished steps; return whether all steps have ended.
 
-        Waiting pods then get the room that was made for them. Before that, a step waits for a
-        limited time until the evicted pods have left their nodes.
+        When a step ends, waiting pods get the room that was made for them. But first the step waits
+        for a limited time until the evicted pods have left their nodes.
         """
         now = self.parts.scheduler.clock()
         for running in tuple(self._steps):

@@ -19,8 +19,8 @@ from mooring.rebalancing.plan import Move, Step, Why
 from mooring.state.cluster import ClusterState
 
 _PLACE: Final = "/replacement"
-"""The end of a placeholder's uid, after the uid of the pod that leaves or needs room. No object's
-uid has a slash."""
+"""A placeholder's uid is the uid of the pod that leaves or needs room, followed by this text. No
+object's uid has a slash."""
 _NOT_COMPARED: Final = frozenset(("gates", "limit_exceeded", "demands", "memory"))
 """Fields of a spec that may differ between a running pod and a new pod of the same template."""
 _COMPARED: Final = tuple(each.name for each in fields(PodSpec) if each.name not in _NOT_COMPARED)

@@ -106,8 +106,8 @@ class Engine:
         turn: The lock for the use of the state; by default a new one.
         served: Returns the resources that the API server serves, by kind.
         make_plan: Makes the plans of rebalancing; by default the planner does.
-        clock: Monotonic, in seconds.
-        now: The time of day, in seconds since the epoch.
+        clock: Returns monotonic seconds.
+        now: Returns the time of day in seconds since the epoch.
         sleep: Waits for a number of seconds of the clock.
         random: Spreads retries.
     """

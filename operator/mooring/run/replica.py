@@ -146,15 +146,15 @@ class Environment:
     """The surroundings of a replica, except the API server.
 
     Attributes:
-        clock: Monotonic, in seconds.
-        now: The time of day, in seconds since the epoch.
+        clock: Returns monotonic seconds.
+        now: Returns the time of day in seconds since the epoch.
         random: Spreads load; it is not used for secrets.
         identity: This replica's name in the lease; every replica has its own.
         registry: The plugins that profiles may name.
         kopf: Makes the part that runs the handlers.
         end_process: Ends the process at once, with the exit code.
-        spare_mirror: Called before the mirror is filled.
-        calm_collector: Called when the mirror is complete and long work may be done.
+        spare_mirror: Is called before the mirror is filled.
+        calm_collector: Is called when the mirror is complete and long work may be done.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -171,7 +171,7 @@ class Environment:
 class Scheduler:
     """One replica: its parts, and the order in which they start and stop.
 
-    Without `elector` the replica always leads. `environment` is the machine's by default.
+    Without `elector` the replica always leads. The default `environment` is the real one.
 
     Attributes:
         engine: The parts that decide; nothing outside may change anything in it.

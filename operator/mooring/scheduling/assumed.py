@@ -23,8 +23,7 @@ from mooring.scheduling.scheduler_state import AssumedPod, CurrentAttempt, Sched
 from mooring.state.cluster import ClusterState
 
 _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
-"""The longest wait at Permit, even if a plugin asks for more (maxTimeout in
-runtime/framework.go)."""
+"""The longest wait at Permit, even if a plugin asks for more (maxTimeout in framework.go)."""
 
 
 def assume_reserve_and_permit(

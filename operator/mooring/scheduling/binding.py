@@ -247,8 +247,8 @@ async def _checked(
 async def _in_task(call: Coroutine[Any, Any, object], seconds: float) -> object:
     """Run the call in a task of its own, and return its result.
 
-    After `seconds`, or if the waiting task is cancelled, the call is cancelled. Then this waits
-    `_TO_END_SECONDS`, but no longer.
+    After `seconds`, or if the waiting task is cancelled, the call is cancelled. Then this function
+    waits for its end, at most `_TO_END_SECONDS`.
 
     Raises:
         TimeoutError: After `seconds`.

@@ -164,7 +164,7 @@ class _Suggestions:
     def _of_pod(
         self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
     ) -> Iterator[Suggestion]:
-        """Yield helpful changes of the pod or its claims, pairs of them, and ends of other pods."""
+        """Yield changes of the pod or its claims that help, pairs of changes, and ends of pods."""
         helped = claims_helped = False
         for suggestion in helping:
             yield suggestion

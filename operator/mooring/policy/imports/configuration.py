@@ -1,6 +1,6 @@
 """Converts a KubeSchedulerConfiguration to SchedulingProfiles.
 
-It reads version v1, and the versions v1beta3 and v1beta2 of Kubernetes 1.22 to 1.28.
+The import reads version v1, and the versions v1beta3 and v1beta2 of Kubernetes 1.22 to 1.28.
 
 Source: staging `kube-scheduler/config/v1/types.go`, `apis/config/v1/defaults.go`,
 `apis/config/validation/validation.go` and component-base `config/validation` of v1.34.4 to v1.37.2.
@@ -261,7 +261,7 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
 
 
 def _with_former_weights(plugins: Plugins) -> Plugins:
-    """Return the plugins; give defaults that the file does not name their v1beta2 weights."""
+    """Return the plugins, with v1beta2 weights for default plugins that the file does not name."""
     score = plugins.score
     named = {plugin.name for plugin in score.enabled} | {plugin.name for plugin in score.disabled}
     if "*" in named:

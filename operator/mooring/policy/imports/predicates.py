@@ -89,7 +89,8 @@ STRATEGIES: Final[Mapping[str, str]] = {
     "NodeResourcesMostAllocated": "MostAllocated",
     RATIO: "RequestedToCapacityRatio",
 }
-"""The strategy of NodeResourcesFit that replaces a plugin if it is the only one of these."""
+"""Maps a plugin to the strategy of NodeResourcesFit that replaces the plugin if it is the only
+one."""
 
 DEFAULT_PRIORITIES: Final[Mapping[str, int]] = {
     "SelectorSpreadPriority": 1,

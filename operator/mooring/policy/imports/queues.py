@@ -1,4 +1,4 @@
-"""Converts queues of Kueue, Volcano and KAI, and ElasticQuotas, by their group and kind."""
+"""Converts the queues of Kueue, Volcano and KAI, and all ElasticQuotas, to Queues."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,1 +1,1 @@
-"""The rules of a profile: expressions in CEL, checked and planned for columns."""
+"""Parses and checks the CEL expressions of rules, and plans how to evaluate them."""

@@ -36,7 +36,7 @@ from mooring.policy.rules.selector_text import parse_selector
 _MOST_PARTS: Final = 256
 """The maximum number of operators, calls, names and constants in an expression."""
 _MOST_ITEMS: Final = 64
-"""The maximum number of items of a list."""
+"""The maximum number of items of a list in an expression."""
 _MOST_COST: Final = 10_000
 """The highest cost of one evaluation in units, about 1 ms."""
 _MOST_WORK: Final = 100_000

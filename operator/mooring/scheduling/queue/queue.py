@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
 _MOST_ENDED: Final = 500
-"""The number of pods that one `pop` moves out of backoff, in some milliseconds."""
+"""The number of pods that one `pop` moves out of backoff; this takes some milliseconds."""
 _ASKED_AGAIN: Final = 64
 """If more events than this have come since a pod was moved, its hints do not run again."""
 _BRIEF_SECONDS: Final = 0.05

@@ -65,7 +65,7 @@ class _Entry:
 
 @dataclass(slots=True, eq=False)
 class _Missed:
-    """The events that came during the pod's last attempt: from number `next` to before `end`."""
+    """The events during the pod's last attempt: those with numbers from `next` to `end` - 1."""
 
     queued: QueuedPod
     next: int
@@ -268,7 +268,7 @@ class UnschedulablePods:
         return self._entries[queued.pod.uid].since
 
     def _stands_for(self, group: _Group, number: int) -> QueuedPod:
-        """Return the pod whose hints run for the event: the group's first pod that is older."""
+        """Return the pod whose hints run for the event: the group's first pod added before it."""
         free = next(iter(group.free.values()), None)
         if free is not None and self._since(free) <= number:
             return free
