@@ -21,19 +21,20 @@ from mooring.model.selectors import LabelSelector, parse_label_selector
 from mooring.pausing import pause
 
 HYPER_NODE_KEY: Final = "topology.volcano.sh/hypernode"
-"""The topology key of a group that names HyperNodes instead of node labels."""
+"""The topology key of a group that is placed in a HyperNode, not in a domain of node labels."""
 _MOST_MEMBERS: Final = 10_000
 _MOST_PATTERNS: Final = 100
 _LONGEST_PATTERN: Final = 1000
 _MOST_MEMORY: Final = 64 * 1024
-"""Limit for the bytes of a compiled pattern: searching with a larger one takes over 10 ms."""
+"""The most bytes of a compiled pattern; a search with a larger pattern takes over 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class HyperNode:
-    """A set of nodes and of HyperNodes of lower tiers, given by names, name patterns or labels.
+    """A set of nodes and of HyperNodes of lower tiers.
 
-    The nodes of a HyperNode of a low `tier` are near each other. Patterns are compiled by `re2`.
+    Its members are given by names, name patterns (compiled by `re2`) or labels. The lower the tier,
+    the nearer are the nodes to each other.
     """
 
     name: str
@@ -50,7 +51,7 @@ class HyperNode:
 def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
     """Parse a HyperNode of `topology.volcano.sh/v1alpha1`; ManifestError if it is malformed.
 
-    It pauses: there may be many members, and a pattern takes up to a millisecond.
+    The function pauses, because a HyperNode may have many members.
     """
     spec = mapping(raw, "spec")
     names: dict[str, set[str]] = {"Node": set(), "HyperNode": set()}

@@ -1,20 +1,15 @@
 """Pod groups: their definition by objects, or by the labels of their members.
 
-A `GroupFormat` is a label or annotation, outside of kube-scheduler's own, by which pods name their
-group. A group is named by its members in one of these ways, which are its source:
+Members name their group in one of these ways, which are the sources of groups:
 
-- `spec.schedulingGroup.podGroupName` names a PodGroup of `scheduling.k8s.io`;
-- the label `scheduling.x-k8s.io/pod-group` names a PodGroup of `scheduling.x-k8s.io`, which the
-  coscheduling plugin made common, or of its older name `scheduling.sigs.k8s.io`; a `GroupFormat`
-  can name it by another label;
-- an annotation of Volcano's or KAI's (a `GroupFormat` too) names a PodGroup of
-  `scheduling.volcano.sh` or `scheduling.run.ai`;
-- a label of Grove's names a PodGang;
-- a label or annotation of YuniKorn's (a `GroupFormat` too) names the application of a pod that is
-  in a task group (`groups/model/task_groups.py`); the group has no object;
-- a label or annotation of the site's own (`GroupFormat`) names a group that has no object.
+- `spec.schedulingGroup.podGroupName`: a PodGroup of `scheduling.k8s.io`
+- the label `scheduling.x-k8s.io/pod-group`: a PodGroup of the coscheduling plugin
+- an annotation of Volcano or KAI: a PodGroup of `scheduling.volcano.sh` or `scheduling.run.ai`
+- a label of Grove: a PodGang
+- a label or annotation of YuniKorn: an application with task groups, which has no object
+- a label or annotation of the site: a group without an object
 
-The same name in two sources means two groups.
+A `GroupFormat` describes such a label or annotation. The same name in two sources means two groups.
 """
 
 import math
@@ -66,26 +61,27 @@ SIGS_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
 TOPOLOGY_KEYS: Final = "scheduling.mooring.dev/topology-keys"
 """Annotation of a group: node labels, the widest domain first, separated by commas."""
 TOPOLOGY_MODE: Final = "scheduling.mooring.dev/topology-mode"
-"""Annotation of a group: `Required` (default) or `Preferred`."""
+"""Annotation of a group: `Required` (default) or `Preferred`, for its topology keys."""
 NODES_RESERVED: Final = "scheduling.mooring.dev/NodesReserved"
 """The type of a group's condition that names the nodes reserved for it."""
 DISRUPTION_MODE: Final = "scheduling.mooring.dev/disruption-mode"
-"""Annotation of a group whose kind has no field for it: `Pod` (default) or `PodGroup`."""
+"""Annotation of a group whose API has no such field: `Pod` (default) or `PodGroup`."""
 MAX_TOPOLOGY_KEYS: Final = 8
-"""Limit for the levels of a topology; data centres have three to five."""
+"""The most topology keys of a group; data centres have three to five levels."""
 
 _CONDITIONS: Final = {
     "PodGroupScheduled": "scheduled",
     "PodGroupInitiallyScheduled": "scheduled",
     NODES_RESERVED: "reserved",
 }
-"""By type of condition, the field of `PodGroupStatus`."""
+"""Maps the type of a condition to a field of `PodGroupStatus`."""
 _CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
-"""As _CONDITIONS, for Volcano's groups; elsewhere anybody may use such plain names."""
+"""The same as _CONDITIONS for Volcano's groups; in other groups, any program may use these
+names."""
 _LONGEST_ANNOTATION: Final = 8 * 320
 _LONGEST_NAME: Final = 253
 _LONGEST_NUMBER: Final = 12
-"""Limit for the characters of a number in a label or annotation; longer ones are out of range."""
+"""The most characters of a number in a label or annotation; a longer number is out of range."""
 
 
 class GroupSource(StrEnum):
@@ -101,12 +97,12 @@ class GroupSource(StrEnum):
 
     @property
     def has_object(self) -> bool:
-        """Whether an object defines the group; otherwise its members do."""
+        """Whether an object defines the group; otherwise the members' labels define it."""
         return self not in (GroupSource.YUNIKORN, GroupSource.PODS)
 
     @property
     def has_status(self) -> bool:
-        """Whether Mooring writes the status of the group's object, and reads it again."""
+        """Whether Mooring writes and reads the status of the group's object."""
         return self in _WITH_STATUS
 
 
@@ -117,11 +113,11 @@ _ROLE_KEYS: Final = {
     GroupSource.GROVE: "grove.io/podclique",
     GroupSource.YUNIKORN: TASK_GROUP_NAME,
 }
-"""By source, the label or annotation that names a member's role in its group."""
+"""Maps a source to the label or annotation that names a member's role in its group."""
 
 
 def role_of(pod: Pod, source: GroupSource) -> str:
-    """Return the pod's role in its group of this source; "" if the pod names none."""
+    """Return the pod's role in its group; "" if the pod names no role."""
     key = _ROLE_KEYS.get(source)
     return pod.labels.get(key) or pod.annotations.get(key) or "" if key is not None else ""
 
@@ -138,16 +134,18 @@ class GroupKey(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """The key as text with its source: `podgroups.scheduling.k8s.io/team-a/train`."""
+        """The group as text: `podgroups.scheduling.k8s.io/team-a/train`."""
         return f"{self.source.value}/{self.namespace}/{self.name}"
 
 
 class Reservation(NamedTuple):
-    """A reservation of nodes for a group that waits long; times are seconds since the epoch.
+    """A reservation of nodes for a group that waits long.
 
-    It ends at `until`. Only pods with a lower priority than `priority` must leave room for the
-    members' requests. A pod that ends by `backfill_until` need not, because the nodes are not free
-    for the group before that time.
+    Attributes:
+        group: The group.
+        until: The end of the reservation, in seconds since the epoch.
+        priority: Pods with a lower priority must leave room for the group.
+        backfill_until: A pod that ends by this time may use the room, because the group cannot.
     """
 
     group: GroupKey
@@ -156,7 +154,7 @@ class Reservation(NamedTuple):
     backfill_until: float = -math.inf
 
     def text_for(self, namespace: str) -> str:
-        """Return the end of the reservation as text, with the group for users of its namespace."""
+        """Return the end of the reservation as text; only users of its namespace see the group."""
         is_own = self.group.namespace == namespace
         return self._text(
             f"podgroup/{self.group.name}" if is_own else "a pod group of another namespace"
@@ -164,7 +162,7 @@ class Reservation(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The group and the end of the reservation, for those who may see the group."""
+        """The group and the end of its reservation, as a sentence."""
         return self._text(f"podgroup/{self.group}")
 
     def _text(self, group: str) -> str:
@@ -172,7 +170,7 @@ class Reservation(NamedTuple):
 
     @property
     def clock_time(self) -> str:
-        """The time at which it ends, as `14:05 UTC`."""
+        """The end of the reservation, as `14:05 UTC`."""
         return f"{datetime.fromtimestamp(self.until, UTC):%H:%M} UTC"
 
 
@@ -184,12 +182,12 @@ class DisruptionMode(StrEnum):
 
 
 class GroupTopology(NamedTuple):
-    """The topology domain for the members; without keys, they may be on any node.
+    """The topology domain for the members of a group; without keys, they may be on any node.
 
     `keys` are node labels, the widest domain first (block, rack, host). All members are placed in
-    one domain. If `required` is False and they fit in no domain, they may be spread over several
-    domains. The key HYPER_NODE_KEY means HyperNodes, lower tiers first, up to `highest_tier`: a
-    number, a name, or None for all tiers.
+    one domain. If `required` is False and no domain has room, they may be spread over several
+    domains. With the key HYPER_NODE_KEY, the domains are HyperNodes with tiers up to
+    `highest_tier`: a number, a name, or None for all tiers.
     """
 
     keys: tuple[str, ...] = ()
@@ -226,16 +224,16 @@ class PodGroupStatus:
     succeeded: int = 0
     failed: int = 0
     started: str = ""
-    """The field `scheduleStartTime`: when Mooring first tried to place the group."""
+    """When Mooring first tried to place the group (`scheduleStartTime`)."""
     occupied_by: str = ""
     scheduled: GroupCondition | None = None
     reserved: GroupCondition | None = None
     claim_names: Mapping[str, str | None] = field(default_factory=dict)
-    """By entry of the group's resourceClaims, the claim that was created for its template."""
+    """Maps each entry of the group's resourceClaims to the claim that was created for it."""
 
     @property
     def reserved_until(self) -> float | None:
-        """When the reservation of nodes that the status shows ends, in seconds since the epoch."""
+        """When the reservation in the status ends, in seconds since the epoch; None without one."""
         if self.reserved is None or self.reserved.status != "True":
             return None
         *_, time = self.reserved.message.rpartition(" until ")
@@ -251,19 +249,19 @@ class PodGroup:
     Attributes:
         uid: The uid of the object; empty if there is no object.
         created: Seconds since the epoch.
-        generation: `metadata.generation` of the object.
-        version: `metadata.resourceVersion` of the object; `==` ignores it.
-        minimum: How many members are placed together or not at all; with 0 or 1 each is bound
+        generation: The object's `metadata.generation`.
+        version: The object's `metadata.resourceVersion`; `==` ignores this field.
+        minimum: The number of members that are placed together or not at all; 0 or 1: each is bound
             alone.
-        roles: For each role with a minimum of its own, how many members must have the role.
+        roles: The minimum number of members with a role, by role.
         gang: False for the policy `basic`, which has no minimum.
-        priority: The object's own; None if the highest priority of the members is used.
-        preempts: Whether the members may preempt; None if each member's own policy is used.
+        priority: The object's priority; None: the highest priority of the members is used.
+        preempts: Whether the members may preempt; None: each member's own policy is used.
         min_resources: The resources that must be free for the group: millicores, bytes, counts.
-        invalid: Why the group cannot be scheduled as it is, as a sentence; None if it can.
+        invalid: The mistake in the object, as a sentence; None if there is no mistake.
         resource_claims: The group's own claims for devices (DRAWorkloadResourceClaims).
         queue: The name of the members' Queue; "" if the object names none.
-        ignored: The fields of the object that are set and have no effect.
+        ignored: Fields that are set in the object but have no effect in Mooring.
     """
 
     key: GroupKey
@@ -287,7 +285,7 @@ class PodGroup:
 
     @property
     def requirements(self) -> Hashable:
-        """What the group requires; equal for groups that differ only in name, age and status."""
+        """The requirements of the group, without its name, age and status, for comparisons."""
         return (
             self.minimum,
             frozenset(self.roles.items()),
@@ -303,12 +301,12 @@ class PodGroup:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the group, which is also its members'."""
+        """The namespace of the group and of its members."""
         return self.key.namespace
 
     @property
     def name(self) -> str:
-        """The name of the group in the specs or labels of its members."""
+        """The name of the group."""
         return self.key.name
 
     @property
@@ -324,13 +322,12 @@ class PodGroup:
 
 
 class GroupFormat(NamedTuple):
-    """A label or annotation, outside of kube-scheduler's own, by which pods name their group.
+    """A label or annotation by which pods name their group, other than those of kube-scheduler.
 
-    A key is looked up in the pod's labels and then in its annotations. A group of the source PODS
-    is defined by its members; its minimum is 1 on a pod that does not have `minimum_key`. A group
-    of another source is defined by its object, unless the pod has `minimum_key`. A pod with the
-    label `expected_key` that names no group belongs to a group whose name is not known yet. Pods
-    name their Queue by the first of `queue_keys` that they have.
+    A pod's labels are read before its annotations. If the source is PODS or the pod has
+    `minimum_key`, the members define the group, with the minimum 1 if they state none; otherwise an
+    object defines it. A pod that has the label `expected_key` and names no group waits until its
+    group is known. Pods name their Queue with the first of `queue_keys` that they have.
     """
 
     name_key: str
@@ -340,14 +337,14 @@ class GroupFormat(NamedTuple):
     queue_keys: tuple[str, ...] = ()
 
     def name_of(self, pod: Pod) -> str | None:
-        """Return the name of the pod's group; "" if not known yet; None if it has no group."""
+        """Return the name of the pod's group; "" if not yet known, None if the pod has no group."""
         if self.source is GroupSource.YUNIKORN and not in_task_group(pod):
             return None
         name = pod.labels.get(self.name_key) or pod.annotations.get(self.name_key)
         return name or ("" if self.expected_key in pod.labels else None)
 
     def minimum_of(self, pod: Pod) -> str:
-        """Return the minimum that the pod states, as unchecked text; "" if it states none."""
+        """Return the group's minimum as the pod writes it, unchecked; "" if it writes none."""
         if self.minimum_key is None:
             return ""
         labels, annotations = pod.labels, pod.annotations
@@ -358,8 +355,8 @@ class GroupFormat(NamedTuple):
 def parse_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGroup of `scheduling.k8s.io`, v1alpha2, v1alpha3 or v1beta1.
 
-    Raises ManifestError only for malformed metadata. If the spec is malformed, the group is
-    `invalid`, because its members wait for it and its owner must learn why.
+    Raises ManifestError only for malformed metadata. A mistake in the spec sets the field
+    `invalid`, so that users of the group see why its members wait.
     """
     return _parsed(raw, GroupSource.KUBERNETES, _kubernetes_spec)
 
@@ -377,8 +374,8 @@ def parse_coscheduling_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 def parse_volcano_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGroup of `scheduling.volcano.sh/v1beta1`; see `parse_pod_group` for errors.
 
-    If `minMember` is less than the sum of the roles' minimums (`minTaskMember`), the roles'
-    minimums are ignored, as in Volcano (job_info.go, CheckTaskValid).
+    As in Volcano, the roles' minimums (`minTaskMember`) are ignored if their sum is greater than
+    `minMember` (job_info.go, CheckTaskValid).
     """
     return _parsed(raw, GroupSource.VOLCANO, _volcano_spec)
 
@@ -396,17 +393,16 @@ def parse_kai_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 def parse_pod_gang(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGang of `scheduler.grove.io/v1alpha1`; see `parse_pod_group` for errors.
 
-    Its groups of pods are roles. The PodGang is `invalid` if some of these must be in a domain of
-    their own.
+    Its groups of pods are roles. The PodGang is `invalid` if such a group must be in a domain of
+    its own.
     """
     return _parsed(raw, GroupSource.GROVE, _grove_spec)
 
 
 class DeclaredByPod(NamedTuple):
-    """The declaration of one member about its group, which has no object.
+    """The requirements of a group that one of its members states; such a group has no object.
 
-    If members differ, the greatest tuple is used, which has the highest minimum. So the order in
-    which members are seen does not matter.
+    If members differ, the greatest tuple is used, so that the order of members does not matter.
     """
 
     minimum: int
@@ -418,7 +414,7 @@ class DeclaredByPod(NamedTuple):
 
     @classmethod
     def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod | None":
-        """Parse the pod's declaration of its group; None if it has none."""
+        """Parse the requirements of the pod's group from the pod; None if it states none."""
         try:
             minimum, roles, resources = _declared_minimums(pod, form)
             fields = _annotated(pod.annotations)
@@ -430,7 +426,7 @@ class DeclaredByPod(NamedTuple):
 
 
 def _declared_minimums(pod: Pod, form: GroupFormat) -> tuple[int | None, Numbers, Numbers]:
-    """Return the group's minimum, the minimum of each role, and the group's resources."""
+    """Return the group's minimum, the minimum of each role, and the total requests of the group."""
     if form.source is GroupSource.YUNIKORN:
         if (groups := task_groups_of(pod)) is None:
             return None, (), ()
@@ -440,7 +436,7 @@ def _declared_minimums(pod: Pod, form: GroupFormat) -> tuple[int | None, Numbers
 
 
 def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> PodGroup:
-    """Return the definition of a group without an object, from its members' declaration."""
+    """Return the definition of a group that has no object."""
     return PodGroup(
         key=key,
         created=created,
@@ -454,10 +450,10 @@ def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> 
 
 
 def consumer_of(pod: Pod, claim: ResourceClaim, group: PodGroup | None) -> ConsumerReference:
-    """Return the consumer of the pod's claim: the pod, or its group.
+    """Return the consumer to write into the claim: the pod, or its group.
 
-    It is the group if the pod's entry that names the claim is also an entry of the group
-    (resourceclaim.go, BindTo).
+    The consumer is the group if both the pod and the group list the claim (resourceclaim.go,
+    BindTo).
     """
     if group is not None and group.resource_claims:
         for entry in pod.spec.resource_claims:
@@ -526,7 +522,7 @@ def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> di
 
 
 def _network_topology(spec: Mapping[str, Any]) -> GroupTopology:
-    """Parse `networkTopology`. The default mode is hard; without a tier it is only preferred."""
+    """Parse `networkTopology`. The default mode is hard; without a tier it is soft."""
     where = "spec.networkTopology"
     if not (network := mapping(spec, "networkTopology", "spec")):
         return _ANYWHERE
@@ -606,15 +602,15 @@ def _grove_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict
 
 
 def _levels(required: str, preferred: str) -> GroupTopology | None:
-    """Return a topology of the required domain, with the preferred domain as the tighter one."""
+    """Return a topology of two keys: the required domain, and the preferred domain inside it."""
     keys = tuple(dict.fromkeys(key for key in (required, preferred) if key))
     return GroupTopology(keys, required=bool(required)) if keys else None
 
 
 def _check_parts(part: Mapping[str, Any], where: str, annotated: GroupTopology, *path: str) -> None:
-    """Raise ManifestError if a part of the group must be in a domain of its own.
+    """Raise ManifestError if a part of the group, such as a role, needs a domain of its own.
 
-    It is not raised if the annotation confines the whole group.
+    An annotation that confines the whole group takes precedence; then nothing is raised.
     """
     found, where = mapping(part, "topologyConstraint", where), f"{where}.topologyConstraint"
     for name in path[:-1]:
@@ -675,7 +671,7 @@ def _preempts(spec: Mapping[str, Any]) -> bool | None:
 
 
 def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:
-    """Parse `disruptionMode`: Pod or PodGroup in v1alpha2, an object `single` or `all` later."""
+    """Parse `disruptionMode`: a text in v1alpha2, later an object with `single` or `all`."""
     value = spec.get("disruptionMode")
     if value is None:
         return None
@@ -690,7 +686,7 @@ def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:
 
 
 def _annotated(annotations: Mapping[str, str]) -> _Annotated:
-    """Parse the topology and the disruption mode in Mooring's own annotations."""
+    """Parse Mooring's annotations for the topology and the disruption mode."""
     keys = _topology_keys(annotations.get(TOPOLOGY_KEYS, ""))
     mode = annotations.get(TOPOLOGY_MODE, "Required")
     if mode not in ("Required", "Preferred"):
@@ -725,9 +721,9 @@ def _mode(value: str, where: str) -> DisruptionMode:
 
 
 def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict[str, Any]:
-    """Return the fields `minimum` and `roles`; the minimum is at least the sum of the roles'.
+    """Return the fields `minimum` and `roles`; the minimum is at least the sum over all roles.
 
-    `where` is the path of a role; `{}` in it stands for the role's index.
+    `where` is the path for errors; `{}` in it stands for the index of a role.
     """
     of_roles = {role: least for role, least in roles.items() if least}
     if "" in of_roles:
@@ -737,7 +733,7 @@ def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
-    """Return the integer in `field`, from `least` to the largest int32; None if absent."""
+    """Return the integer in `field`; None if absent. It must be `least` to the largest int32."""
     value = integer(raw, field, where)
     if value is not None and not least <= value <= MAX_INT32:
         shown = str(value) if abs(value) < 10**18 else "out of range"

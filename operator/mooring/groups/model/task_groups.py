@@ -1,7 +1,7 @@
-"""YuniKorn's task groups: the annotations by which the pods of an application form a gang.
+"""YuniKorn's task groups: annotations by which the pods of an application form a gang.
 
-Each pod names its application and its task group. One pod, or each pod, lists all task groups of
-the application with their minimums, as JSON that a tenant writes.
+Each pod names its application and its task group. At least one pod lists all task groups of the
+application with their minimums, as JSON.
 """
 
 from typing import Any, Final, NamedTuple
@@ -19,19 +19,19 @@ TASK_GROUP_NAME: Final = "yunikorn.apache.org/task-group-name"
 TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
 """Annotation of a pod: the task groups of its application."""
 APPLICATION_KEYS: Final = ("yunikorn.apache.org/app-id", "applicationId", "spark-app-selector")
-"""Labels or annotations that name a pod's application; the first that the pod has is used."""
+"""Labels or annotations that may name a pod's application; the first one found is used."""
 _SPARK_ROLE: Final = "spark-role"
 _WHERE: Final = f"metadata.annotations.{TASK_GROUPS}"
 _LONGEST: Final = 32 * 1024
 MOST_ROLES: Final = 200
 MOST_RESOURCES: Final = 200
-"""Limit for the resources that a group requests, the same as for a pod."""
+"""The most resources that a group may request; the limit of a pod is the same."""
 
 Numbers = tuple[tuple[str, int], ...]
 
 
 class TaskGroups(NamedTuple):
-    """The minimum of each task group, and the requests of all members together."""
+    """The minimum of each task group, and the total requests of all members."""
 
     minimums: Numbers
     resources: Numbers
@@ -45,9 +45,9 @@ def in_task_group(pod: Pod) -> bool:
 def task_groups_of(pod: Pod) -> TaskGroups | None:
     """Return the task groups that the pod declares; None if it declares none.
 
-    Spark's driver creates the pods of the other task groups once it runs. So of the groups that it
-    declares, only its own has a minimum, but the resources of all are needed. Raises ManifestError
-    if the annotation is malformed.
+    Only the pod's own task group gets a minimum, because Spark's driver creates the other pods
+    after it has started. The requests are those of all task groups. Raises ManifestError if the
+    annotation is malformed.
     """
     if not (written := pod.annotations.get(TASK_GROUPS)):
         return None

@@ -1,1 +1,1 @@
-"""Plugins for pod groups: gangs, topology domains, and scores of domains."""
+"""Plugins for pod groups: gangs and topology domains."""

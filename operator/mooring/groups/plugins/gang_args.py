@@ -13,7 +13,7 @@ from mooring.policy.name_syntax import QualifiedName
 from mooring.policy.reading import PolicyModel
 
 PodGroupPreset = Literal["Coscheduling", "Koordinator", "Volcano", "KAI", "YuniKorn", "Grove"]
-"""Another scheduler whose labels and annotations name groups."""
+"""A scheduler with its own labels and annotations for groups."""
 
 
 class PodGroupLabel(PolicyModel):
@@ -22,7 +22,7 @@ class PodGroupLabel(PolicyModel):
     name: QualifiedName
     """The label or annotation whose value is the name of the group."""
     minimum: QualifiedName | None = None
-    """The label or annotation that says how many members are placed together; absent: 1."""
+    """The label or annotation whose value is the group's minimum; without it, the minimum is 1."""
 
 
 _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
@@ -56,25 +56,26 @@ _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
 
 
 class GangSchedulingArgs(PolicyModel):
-    """Arguments of GangScheduling: the labels of groups, and how to treat waiting groups."""
+    """Arguments of GangScheduling."""
 
     pod_group_labels: tuple[PodGroupLabel, ...] = Field((), max_length=16)
-    """Labels and annotations, looked up in this order; for each the pod's labels come first."""
+    """Labels and annotations that name a pod's group; the first one that the pod has is used."""
     pod_group_presets: tuple[PodGroupPreset, ...] = Field((), max_length=len(_PRESETS))
-    """The labels and annotations of other schedulers, looked up after `pod_group_labels`."""
+    """Schedulers whose labels and annotations are read too, after `pod_group_labels`."""
     reserve_after: Duration = timedelta()
-    """After this time of waiting, a group gets reserved nodes for the same time; `0`: never."""
+    """How long a group waits before it gets reserved nodes, and how long it keeps them; `0`:
+    never."""
     reserved_nodes_percent: int = Field(25, ge=1, le=100)
-    """The largest share of the nodes that may be reserved, rounded down; at least one node."""
+    """The largest share of the nodes that may be reserved; at least one node."""
     delete_bound_members: bool = False
     """If some members of a gang cannot be bound, delete the members that were bound with them.
 
-    So no part of a gang keeps its nodes. If one of these members has no controller to create it
-    again, none is deleted.
+    So no part of a gang keeps its nodes. No member is deleted if a member has no controller to
+    create it again.
     """
 
     @property
     def formats(self) -> tuple[GroupFormat, ...]:
-        """The labels and annotations that name groups, in the order in which they are looked up."""
+        """The labels and annotations that name groups, in the order of their use."""
         own = (GroupFormat(label.name, label.minimum) for label in self.pod_group_labels)
         return (*own, *(form for preset in self.pod_group_presets for form in _PRESETS[preset]))

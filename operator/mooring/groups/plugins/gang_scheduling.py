@@ -1,7 +1,6 @@
 """Keeps the members of a gang out of the queue until enough of them exist (gangscheduling/).
 
-If a profile has this plugin, the engine places the members of a group together, because the plugin
-has the attribute `group_policy`.
+A profile with this plugin also places the members of a group together.
 """
 
 from itertools import product
@@ -20,7 +19,7 @@ from mooring.state.cluster_view import ClusterView
 
 
 class GangScheduling:
-    """Gates the members of a gang until as many exist as its minimum."""
+    """Gates the members of a gang until the gang's minimum of members exists."""
 
     name: ClassVar[str] = "GangScheduling"
     depends_on_node_only: ClassVar[bool] = False
@@ -44,7 +43,7 @@ class GangScheduling:
         )
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """Return None if the pod has no gang, or if enough members of its gang exist."""
+        """Return None if the pod may enter the queue: it has no gang, or enough members exist."""
         group = self._cluster.pod_groups.of(pod)
         if group is None:
             return None

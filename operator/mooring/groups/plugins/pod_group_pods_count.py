@@ -11,7 +11,7 @@ from mooring.state.cluster_view import ClusterView
 
 
 class PodGroupPodsCount:
-    """Scores a placement by the number of members with a node in it, now or after the attempt."""
+    """Scores a placement by the number of the group's members that have a node in it."""
 
     name: ClassVar[str] = "PodGroupPodsCount"
     depends_on_node_only: ClassVar[bool] = False
@@ -22,5 +22,5 @@ class PodGroupPodsCount:
     def score_placement(
         self, _group: PodGroupState, assignments: PodGroupAssignments, _cluster: ClusterView
     ) -> int:
-        """Return how many members would have a node."""
+        """Return the number of members that have a node, or get one in this placement."""
         return assignments.scheduled + len(assignments.rows)

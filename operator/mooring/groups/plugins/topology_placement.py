@@ -1,8 +1,8 @@
 """Confines a pod group to one topology domain (topologyaware/).
 
 A group may name several node labels, the widest domain first. The domains of the last label are the
-tightest, and are tried first. A domain with little free cpu is preferred to one with much. A group
-of Volcano may name HyperNodes instead of labels; those of lower tiers are tried first.
+smallest, and are tried first. A domain with little free cpu is preferred. A group of Volcano may
+name HyperNodes instead of labels; lower tiers are tried first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _MOST_BYTES: Final = 64 * 2**20
 
 
 class TopologyPlacementGenerator:
-    """Makes one placement of each domain of the node labels that a group names."""
+    """Makes one placement for each domain of the group's topology keys."""
 
     name: ClassVar[str] = "TopologyPlacementGenerator"
     depends_on_node_only: ClassVar[bool] = False
@@ -37,12 +37,13 @@ class TopologyPlacementGenerator:
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         self._kept: BoundedCache[tuple[int, int], Mapping[str, IntArray]]
         self._kept = BoundedCache(_MOST_BYTES)
-        """The rows of all HyperNodes, by the versions of the nodes and of the HyperNodes."""
+        """The rows of all HyperNodes; the key has the versions of the nodes and of the
+        HyperNodes."""
 
     def generate_placements(
         self, group: PodGroupState, parent: Placement, cluster: ClusterView
     ) -> tuple[Placement, ...] | Unschedulable:
-        """Return the domains, tightest first; the parent if the group has no topology keys."""
+        """Return the domains, the smallest first; only `parent` if the group has no topology."""
         topology = group.definition.topology if group.definition is not None else None
         if topology is None or not topology.keys:
             return (parent,)
@@ -75,9 +76,9 @@ class TopologyPlacementGenerator:
         placed: IntArray,
         cluster: ClusterView,
     ) -> list[Placement]:
-        """Return a placement for each HyperNode in the parent: low tiers first, then least free.
+        """Return a placement for each HyperNode inside `parent`, low tiers and full nodes first.
 
-        `placed` are the rows of members that are on a node; a placement contains all of them.
+        `placed` has the rows of the members on nodes; a placement must contain all of them.
         """
         objects: Mapping[str, HyperNode] = cluster.objects(Kind.HYPER_NODE)
         if isinstance(highest, str):
@@ -102,7 +103,8 @@ class TopologyPlacementGenerator:
     def _rows_of_all(self, cluster: ClusterView) -> Mapping[str, IntArray]:
         """Return the rows of each HyperNode, low tiers first.
 
-        Only members of lower tiers are followed, so that no HyperNode contains itself.
+        A HyperNode that names one of the same or a higher tier does not get its nodes, so loops are
+        impossible.
         """
         version = cluster.nodes.topology_version, cluster.object_changes(Kind.HYPER_NODE)
         if (kept := self._kept.get(version)) is not None:
@@ -117,7 +119,7 @@ class TopologyPlacementGenerator:
 
 
 def _rows_of(each: HyperNode, lower: Mapping[str, IntArray], cluster: ClusterView) -> IntArray:
-    """Return the rows of the HyperNode's nodes; `lower` has the rows of lower tiers."""
+    """Return the rows of the HyperNode's nodes; `lower` has the rows of lower HyperNodes."""
     is_in, named = np.zeros(len(cluster.nodes.rows), np.bool_), cluster.rows(each.nodes)
     is_in[named[named >= 0]] = True
     for name, its in lower.items():
@@ -145,10 +147,10 @@ def _match(patterns: tuple[Any, ...], name: str) -> bool:
 def _domains(
     key: str, parent: Placement, tier: int, placed: IntArray, cluster: ClusterView
 ) -> Iterator[Placement]:
-    """Yield one placement for each value of the label in the parent, the least free first.
+    """Yield a placement for each value of the node label in `parent`, the least free cpu first.
 
-    `placed` are the int64 rows of members that are on a node; a placement contains all of them. The
-    nodes are sorted once, because each node may be a domain of its own.
+    `placed` has the int64 rows of the members on nodes; a placement must contain all of them. The
+    nodes are sorted only once, because each node may be a domain of its own.
     """
     column, rows = cluster.nodes.label(key), parent.rows
     if len(placed):
@@ -172,7 +174,7 @@ def _domains(
 
 
 def _free(rows: IntArray, cluster: ClusterView) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Return float64[rows]: how many millicores are free on each node."""
+    """Return float64[rows]: the free millicores of each node."""
     nodes = cluster.nodes.take(rows)
     free: np.ndarray[tuple[int], np.dtype[np.float64]] = np.maximum(
         nodes.allocatable("cpu") - nodes.requested("cpu"), 0

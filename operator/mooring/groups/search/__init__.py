@@ -1,1 +1,1 @@
-"""Decides about a pod group as a whole: nodes for all members, and reservations."""
+"""Decides about a whole pod group: searches nodes for all members, and reserves nodes."""

@@ -1,8 +1,8 @@
 """Places groups whose members compete for the alternatives (`firstAvailable`) of their claims.
 
-A member gets the first alternative that is free. Other members may have no alternative to the same
-devices: kube-scheduler then places no member (kubernetes#138765). Here the claims prefer later
-alternatives.
+kube-scheduler gives a member the first free alternative, even if another member needs that device
+and has no alternative; then no member is placed (kubernetes#138765). Here the claims try later
+alternatives first.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from mooring.state.columns import IntArray
 
 
 def claims_with_alternatives(searched: SearchedMembers) -> list[ResourceClaim]:
-    """Return the claims of the members that have no devices and a choice of alternatives."""
+    """Return the members' claims that have no devices and offer alternatives."""
     known, found = searched.cluster.dynamic_resources.claims, dict[str, ResourceClaim]()
     for pod in searched.members:
         pause()
@@ -30,17 +30,17 @@ def claims_with_alternatives(searched: SearchedMembers) -> list[ResourceClaim]:
 def place_with_last_alternatives(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray
 ) -> Assignment:
-    """Return nodes and devices as below, if all these claims prefer the last alternatives."""
+    """Return nodes and devices for the members if all claims prefer their last alternatives."""
     return _placed(search, claims, candidates, _most_steps(claims))
 
 
 def place_with_later_alternatives(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray
 ) -> Assignment:
-    """Return nodes on these rows for the members, and the devices that they must get there.
+    """Return nodes among the candidates for the members, and the devices that they must get there.
 
-    First all claims prefer their last alternatives. If all members then fit, search for the fewest
-    steps towards later alternatives; the last members' claims take the first steps.
+    First all claims prefer their last alternatives. If all members fit, a binary search finds how
+    far the claims can go back towards their first alternatives.
     """
     low, high = 1, _most_steps(claims)
     best = place_with_last_alternatives(search, claims, candidates)
@@ -78,7 +78,7 @@ def _placed(
 
 
 def _preferring(spec: ClaimSpec, first: int) -> ClaimSpec:
-    """Return the spec with alternative `first` and the later ones in front of the earlier ones."""
+    """Return the spec with the alternatives from index `first` on before the others."""
     requests = (
         replace(r, first_available=(*r.first_available[at:], *r.first_available[:at][::-1]))
         for r in spec.requests
@@ -88,7 +88,7 @@ def _preferring(spec: ClaimSpec, first: int) -> ClaimSpec:
 
 
 def _devices_of(searched: SearchedMembers, found: Assignment) -> Devices:
-    """Return the allocations of the members' claims where the assignment puts them."""
+    """Return the devices that the members' claims get on the assigned nodes."""
     claims, pods = searched.cluster.dynamic_resources.claims, {p.uid: p for p in searched.members}
     devices = dict[Uid, dict[str, Allocation]]()
     with searched.trial() as members:

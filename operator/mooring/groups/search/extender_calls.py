@@ -1,8 +1,7 @@
-"""Asks extenders about the members of a group before nodes for all members are searched.
+"""Asks extenders about the members of a group before the search for nodes.
 
-Members that need each other fit nowhere until the other members are placed. So extenders get the
-nodes that pass the filters of single nodes. The decision itself checks pod affinity, topology
-spread and volumes: it runs all filters again.
+Extenders get the nodes that pass the filters of single nodes. The search itself then also checks
+pod affinity, topology spread and volumes.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from mooring.scheduling.result_cache import ResultCache
 from mooring.state.view import BoolArray
 
 _MOST_AT_A_TIME: Final = 128
-"""The most members about whom extenders are asked until the attempt checks whether it is over."""
+"""The most members that extenders are asked about before the attempt checks its time limit."""
 
 
 def needed_about(
@@ -31,11 +30,10 @@ def needed_about(
     *,
     again: bool = False,
 ) -> Sequence[Needed]:
-    """Return the questions to extenders about the next members.
+    """Return the next calls of extenders that the decision needs; empty if it needs none.
 
-    If `answers` is None, no extender is called. With `again`, the answers about a member are first
-    dropped if a node that passed does not fit any longer; this happens a few times per attempt at
-    most.
+    If `answers` is None, no extender is called. With `again`, the answers about a member are
+    dropped first if a node that passed does not fit any longer.
     """
     if answers is None:
         return ()
@@ -66,7 +64,7 @@ def _is_filtered_or_scored(pod: Pod, pipeline: Pipeline) -> bool:
 
 
 def _fits(pod: Pod, pipeline: Pipeline, cache: ResultCache) -> BoolArray:
-    """Return bool[rows]: the nodes that pass the filters of single nodes."""
+    """Return bool[rows]: True for nodes that pass the filters of single nodes."""
     cluster = cache.cluster
     nowhere = np.zeros(len(cluster.nodes), np.bool_)
     if not cluster.node_count:

@@ -1,7 +1,7 @@
-"""Decides about a pod group as a whole: a node for every member, or why there is none.
+"""Decides about a whole pod group: a node for every member, or why there is none.
 
-See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision is pure, like that
-about one pod. It may take long, and pauses then.
+See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision changes nothing. It
+may take long; then it pauses.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -59,22 +59,22 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
 _MOST_SUCCESSES: Final = 16
-"""The most placements for the whole group that are compared by their scores."""
+"""The most placements with room for the whole group whose scores are compared."""
 _MOST_PLACEMENTS: Final = 1_024
 _TOO_LONG: Final = "preemption: the search for the fewest victims takes too long"
 _PREEMPT_VERB: Final = "preemption: extender {} has a preemptVerb, and is not called for pod groups"
 _MOST_NAMED: Final = 3
 """The most domains that a message names."""
 _MOST_PLANS: Final = 8
-"""The most plans in one attempt; Reserve or Permit may reject a member of each plan."""
+"""The most plans in one attempt; a plan fails if Reserve or Permit rejects a member."""
 _ALL_ON_NODES: Final = "all members are on nodes"
 
 
 @dataclass(frozen=True, slots=True)
 class DomainTried:
-    """A topology domain that was tried for a group: how many members fitted, and why not more.
+    """A topology domain that was tried: how many members found a node in it, and why no more.
 
-    `key` and `value` are the node label; both are "" for all nodes.
+    `key` and `value` are the node label; both are "" if the domain is the whole cluster.
     """
 
     key: str
@@ -87,12 +87,17 @@ class DomainTried:
 class GroupDecision:
     """The result of a decision about a group.
 
-    `rows` has the row of each placed member by uid; it is empty if the group is unschedulable.
-    `message` says why the other members have no node, and `plugins` name the plugins that rejected
-    them. `cause` is the cause of the first of them, if nodes rejected it. `fits` counts the members
-    that found a node in the best placement. `bounded` says that not all placements could be tried,
-    `by_specs` that only the specs of the members were read, and `over_quota` that their queue may
-    not use what they request. `devices` are those that the placed members must get.
+    Attributes:
+        rows: The row of each placed member by uid; empty if the group is unschedulable.
+        domain: The node label and its value, if the group was placed in a topology domain.
+        message: Why some members have no node.
+        cause: What the first member without a node lacks; "" if no node rejected it.
+        plugins: The plugins that rejected members.
+        fits: The number of members that found a node in the best placement.
+        bounded: Whether the search ended before it had tried all placements.
+        by_specs: Whether the decision depends only on the specs of the members.
+        devices: The devices that placed members must get.
+        over_quota: Whether the requests exceed the quota of the members' queue.
     """
 
     rows: Mapping[Uid, int]
@@ -110,7 +115,7 @@ class GroupDecision:
 
     @property
     def may_preempt(self) -> bool:
-        """Whether the group might fit if other pods left their nodes."""
+        """Whether the group might fit if other pods were evicted."""
         return bool(self.tries or self.over_quota)
 
 
@@ -121,9 +126,9 @@ class _Candidate:
 
 
 def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecision:
-    """Return nodes for all these members, or at least for those that the group still needs.
+    """Return nodes for all members, or at least for the minimum of the group.
 
-    If the minimum has its nodes already, as many members as fit get one.
+    If members on nodes already reach the minimum, as many members as possible get nodes.
     """
     searched, rejected = _admitted(group, searched)
     if rejected is not None:
@@ -162,7 +167,7 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
 
 
 def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
-    """Place the members on these rows, and count whether the group fits there."""
+    """Place the members on these rows, and count in a metric whether the group fits."""
     profile, metrics = search.searched.pipeline.profile, search.searched.pipeline.metrics
     began = metrics.clock() if metrics.deciding else 0.0
     assignment = search.place(rows)
@@ -174,7 +179,7 @@ def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
 def _admitted(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, GroupDecision | None]:
-    """Return a search for the admitted members, or a decision why too few members are admitted."""
+    """Return the search with only the admitted members, or a decision if these are too few."""
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
         return searched, GroupDecision({}, message=differs)
@@ -196,7 +201,7 @@ def _admitted(
 def _within_quota(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, Unschedulable | None]:
-    """Return the search for as many members as their queue takes, or why it takes too few."""
+    """Return the search with the members that the quota allows, or why these are too few."""
     members, cluster = searched.members, searched.cluster
     over = _quota_rejection(members, searched.pipeline, cluster)
     if over is None:
@@ -225,7 +230,7 @@ def _quota_rejection(
 def disagreement(
     group: PodGroupState, pods: Iterable[Pod], kubernetes: KubernetesRules
 ) -> str | None:
-    """Return how these or placed members differ from the group; None if they do not."""
+    """Return in which way members of the group differ though they must be equal, or None."""
     definition = group.definition
     if definition is None or group.key.source is not GroupSource.KUBERNETES:
         return None
@@ -255,7 +260,7 @@ def _policy(spec_preempts: object) -> str:
 
 
 def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
-    """Set the cause of each candidate that the message names, if the candidate has none."""
+    """Find the cause for each candidate that the message will name."""
     for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
         :_MOST_NAMED
     ]:
@@ -267,7 +272,7 @@ def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
 
 
 def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) -> str:
-    """Return GangScheduling's text at PlacementFeasible; "" for groups that it does not know."""
+    """Return GangScheduling's message at PlacementFeasible; "" if the group has no minimum."""
     known = group.key.source is GroupSource.KUBERNETES and group.minimum
     if not (known and pipeline.kubernetes.group_progress_in_message):
         return ""
@@ -278,10 +283,10 @@ def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) ->
 
 
 def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:
-    """Return which minResources of the group are not free; None if all are, or if it is placed.
+    """Return which of the group's `minResources` are not free; None if enough is free.
 
     The requests of members on nodes count as free, as in the coscheduling plugin
-    (CheckClusterResource).
+    (CheckClusterResource). A group that is placed is not checked.
     """
     definition = group.definition
     if definition is None or (group.scheduled_pods_count and not group.lacking):
@@ -311,14 +316,13 @@ def preempt_for_group(
     answers: ExtenderResults | None = None,
     unschedulable_seconds: float = 0.0,
 ) -> GroupPreemption:
-    """Run the PostFilter plugins that know groups; return nodes for the minimum, and the victims.
+    """Run the PostFilter plugins for groups; return nodes for the minimum, and the victims.
 
-    `now` is in seconds since the epoch, `unschedulable_seconds` how long ago the first attempt of a
-    member without a node ended. If several plugins reject the group, the last one's reason
-    is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go).
-
-    The members are not nominated to nodes that extenders have filtered out, as `answers` say. If an
-    extender has a verb for preemption, there is none: it is called for single pods.
+    `now` is in seconds since the epoch; `unschedulable_seconds` have passed since the first failed
+    attempt for a member. If several plugins reject the group, the last one's reason is returned
+    (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). Nodes that extenders filtered out
+    (`answers`) are not used. Nothing is preempted if an extender supports preemption, because
+    extenders preempt only for single pods.
     """
     if answers is not None:
         for extender in chain.from_iterable(interested(pipeline, pod) for pod in members):
@@ -349,7 +353,7 @@ def preempt_for_group(
 
 
 class _GroupDryRun:
-    """Places the members that a group needs, always within the placement found first."""
+    """Tries to place the needed members of a group as if victims had left their nodes."""
 
     def __init__(self, group: PodGroupState, searched: SearchedMembers) -> None:
         self._group = group
@@ -360,7 +364,7 @@ class _GroupDryRun:
         self._search = GroupSearch(searched)
         self._placement: Placement | None = None
         self._dearest = 0
-        """The most steps that one search has taken."""
+        """The most steps that one search has used."""
 
     def state(self, now: float, unschedulable_seconds: float) -> PodGroupPostFilterState:
         """Return the state that the PostFilter plugins for groups get."""
@@ -376,13 +380,13 @@ class _GroupDryRun:
         )
 
     def is_last(self) -> bool:
-        """Return whether the rest of the budget may not be enough for two more searches."""
+        """Return whether the remaining budget may be too small for two more searches."""
         return self._budget.remaining < 2 * self._dearest
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the row of each member by uid, once these pods have left their nodes.
+        """Return the row of each member as if the pods in `without` had left their nodes.
 
-        None if they do not all fit then.
+        Returns None if not all members fit.
         """
         before = self._budget.remaining
         rows = self._rows(without)
@@ -410,9 +414,9 @@ class _GroupDryRun:
         return best.assignment.rows
 
     def _place(self, without: Collection[Pod], rows: IntArray) -> Assignment:
-        """Place the members on these rows, by counting where that is possible, else in a trial.
+        """Place the members on these rows as if the pods in `without` had left their nodes.
 
-        If they do not all fit in the trial, their claims prefer the last alternatives.
+        Claims prefer their last alternatives if not all members fit otherwise.
         """
         if self._search.is_counted():
             slots = self._cluster.pod_columns.slots_of(without)
@@ -427,7 +431,7 @@ class _GroupDryRun:
 def placements_of(
     group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
 ) -> list[Placement] | Unschedulable:
-    """Return the placements of all plugins; each plugin divides the previous one's placements."""
+    """Return the placements of all plugins; each plugin divides those of the plugin before."""
     placements = [Placement(cluster.nodes_in_order)]
     metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
     metrics.mark()
@@ -453,9 +457,10 @@ def _complete(
     tried: list[_Candidate],
     budget: SearchBudget,
 ) -> list[_Candidate]:
-    """Return the placements of the lowest tier that take all members; add all tries to `tried`.
+    """Return the placements with room for all members, from the lowest tier that has any.
 
-    No more are tried once the budget is spent.
+    All placements that were tried are added to `tried`. The function stops when the budget is
+    spent.
     """
     for _, tier in groupby(placements, key=lambda placement: placement.tier):
         found = list[_Candidate]()
@@ -477,7 +482,7 @@ def _complete(
 def _partial(
     tried: Sequence[_Candidate], group: PodGroupState, members: Sequence[Pod]
 ) -> list[_Candidate]:
-    """Return the placements that take enough members, all of the lowest tier that has any."""
+    """Return the placements with room for enough members, from the lowest tier that has any."""
     needed = max(group.lacking, 1)
     enough = [c for c in tried if len(c.assignment.rows) >= needed]
     if group.roles:
@@ -492,9 +497,9 @@ def _partial(
 def _needed_only(
     group: PodGroupState, searched: SearchedMembers, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Return placements of only those members that the minimums of roles need.
+    """Return placements of only the members that are needed for the minimum of each role.
 
-    Beside other members, these may find no node, because another role takes their room.
+    Among all members, a role may find no nodes because another role's surplus uses the room.
     """
     needed, others = group.needed_of(searched.members)
     if not (group.roles and others):
@@ -510,7 +515,7 @@ def _needed_only(
 def _with_later_alternatives(
     group: PodGroupState, search: GroupSearch, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Return the placements that take enough members if claims prefer later alternatives."""
+    """Return the placements with room for enough members if claims prefer later alternatives."""
     searched, tried = search.searched, list[_Candidate]()
     if not (claims := claims_with_alternatives(searched)):
         return []
@@ -522,7 +527,7 @@ def _with_later_alternatives(
 def _best(
     found: Sequence[_Candidate], group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
 ) -> _Candidate:
-    """Return the candidate with the highest total score; the first of equals."""
+    """Return the candidate with the highest total score; the first one if scores are equal."""
     if len(found) == 1:
         return found[0]
     pipeline.metrics.mark()
@@ -592,7 +597,7 @@ def _message(
     *,
     impossible: bool,
 ) -> str:
-    """Return why members have no node: missing resources, per domain, and the nodes' reasons."""
+    """Return why members have no node: missing resources, results by domain, nodes' reasons."""
     wanted = about.assignment.wanted
     if chosen is not None:
         left = wanted - len(about.assignment.rows)
@@ -639,10 +644,10 @@ def place_group(
 ) -> GroupDecision:
     """Find a row for each member and commit the plan; return the decision.
 
-    `commit` is called with the rows by uid, and with devices that members must get. If a Reserve or
-    Permit plugin rejects a member, it raises `PodRejected`, and another plan avoids that node. All
-    plans share one budget. `answers` are those of the extenders that filter or score nodes for the
-    members.
+    `commit` gets the row of each member by uid, and the devices that members must get. It raises
+    `PodRejected` if a Reserve or Permit plugin rejects a member; then a new plan avoids that node.
+    All plans share one budget. `answers` are the results of the extenders that filter or score
+    nodes.
     """
     budget, rejected = SearchBudget(), dict[str, set[str]]()
     message, plugins = "", frozenset[str]()

@@ -1,4 +1,4 @@
-"""The common part of every search for nodes for a group: its members, and a trial with them."""
+"""The common part of all searches for nodes for a group: its members, and a trial with them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -27,17 +27,20 @@ from mooring.state.view import BoolArray
 Rows = dict[Uid, int]
 """The row of each placed member, by the member's uid."""
 Devices = Mapping[Uid, Mapping[str, Allocation]]
-"""The allocations of placed members' claims: by the member's uid, then by the claim's."""
+"""Allocations of placed members: maps a member's uid to a map of its claims' uids."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """The best result of a search: nodes for as many members as one try could place.
+    """The best result of a search: nodes for as many members as possible.
 
-    `rows` has the row of each placed member by uid, `wanted` is the number of all members.
-    `impossible` says that no placement of all members exists. If it is False and some members are
-    left, none was found in `tries`. `cause` names the resources that the remaining members lack.
-    `devices` are those that members must get there; a member without an entry gets any.
+    Attributes:
+        rows: The row of each placed member, by uid.
+        wanted: The number of all members.
+        tries: The number of tries.
+        impossible: True if certainly no solution exists; False also if none was found.
+        cause: The resources that the members without a node lack.
+        devices: The devices that placed members must get; other members may get any.
     """
 
     rows: Mapping[Uid, int]
@@ -54,9 +57,9 @@ class Assignment:
 
 
 class MembersTrial:
-    """A trial with the members placed so far, without nominations of the group's members.
+    """A trial that holds the members placed so far and ignores the group's nominations.
 
-    Pods in `searched.ended` are removed from their nodes in it.
+    Pods in `searched.ended` are removed from their nodes.
     """
 
     def __init__(self, searched: "SearchedMembers") -> None:
@@ -85,7 +88,7 @@ class MembersTrial:
         return {pod.uid: row for pod, row, _ in self._placed}
 
     def add(self, pod: Pod, row: int) -> None:
-        """Put the member on the row, with the GPU cards that it would get there."""
+        """Put the member on the row, with the GPU cards that it gets there."""
         with ExitStack() as undo:
             undo.enter_context(self._cluster.trial()).add(pod, row)
             assign_devices(self._searched.pipeline.reserve, pod, row)
@@ -102,7 +105,7 @@ class MembersTrial:
 
 
 def without_node(members: Sequence[Pod], cluster: ClusterView) -> list[Pod]:
-    """Return the members that are on no node; another scheduler may have bound the others."""
+    """Return the members that are on no node."""
     pause()  # there may be 50,000 members
     columns = cluster.pod_columns
     return [pod for pod in members if columns.slot(pod.uid, nominated=False) is None]
@@ -110,14 +113,15 @@ def without_node(members: Sequence[Pod], cluster: ClusterView) -> list[Pod]:
 
 @dataclass(frozen=True, eq=False)
 class SearchedMembers:
-    """The members to place, all of them without a node, and the parameters of the search.
+    """The members to place, and the parameters of the search.
 
-    `rejected` has, by uid, the names of nodes where a Reserve or Permit plugin rejected the member
-    (names, because a row may have another node by now). `budget` limits all searches together; the
-    default is one budget per search. `others` are members that are not placed now; their
-    nominations are ignored too. Pods in `ended` count as if they had left their nodes. `extended`
-    has the extenders' answers about rows, by uid of the members for which they filter or score
-    nodes.
+    Attributes:
+        members: Members without a node.
+        rejected: By a member's uid, names of nodes where Reserve or Permit rejected the member.
+        budget: The limit for all searches together.
+        others: Members that are not placed now; their nominations are ignored.
+        ended: Pods that count as if they had left their nodes.
+        extended: The extenders' answers about rows, by a member's uid.
     """
 
     members: Sequence[Pod]
@@ -138,7 +142,7 @@ class SearchedMembers:
 
     @cached_property
     def lowest(self) -> Pod:
-        """One of the members with the lowest priority."""
+        """A member with the lowest priority."""
         return min(self.members, key=lambda pod: pod.spec.priority)
 
     def trial(self) -> MembersTrial:
@@ -146,31 +150,31 @@ class SearchedMembers:
         return MembersTrial(self)
 
     def without(self, pods: Collection[Pod]) -> "SearchedMembers":
-        """Return the same search, but as if these pods had left their nodes.
+        """Return the same search as if these pods had left their nodes.
 
-        Its trials remove them, which costs about 40 microseconds per pod and trial.
+        Each trial removes the pods, at about 40 microseconds per pod.
         """
         return replace(self, ended=pods)
 
     @property
     def extended_rejects(self) -> bool:
-        """Whether extenders have filtered out any node for any member."""
+        """Whether extenders have filtered out a node for a member."""
         return any((nodes.codes > 0).any() for nodes in {*self.extended.values()})
 
     def search(self, pod: Pod) -> NodeSearch:
-        """Return a search for nodes for one member in the present state of the trial."""
+        """Return a search for nodes for one member, in the present state of the trial."""
         results = self.cache.of(pod, self.pipeline)
         return NodeSearch(pod, self.pipeline, self.cluster, results)
 
     def allowed(self, candidates: IntArray | None) -> BoolArray:
-        """Return bool[rows]: True for the existing nodes among the candidates (None: all nodes)."""
+        """Return bool[rows]: True for existing nodes among the candidates; None means all nodes."""
         allowed = np.full(len(self.cluster.nodes), candidates is None)
         if candidates is not None:
             allowed[candidates] = True
         return allowed & self.cluster.nodes.present
 
     def why_not(self, pod: Pod, allowed: BoolArray) -> Diagnosis:
-        """Return why the allowed rows (bool[rows]) reject the pod in the present trial."""
+        """Return why the nodes in `allowed` (bool[rows]) reject the pod, in the present trial."""
         search = self.search(pod)
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
@@ -191,7 +195,7 @@ class SearchedMembers:
 
 
 def scored(search: NodeSearch, rows: IntArray, extended: OnRows | None) -> ScoreTable:
-    """Return the scores of the rows, with the extenders' scores added."""
+    """Return the scores of the rows, including the extenders' scores."""
     table = score(search, rows)
     if extended is None or not extended.scores:
         return table
@@ -199,7 +203,7 @@ def scored(search: NodeSearch, rows: IntArray, extended: OnRows | None) -> Score
 
 
 def mask_of(rows: IntArray, length: int) -> BoolArray:
-    """Return bool[length] with True at these rows."""
+    """Return bool[length] that is True at these rows."""
     mask = np.zeros(length, np.bool_)
     mask[rows] = True
     return mask

@@ -1,7 +1,7 @@
-"""Finds nodes for a group's members by counting on columns, without a trial (`packing`).
+"""Finds nodes for a group's members by counting free resources on columns, without a trial.
 
-That is exact for members whose filters depend on other pods only through resource requests; it does
-not matter how many members there are.
+The result is exact if the members' filters depend on other pods only through requests. The time
+hardly depends on the number of members.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +32,9 @@ from mooring.state.view import BoolArray, NodeView
 from mooring.volumes.model.pod_volumes import PodVolume
 
 _COST: Final = 5
-"""The cost of counting one class, in steps of a budget; it takes some milliseconds."""
+"""The cost of counting one class, in steps of a search budget; counting takes milliseconds."""
 _MEMBERS_AT_ONCE: Final = 500
-"""How many members are divided into classes between two pauses: about a millisecond's work."""
+"""After this number of members, the division into classes pauses; it takes about a millisecond."""
 _PODS: Final = "pods"
 _UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
 
@@ -52,10 +52,10 @@ _Fields = tuple[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberClass:
-    """Members that no filter and no extender treats differently.
+    """Members that every filter and extender treats alike.
 
-    `rejected` are nodes where Reserve or Permit rejects these members. `extended` is None if no
-    extender filters or scores nodes for them.
+    `rejected` has the names of nodes where Reserve or Permit rejects these members. `extended` is
+    None if no extender filters or scores nodes for these members.
     """
 
     rejected: frozenset[str]
@@ -65,7 +65,7 @@ class MemberClass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedClass:
-    """A class that can be counted in the present state of the trial.
+    """A class of members that can be placed by counting, in the present state of the trial.
 
     `needs` are the requests of one member. `eligible` (bool[rows]) is True where a member may run
     if enough is free.
@@ -76,18 +76,18 @@ class CountedClass:
     needs: Mapping[str, int]
     eligible: BoolArray
     by_spec: bool = True
-    """Whether all members with this spec are in the class, whatever their labels."""
+    """Whether the class has all members with this spec, whatever labels a member has."""
 
 
 class CountingSearch:
-    """Places members by counting; finds which members are equal and which can be counted."""
+    """Divides members into equal classes, and places these by counting where that is exact."""
 
     def __init__(self, searched: SearchedMembers) -> None:
         self.searched = searched
         self._cluster = searched.cluster
         self._known_classes: list[MemberClass] | None = None
         self._is_known = False
-        """Whether `_known_counts` is set (None is a value, too)."""
+        """Whether `_known_counts` has been computed; the computed value may be None."""
         self._known_counts: list[CountedClass] | None = None
         self._known_requests: list[CountedClass] = []
         pipeline = searched.pipeline
@@ -99,16 +99,16 @@ class CountingSearch:
 
     @property
     def classes(self) -> list[MemberClass]:
-        """The members divided by the values that filters may read, or by spec if that is enough.
+        """The classes of equal members; members are equal if filters cannot tell them apart.
 
-        If a member has inter-pod terms, filters may read more labels.
+        Members with the same spec are equal, unless inter-pod terms may read their labels.
         """
         if self._known_classes is None:
             self._known_classes = self._found_classes()
         return self._known_classes
 
     def _found_classes(self) -> list[MemberClass]:
-        """Find the classes; if each member has a label of its own, each may be a class."""
+        """Find the classes; in the worst case, each member is a class."""
         by_fields: dict[_Fields, MemberClass] = {}
         for number, pod in enumerate(self.searched.members, 1):
             if number % _MEMBERS_AT_ONCE == 0:
@@ -131,7 +131,7 @@ class CountingSearch:
         return classes
 
     def _claims_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
-        """Return the requests of each of the pod's claims; its uid, too, if it is allocated.
+        """Return the requests of the pod's claims; an allocated claim's uid is added.
 
         Claims of one template may differ, because the template may have been replaced.
         """
@@ -139,7 +139,7 @@ class CountingSearch:
         return tuple((each.spec.asked, each.uid if each.allocation else "") for each in claims)
 
     def all_counted(self) -> list[CountedClass] | None:
-        """Return every class as a CountedClass; None if one of them cannot be counted.
+        """Return every class as a CountedClass; None if a class cannot be counted.
 
         The caller has entered a trial in which no member is placed.
         """
@@ -156,7 +156,7 @@ class CountingSearch:
         return self._known_counts
 
     def _all_requests(self) -> list[CountedClass]:
-        """Return every class as a CountedClass, from `_requesting` if it cannot be counted."""
+        """Return every class as a CountedClass; a class that cannot be counted is approximated."""
         counted = self.all_counted()
         if counted is not None:
             return counted
@@ -192,7 +192,7 @@ class CountingSearch:
             fits[rows[rows >= 0]] = False
 
     def _requesting(self, members: MemberClass) -> CountedClass:
-        """Return the class as if its filters depended on other pods through requests alone."""
+        """Return the class as if its filters read only the requests of other pods."""
         search = self.searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         needs: dict[str, int] = {}
@@ -208,13 +208,13 @@ class CountingSearch:
 
     @property
     def was_counted(self) -> bool:
-        """Whether the last search counted the members, and read only their specs."""
+        """Whether the last search placed all members by counting, and read only their specs."""
         counted = self._known_counts
         by_spec = counted is not None and all(found.by_spec for found in counted)
         return by_spec and not self.searched.extended
 
     def place_counted(self, counted: Sequence[CountedClass], allowed: BoolArray) -> Assignment:
-        """Return nodes among the allowed rows for the members of all classes, by counting."""
+        """Return nodes among the allowed rows for the members of all classes."""
         if len(counted) == 1 and not len(self._cluster.nominations):
             return self._place_one(counted[0], allowed)
         self.searched.budget.spend(_COST * len(counted))
@@ -227,9 +227,9 @@ class CountingSearch:
             return self.all_counted() is not None
 
     def _place_one(self, counted: CountedClass, allowed: BoolArray) -> Assignment:
-        """Place the members of the only class; the caller knows that no pod is nominated.
+        """Place the members of the only class; no pod may be nominated.
 
-        Count only the rows that the scores prefer, because each of these takes a member.
+        Only the rows with the best scores are counted, as many as there are members.
         """
         self.searched.budget.spend(_COST)
         rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
@@ -245,7 +245,7 @@ class CountingSearch:
         return Assignment(found, item.count, packing.tries, packing.impossible)
 
     def _assigned(self, packing: Packing) -> Assignment:
-        """Return a row for each placed member, by the packing's numbers per class and row."""
+        """Return a row for each placed member; the packing has the numbers by class and row."""
         rows: Rows = {}
         for members, on_rows in zip(self.classes, packing.members, strict=True):
             chosen = np.flatnonzero(on_rows)
@@ -255,10 +255,10 @@ class CountingSearch:
         return Assignment(rows, wanted, packing.tries, packing.impossible)
 
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
-        """Return which resources one more node must have so that all members fit; "" if unknown.
+        """Return what one more node must have free so that all members fit; "" if unknown.
 
-        The text names only resources that are short. Their amounts are the requests of the members
-        that the assignment could not place.
+        The text names only resources that are short, with the requests of the members without a
+        node.
         """
         with self.searched.trial():
             counted = self.all_counted()
@@ -281,11 +281,11 @@ class CountingSearch:
             return f"needs {' and '.join(texts)} more" if fits and short else ""
 
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Assignment:
-        """Place the members on these rows as if the pods of these slots had ended.
+        """Place the members on the candidate rows as if the pods in `slots` had ended.
 
-        `slots` and `candidates` are int64. It counts requests, applies the filters that ignore
-        pods, and fills the first row first. Other filters may still reject members that cannot be
-        counted, but if the result says "impossible", that is certain.
+        Only requests, and filters that ignore pods, are checked; the first row is filled first.
+        Members that cannot be counted may still be rejected by other filters, but "impossible" is
+        certain.
         """
         with self.searched.trial():
             counted = self._all_requests()
@@ -301,7 +301,7 @@ class CountingSearch:
             return self._assigned(pack(self._items(counted, free, among, as_given), free))
 
     def rows_of_class(self, counted: CountedClass, allowed: BoolArray) -> list[int]:
-        """Return a row for each member of one class, or for as many members as fit."""
+        """Return rows for the members of one class, for as many members as possible."""
         free = self._free(_resources((counted,)))
         packing = pack(self._items((counted,), free, allowed, self._ranked), free)
         self.searched.budget.spend(_COST)
@@ -317,9 +317,9 @@ class CountingSearch:
             np.add.at(free[index], at, columns.requests(name)[slots])
 
     def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
-        """Return int64[resources, rows]: the free amounts, less the requests of nominated pods.
+        """Return int64[resources, rows]: free amounts minus the requests of nominated pods.
 
-        If a view `at` is given, the rows are those of the view, and nominated pods are ignored.
+        If the view `at` is given, the rows are those of `at`, and nominated pods are ignored.
         """
         cluster, nodes = self._cluster, at if at is not None else self._cluster.nodes
         if at is None and len(cluster.nominations):
@@ -335,9 +335,10 @@ class CountingSearch:
         among: BoolArray,
         rank: Callable[[CountedClass, IntArray], tuple[IntArray, bool]],
     ) -> list[Item]:
-        """Return each class as an Item, with the rows of `among` where one member fits.
+        """Return each class as an Item, with the rows of `among` that have room for a member.
 
-        `rank` sorts these rows, and says whether a node is filled before the next. It may pause.
+        `rank` sorts these rows, and returns also whether nodes are filled one by one. The function
+        pauses.
         """
         resources, items = _resources(counted), list[Item]()
         for each in counted:
@@ -351,9 +352,9 @@ class CountingSearch:
         return items
 
     def _ranked(self, counted: CountedClass, rows: IntArray) -> tuple[IntArray, bool]:
-        """Return the rows that scores prefer, best first, and whether nodes are to be filled.
+        """Return the rows with the best scores first, and whether to fill nodes one by one.
 
-        There are no more rows than the group has members. The seed decides between equal scores.
+        At most as many rows as members are returned. The seed decides between equal scores.
         """
         if len(rows) < 2:
             return rows, False
@@ -378,7 +379,7 @@ class CountingSearch:
         return ranked, bool(results.prefers_full_nodes)
 
     def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
-        """Return whether the best node stays the best with a member on it; None if it is full."""
+        """Return whether the best node stays best once it has a member; None if it is full then."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             assign_devices(self.searched.pipeline.reserve, members.pods[0], int(ranked[0]))
@@ -391,7 +392,7 @@ class CountingSearch:
 
 
 def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
-    """Return the classes divided only by spec, rejected nodes and extenders' answers."""
+    """Return the classes, divided only by spec, rejected nodes and extenders' answers."""
     by_spec: dict[tuple[PodSpec, frozenset[str], OnRows | None], MemberClass] = {}
     for (spec, *_), found in by_fields.items():
         key = (spec, found.rejected, found.extended)
@@ -405,7 +406,7 @@ def _resources(counted: Sequence[CountedClass]) -> list[str]:
 
 
 def _turned(positions: IntArray, seed: int) -> IntArray:
-    """Return the positions rotated, so that the one that the seed chooses comes first."""
+    """Return the positions, rotated so that a position chosen by the seed comes first."""
     first = seed % len(positions)
     return np.concatenate((positions[first:], positions[:first]))
 
@@ -413,7 +414,7 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
 ) -> list[int]:
-    """Return the fewest resources that let all items fit if nodes have more (`ample`) of them."""
+    """Return the fewest resources that must grow to `ample` so that all items fit."""
     short = [*range(len(free))]
     for index in (None, *short):
         others = [each for each in short if each != index]
@@ -427,7 +428,7 @@ def _short(
 
 
 def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) -> bool:
-    """Return whether all members fit into these free amounts, each on rows eligible for it."""
+    """Return whether all members fit into the free amounts, on rows where they are eligible."""
     placed = list[Item]()
     for item, mask in zip(items, eligible, strict=True):
         asked = item.requests > 0
@@ -437,7 +438,7 @@ def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) 
 
 
 def _described(resource: str, amount: int) -> tuple[str, int]:
-    """Return the amount as text with its unit, rounded up; and the amount that the text states.
+    """Return the amount as text, rounded up with a unit, and the rounded amount.
 
     Amounts are millicores, bytes or counts.
     """

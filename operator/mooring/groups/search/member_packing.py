@@ -1,8 +1,8 @@
-"""Finds nodes for a group's members by counting free resources, without decisions.
+"""Finds nodes for a group's members by counting free resources.
 
-Identical members are one item with a count. All items are known in advance, so several orders of
-items and several ways to choose nodes are tried: one of them may find a solution that another
-misses. Small groups get an exact search at the end. All of it is arithmetic on columns.
+Identical members are one item with a count. Several orders of items are tried, each with several
+ways to choose nodes, because no single combination always finds a solution. For small groups an
+exact search follows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,22 +18,22 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 _MOST_TRIES: Final = 32
-"""How many combinations of an order and a way to choose nodes are tried per group and domain."""
+"""The most combinations of an order and a way to choose nodes that are tried per domain."""
 _MOST_ITEM_TRIES: Final = 1_000
-"""Limit for tries times items: a group with many different items gets fewer tries."""
+"""The most tries times items: a group with many different items gets fewer tries."""
 _MOST_LATER: Final = 16
-"""How many later items the choice LEAST_WANTED considers."""
+"""The most later items that the choice LEAST_WANTED considers."""
 _MOST_EXACT_MEMBERS: Final = 16
 _MOST_EXACT_ROWS: Final = 32
 _MOST_STEPS: Final = 2_000
-"""How many members the exact search puts on nodes before it gives up; each takes microseconds."""
+"""The most members that the exact search puts on nodes, each in microseconds."""
 
 
 class Moves(Protocol):
-    """The steps of `backtrack`; members are numbered from 0 on."""
+    """The steps of a search by `backtrack`; members are numbered from 0."""
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Return the rows to try for the member; earlier members are on their rows."""
+        """Return the rows to try for the member; all members before it have rows."""
         ...
 
     def put(self, member: int, row: int) -> None:
@@ -46,13 +46,13 @@ class Moves(Protocol):
 
 
 def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
-    """Search a row for every member; return whether all were placed. They stay placed.
+    """Search a row for every member; return whether all members are placed, and leave them there.
 
-    Each member that is put on a row costs one step of every budget; the search stops when a budget
-    is spent. It may pause after each step.
+    Putting a member on a row costs a step of every budget; the search ends when a budget is spent.
+    It may pause after each step.
     """
     untried = [moves.candidates(0)]
-    """For each member, the rows that were not tried yet."""
+    """The rows that are still to be tried, for each member."""
     while untried:
         row = next(untried[-1], None)
         if row is None:
@@ -76,9 +76,11 @@ def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
 class Item:
     """`count` identical members.
 
-    `requests` is int64[resources]. `eligible` is bool[rows]: where a member may run if enough is
-    free. `ranked` are the rows (int64) that the profile's scores prefer, best first. With `fills`,
-    a node is filled before the next one is used; otherwise the nodes get members in turn.
+    Attributes:
+        requests: int64[resources]: the requests of one member.
+        eligible: bool[rows]: True where a member may run if enough is free.
+        ranked: The rows (int64) with the best scores first.
+        fills: True to fill one node after the other; False to use the nodes in turn.
     """
 
     count: int
@@ -90,10 +92,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packing:
-    """The best result of several tries: the placement of the most members.
+    """The best of several tries: it placed the most members.
 
-    `members` is int64[items, rows]: how many members of each item are on each row. `complete` says
-    that all members are placed, `impossible` that no placement of all members exists.
+    `members` is int64[items, rows]: the number of members of each item on each row. `impossible` is
+    True if certainly no placement of all members exists.
     """
 
     members: IntArray
@@ -103,7 +105,7 @@ class Packing:
 
     @property
     def placed(self) -> int:
-        """How many members have a row."""
+        """The number of members with a row."""
         return int(self.members.sum())
 
 
@@ -112,16 +114,17 @@ class _Choice(Enum):
 
     BY_SCORE = auto()
     BEST_FIT = auto()
-    """Prefer rows where the least is left free."""
+    """Prefer rows where the least will be free."""
     LEAST_WANTED = auto()
-    """Prefer rows that the fewest later items fit on, then rows where the least is left free."""
+    """Prefer rows that the fewest later items fit on; among these, rows where the least will be
+    free."""
     WORST_FIT = auto()
 
 
 def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES) -> Packing:
-    """Put the members of all items on rows with these free amounts (int64[resources, rows]).
+    """Put the members of all items on rows; `free` is int64[resources, rows].
 
-    If the tries do not place all of them, the result has the most that one try placed. It pauses
+    If no try places all members, the try with the most members is returned. The function pauses
     between tries.
     """
     first = tuple(range(len(items)))
@@ -155,7 +158,7 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 
 
 class Order:
-    """The order of the items in a series of tries; items that fail move to the front."""
+    """The order of the items in a series of tries."""
 
     def __init__(self, items: Sequence[int]) -> None:
         self.items = tuple(items)
@@ -173,7 +176,7 @@ class Order:
 def _attempts(
     items: Sequence[Item], free: IntArray, *, impossible: bool
 ) -> Iterator[tuple[Order, _Choice]]:
-    """Yield orders and choices to try. The caller tells each order which items failed."""
+    """Yield orders and choices to try; the caller then tells the order the failed items."""
     starts = _starting_orders(items, free)
     if impossible:  # only a part can be placed: the smallest members first give the largest part
         yield Order(starts[0][::-1]), _Choice.BEST_FIT
@@ -189,9 +192,9 @@ def _attempts(
 
 
 def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, ...]]:
-    """Return orders of the items: by size, in several measures, and by space to spare.
+    """Return orders of the items to begin with: by several measures of size, and by spare room.
 
-    An item's space to spare is how many more members than its count would fit on all rows.
+    An item's spare room is the number of members that fit on all rows, minus its count.
     """
     if len(items) == 1:
         return [(0,)]
@@ -206,7 +209,7 @@ def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, .
 
 
 def _capacity(item: Item, free: IntArray) -> IntArray:
-    """Return int64[rows]: how many members of the item fit on each row."""
+    """Return int64[rows]: the number of the item's members that fit on each row."""
     fits = np.full(free.shape[1], item.count, np.int64)
     for resource in np.flatnonzero(item.requests > 0).tolist():
         np.minimum(fits, free[resource] // item.requests[resource], out=fits)
@@ -216,10 +219,10 @@ def _capacity(item: Item, free: IntArray) -> IntArray:
 
 
 def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
-    """Return whether an item has too little space, or items together request too much.
+    """Return whether a simple sum shows that not all members can be placed.
 
-    The requests for a resource are compared with what is free on the rows that any of the
-    requesting items may use.
+    An item may have too little room. Or several items request more of a resource than is free on
+    all rows where they may run.
     """
     if any(int(_capacity(item, free).sum()) < item.count for item in items):
         return True
@@ -236,7 +239,7 @@ def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
 def _try(
     items: Sequence[Item], free: IntArray, order: Sequence[int], choice: _Choice
 ) -> tuple[IntArray, list[int]]:
-    """Return int64[items, rows] of one try, and the items that could not be placed completely."""
+    """Return int64[items, rows] of one try, and the items that were not placed completely."""
     remaining = free.copy()
     members = np.zeros((len(items), free.shape[1]), np.int64)
     failed: list[int] = []
@@ -265,7 +268,7 @@ def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
 
 
 def _by_score(item: Item, capacity: IntArray) -> IntArray:
-    """Put members on the rows that scores prefer: fill row after row, or give each one in turn."""
+    """Put members on the rows with the best scores: fill row after row, or use the rows in turn."""
     rows = item.ranked
     if item.fills:
         return _filled(rows, capacity, item.count)
@@ -304,7 +307,7 @@ def _by_fit(
 
 
 def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool]:
-    """Return a placement of all members found by backtracking, and whether the search ended."""
+    """Return a placement of all members, or None; and whether the search went to its end."""
     eligible = np.stack([item.eligible for item in items])
     rows = np.flatnonzero(eligible.any(axis=0))
     if len(rows) > _MOST_EXACT_ROWS:
@@ -327,11 +330,13 @@ def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool
 
 @dataclass(slots=True, eq=False)
 class _Moves:
-    """Puts members on rows; skips rows and members that are equal to ones already tried.
+    """Puts members on rows; skips a row that equals one already tried for the member.
 
-    `members` has the item of each member; equal members are neighbours. `requests` has the requests
-    of each item, `remaining` the free amounts of each row, and `may` whether a row is eligible for
-    an item.
+    Attributes:
+        members: The item of each member; equal members are neighbours.
+        requests: The requests of each item.
+        remaining: The free amounts of each row.
+        may: Whether a row is eligible for an item: `may[row][item]`.
     """
 
     members: list[int]
@@ -339,10 +344,10 @@ class _Moves:
     remaining: list[list[int]]
     may: list[list[bool]]
     chosen: list[tuple[int, list[int]]] = field(default_factory=list)
-    """For each member, its row and the free amounts of that row before."""
+    """For each member with a row: the row, and the free amounts of the row before."""
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Return the rows on which the member fits, from the row of an equal member on."""
+        """Yield rows on which the member fits; equal members get rows in ascending order."""
         item, tried = self.members[member], set[tuple[int, ...]]()
         same = member > 0 and self.members[member - 1] == item
         for row in range(self.chosen[-1][0] if same else 0, len(self.remaining)):

@@ -18,7 +18,7 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupStat
     """Return the group with which the pod is scheduled; None if the pod is scheduled alone.
 
     A pod is scheduled alone if it has no group, if its profile has no plugin for groups, or if the
-    group is neither a gang nor confined to a topology domain.
+    group needs neither a minimum nor a topology domain.
     """
     if pipeline.group_policy is None:
         return None
@@ -32,7 +32,7 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupStat
 def take_members(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
 ) -> dict[Uid, QueuedPod]:
-    """Take the members from the queue: `queued` first, then other members with its profile.
+    """Take `queued` and the other queued members with its profile from the queue.
 
     The other members are sorted by priority, then by age. Gated members stay in the queue.
     """
@@ -49,7 +49,7 @@ def take_members(
 
 
 def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool:
-    """Return whether the group's definition is the same as before, except its status."""
+    """Return whether the group's definition equals `before`, apart from the status."""
     after = group.definition
     if before is None or after is None:
         return before is after
@@ -57,23 +57,21 @@ def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool
 
 
 class GroupBackoffs:
-    """Keeps the backoff of each group, which is the longest backoff of its members.
+    """Keeps the backoff of each group: the longest backoff of its members.
 
-    Some members leave their backoff earlier: those that were added later, or that are popped
-    because no other pod is active. `postpone` puts only this member back: a group may have ten
-    thousand members, and get more all the time.
+    A new member, or a member that the queue pops early, would leave the backoff before its group.
+    `postpone` then puts back only this member, because a group may have ten thousand.
     """
 
     def __init__(self) -> None:
         self._latest: WeakValueDictionary[tuple[GroupKey, str], QueuedPod] = WeakValueDictionary()
-        """By group and profile, the member whose backoff ended last when this was computed. It only
-        saves the search: it is not used if the member has left or its backoff has ended, and the
-        reference is weak."""
+        """A cache: maps group and profile to the member with the longest backoff. An entry is not
+        used if the member has left the queue or its backoff has ended."""
 
     def postpone(
         self, group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
     ) -> bool:
-        """Put the pod into the backoff queue if the group is in backoff; return whether it is."""
+        """Put the pod into the backoff queue if its group is in backoff; return whether it is."""
         key = group.key, queued.pipeline.profile
         latest = self._latest.get(key)
         if latest is None or not _waits(latest, group, scheduler, now):
@@ -90,7 +88,7 @@ class GroupBackoffs:
 def _others(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
 ) -> Iterator[QueuedPod]:
-    """Yield the other queued members with the same pipeline; leave out those gated or attempted."""
+    """Yield other queued members with the same pipeline that are neither gated nor attempted."""
     for pod in group.unscheduled.values():
         other = scheduler.queue.get(pod.uid)
         if (

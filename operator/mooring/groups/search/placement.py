@@ -1,7 +1,7 @@
 """Finds nodes for all members of a group on the live state (podGroupSchedulingDefaultAlgorithm).
 
-Members are counted where that is possible (`counting`). If any member has ports, inter-pod terms,
-spread constraints, volumes or devices, members are added one by one in a trial.
+Members are counted where that is exact. If a member has ports, inter-pod terms, spread constraints,
+volumes or devices, members are added one by one in a trial.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,22 +27,22 @@ from mooring.state.view import BoolArray
 _MOST_TRIES: Final = 24
 _MOST_BACKTRACKED: Final = 12
 _MOST_STEPS: Final = 400
-"""How many members backtracking places before it gives up; each takes below a millisecond."""
+"""The most members that backtracking places, each in less than a millisecond."""
 _MOST_SPECS: Final = 500
-"""How many different specs the members may have; each costs a search over all nodes."""
+"""The most different specs of members; each spec costs a search over all nodes."""
 _MOST_DIAGNOSED: Final = 256
-"""How many placed members the diagnosis of a member without a node takes into account."""
+"""The most placed members that count in the diagnosis of a member without a node."""
 
 
 class GroupSearch(CountingSearch):
-    """Searches nodes for all members of a group, by counting where that is exact."""
+    """Searches nodes for all members of a group."""
 
     def without(self, pods: Collection[Pod]) -> "GroupSearch":
-        """Return the same search, but as if these pods had left their nodes."""
+        """Return the same search as if these pods had left their nodes."""
         return GroupSearch(self.searched.without(pods))
 
     def place(self, candidates: IntArray | None = None) -> Assignment:
-        """Return nodes for the members on these rows (int64), or on any rows.
+        """Return nodes for the members among the candidate rows (int64; None means all rows).
 
         The state is unchanged afterwards. If the budget is spent, hardly anything is tried.
         """
@@ -65,8 +65,8 @@ class GroupSearch(CountingSearch):
     def _place_in_trial(self, allowed: BoolArray, trial: MembersTrial) -> Assignment:
         """Place the members one by one, in several orders of their classes.
 
-        Small groups are placed by backtracking if no order succeeds. Every filter accepts each
-        member beside the members placed before it.
+        Every filter checks each member together with the members already placed. If no order
+        succeeds for a small group, backtracking follows.
         """
         best: Rows = {}
         why: Diagnosis | None = None
@@ -95,7 +95,7 @@ class GroupSearch(CountingSearch):
         return Assignment(best, len(self.searched.members), tries, cause=cause)
 
     def _orders(self) -> Iterator[Order]:
-        """Yield orders of classes to try. The caller tells each order which classes failed."""
+        """Yield orders of classes to try; the caller then tells the order the failed classes."""
         totals = self._totals
         shares = [
             max(
@@ -120,7 +120,7 @@ class GroupSearch(CountingSearch):
 
     @cached_property
     def _totals(self) -> Mapping[str, int]:
-        """By resource that a member requests, the sum of allocatable over all nodes, at least 1."""
+        """Maps a resource that members request to its amount on all nodes, at least 1."""
         nodes = self.searched.cluster.nodes
         names = {name for c in self.classes for name in c.pods[0].spec.demand.resources}
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
@@ -128,7 +128,7 @@ class GroupSearch(CountingSearch):
     def _one_try(
         self, trial: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
     ) -> list[int]:
-        """Place members in this order; return the classes of which a member found no node.
+        """Place members in this order; return the classes with a member that found no node.
 
         Identical members that can be counted cost one decision together.
         """
@@ -175,7 +175,7 @@ class GroupSearch(CountingSearch):
     def _choose(
         self, pod: Pod, members: MemberClass, allowed: BoolArray, *, by_fit: bool
     ) -> int | None:
-        """Return a member's row: the one that scores prefer, or with `by_fit` the fullest."""
+        """Return a row for the member: the best by score, or with `by_fit` the fullest row."""
         search, rows = self._feasible(pod, members, allowed)
         if not len(rows):
             return None
@@ -187,13 +187,13 @@ class GroupSearch(CountingSearch):
         return int(rows[table.best[self.searched.seed % len(table.best)]])
 
     def by_slack(self, pod: Pod, members: MemberClass, allowed: BoolArray) -> list[int]:
-        """Return the feasible rows, sorted by how much the pod would leave free."""
+        """Return the feasible rows; the first is the row where the pod leaves the least free."""
         _, rows = self._feasible(pod, members, allowed)
         found: list[int] = rows[np.argsort(self._slack(pod, rows), kind="stable")].tolist()
         return found
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return the amounts that the pod would leave free per row, in millionths of all nodes'."""
+        """Return how much the pod would leave free per row, in millionths of the cluster."""
         nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:
@@ -202,7 +202,7 @@ class GroupSearch(CountingSearch):
         return slack
 
     def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Rows | None:
-        """Return a row for every member; None if none is found within the budgets' steps."""
+        """Return a row for every member; None if none is found within the steps of the budgets."""
         classes = self.classes
         order = next(iter(self._orders())).items
         members = [(pod, classes[index]) for index in order for pod in classes[index].pods]
@@ -214,9 +214,9 @@ class GroupSearch(CountingSearch):
     def diagnosis(
         self, placed: Mapping[Uid, int], candidates: IntArray | None
     ) -> tuple[Diagnosis, str] | None:
-        """Return why the candidate rows reject the first member without a node, and its cause.
+        """Return why the first member without a node has none, and its cause; None if all have one.
 
-        The placed members count as on their nodes. Returns None if all members are placed.
+        The placed members count as on their nodes.
         """
         searched = self.searched
         left = next((pod for pod in searched.members if pod.uid not in placed), None)

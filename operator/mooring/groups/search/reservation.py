@@ -1,17 +1,17 @@
-"""Reserves nodes for a group that has waited too long, so that smaller pods do not starve it.
+"""Reserves nodes for a group that has waited too long, because smaller pods took its room.
 
-The profile must enable it. The members are nominated to nodes where all of them fit once the pods
-of lower or equal priority there have ended. Pods of lower priority leave room for them
-(`Reservation`). Only one group at a time has reserved nodes, for a limited time and on a limited
-share of the nodes. So no two groups keep nodes from each other, and a group that never fits does
-not block the cluster.
+The profile must enable it. The search finds nodes where all members fit once the pods of lower or
+equal priority have ended, and nominates the members to these nodes. Pods of lower priority must
+leave room (`Reservation`).
 
-A reservation ends with the leader: if the group's status shows a reservation, a new leader does not
-nominate the members again (`PodGroups.reservation_of`).
+Only one group at a time has reserved nodes, on a limited share of the nodes and for a limited time.
+So groups cannot block each other, and a group that never fits cannot block the cluster. A
+reservation ends with the leader; a new leader reads an old reservation from the group's status and
+does not renew it (`PodGroups.reservation_of`).
 
-Backfill: a pod that ends before the reserved nodes can be free for the group may run there. Both
-times follow from `activeDeadlineSeconds`. A running pod with a deadline keeps the group from its
-node until then. A running pod without a deadline may end at any moment, so it allows no backfill.
+Backfill: a pod may run on a reserved node if it ends before the node can be free for the group.
+Both times follow from `activeDeadlineSeconds`. A running pod without a deadline may end at any
+moment, so beside such pods no backfill is possible.
 """
 
 import math
@@ -40,16 +40,16 @@ from mooring.state.pods import PlacedPod
 from mooring.state.view import BoolArray
 
 _MOST_REMOVED: Final = 5_000
-"""How many pods one search for nodes removes in its trials; each costs about 40 microseconds."""
+"""The most pods that one search removes in its trials, at about 40 microseconds each."""
 _NOMINATED_SECONDS: Final = 300.0
-"""How long members stay nominated without waiting for victims, if no nodes are reserved."""
+"""After this time, nominations that wait for no victims end if no nodes are reserved."""
 _PODS: Final = "pods"
 _SEARCHES: Final = 10
-"""The most searches during the time of one reservation, if nodes keep changing."""
+"""The most searches during one reservation, even if nodes keep changing."""
 
 
 class GroupReservation:
-    """The nodes that are reserved for one group; times are seconds on the caller's clock."""
+    """The reservation of nodes for one group; times are seconds on the caller's clock."""
 
     def __init__(self, scheduler: SchedulerState, cache: ResultCache) -> None:
         self._until = 0.0
@@ -61,11 +61,13 @@ class GroupReservation:
         self._group: PodGroupState | None = None
         self._since = 0.0
         self._nominated_since: dict[PodGroupState, float] = {}
-        """By group with nominated members that wait for no victims, since when this is known."""
+        """Maps a group whose nominated members wait for no victims to the time when that was
+        noticed."""
         self._ended: tuple[int, float] | None = None
-        """The number of the group whose reservation's time ended last, and when."""
+        """The number of the group whose reservation expired last, and the time."""
         self._not_found: dict[PodGroupState, tuple[float, int]] = {}
-        """By group for which no nodes were found, when, and the version of the nodes then."""
+        """Maps a group for which no nodes were found to the time and to the version of the
+        nodes."""
         self._backfill_until = -math.inf
 
     def holds(self, group: PodGroupState) -> bool:
@@ -81,9 +83,9 @@ class GroupReservation:
     ) -> None:
         """Reserve nodes for a group that has waited long enough, or end its reservation.
 
-        A reservation lasts as long as the wait that it requires; then it is another group's turn.
-        If no nodes are found, the next search comes after the same time, or sooner if nodes are
-        added or changed. Nodes that extenders have filtered out (`answers`) are not reserved.
+        A reservation lasts as long as the wait before it; then another group may get nodes. After a
+        search without success, the next one comes after the same time, or sooner if nodes change.
+        Nodes that extenders have filtered out (`answers`) are not reserved.
         """
         pipeline = members[0].pipeline
         after = _after(pipeline)
@@ -121,7 +123,7 @@ class GroupReservation:
             self._state.nominate(pod, self._state.nodes.names[row], reservation=kept)
 
     def _update_backfill(self, group: PodGroupState) -> None:
-        """Compute again when the reserved nodes can be free: pods may have ended or come."""
+        """Compute anew when the reserved nodes can be free, because pods may have ended or come."""
         nominations = self._cluster.nominations
         nominees = map(nominations.get, group.unscheduled)
         reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
@@ -130,7 +132,7 @@ class GroupReservation:
             self._reserve(group, reserved, until)
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
-        """Return whether to search; after a search that found no nodes some time must pass."""
+        """Return whether to search now; a search without success must be some time ago."""
         if group not in self._not_found:
             return True
         at, version = self._not_found[group]
@@ -138,10 +140,10 @@ class GroupReservation:
         return now - at >= (after / _SEARCHES if changed else after)
 
     def _busy_until(self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]]) -> float:
-        """Return when all nodes reserved for these pods may have room, in seconds since the epoch.
+        """Return when all these reserved nodes may have room at the earliest, in epoch seconds.
 
-        This is the earliest possible time; minus infinity if it may be now. It assumes that the
-        pods now on the nodes end at their deadlines, and those without a deadline at any moment.
+        Returns minus infinity if they may have room now. Pods on the nodes are expected to end at
+        their deadlines, and those without a deadline at any moment.
         """
         by_row = defaultdict[int, list[Pod]](list)
         for pod, row in reserved:
@@ -150,7 +152,7 @@ class GroupReservation:
         return max(busy, default=-math.inf)
 
     def _row_busy_until(self, group: PodGroupState, row: int, pods: Sequence[Pod]) -> float:
-        """Return the earliest time when the row may have room for these pods; see `_busy_until`."""
+        """Return the earliest time when the row may have room for the pods; see `_busy_until`."""
         nodes = self._cluster.nodes
         missing = Counter[str]()
         for pod in pods:
@@ -168,7 +170,7 @@ class GroupReservation:
         return free_at if max(missing.values()) <= 0 else -math.inf
 
     def _leaves(self, placed: PlacedPod, group: PodGroupState) -> bool:
-        """Return whether the group may use the resources of the placed pod after its end."""
+        """Return whether the group may use the placed pod's room after the pod's end."""
         pod = placed.pod
         member = pod.uid in group.assumed or pod.uid in group.assigned
         return pod.spec.priority <= group.priority and not _of_daemon_set(pod) and not member
@@ -176,7 +178,7 @@ class GroupReservation:
     def _earliest_end(self, placed: PlacedPod) -> float:
         """Return the placed pod's deadline; minus infinity if the pod may end at any moment.
 
-        A pod that has not started counts as started when it was created.
+        The start of a pod that has not started is its creation.
         """
         pod, columns = placed.pod, self._cluster.pod_columns
         slot = columns.slot(pod.uid, nominated=False)
@@ -189,9 +191,8 @@ class GroupReservation:
     def expire(self, now: float) -> list[Pod]:
         """Withdraw nominations of members that no attempt will withdraw; return these members.
 
-        It is called periodically. A group is affected if members or its PodGroup are missing, so
-        that it cannot be placed, or if its reservation has lasted its time. Nominations by a former
-        leader, whose reservation is not known, expire in the same way.
+        It is called periodically. It withdraws nominations of incomplete groups, of expired
+        reservations, and of a former leader.
         """
         self._forget_gone()
         nominated, known = self._nominated_groups(), self._nominated_since
@@ -215,7 +216,7 @@ class GroupReservation:
         return withdrawn
 
     def _forget_gone(self) -> None:
-        """Forget groups that have gone; a new group may have the name of an old one."""
+        """Forget groups that no longer exist; a new group may have the same name."""
         groups = self._cluster.pod_groups
         self._not_found = {
             group: last
@@ -261,9 +262,9 @@ class GroupReservation:
         pipeline: Pipeline,
         answers: ExtenderResults | None,
     ) -> Mapping[Uid, int] | None:
-        """Return by uid a row for each member that is needed; None if no rows are found.
+        """Return a row for each needed member, by uid; None if no rows are found.
 
-        It takes as few nodes as are enough, those with the most free cpu.
+        It takes as few nodes as possible, with the most free cpu.
         """
         needed, others = group.needed_of(pods)
         searched = SearchedMembers(
@@ -297,9 +298,9 @@ class GroupReservation:
     def _placed(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray, removals: SearchBudget
     ) -> Assignment | None:
-        """Place the members on these rows as if the leaving pods had ended; None if that fails.
+        """Place the members on these rows as if the pods there had ended; None if that fails.
 
-        `removals` limits how many pods are removed in trials.
+        `removals` limits the number of pods that are removed in trials.
         """
         found = self._promising(search, group, rows)
         counted = search.is_counted()
@@ -316,7 +317,7 @@ class GroupReservation:
     ) -> Assignment | None:
         """Return a placement on these rows by counting; None if the members cannot all fit there.
 
-        Filters may still reject members that cannot be counted.
+        The placement is not final for members that cannot be counted.
         """
         counted = search.is_counted()
         slots = np.flatnonzero(self._leaving(group))
@@ -324,7 +325,7 @@ class GroupReservation:
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
-        """Return bool[slots]: the placed pods whose resources the group may use later."""
+        """Return bool[slots]: the placed pods that will make room for the group."""
         columns = self._cluster.pod_columns
         leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
         for slot in np.flatnonzero(leaving).tolist():
@@ -343,9 +344,9 @@ class GroupReservation:
         return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]
 
     def _growing(self, rows: IntArray, members: int, limit: int) -> Iterator[IntArray]:
-        """Yield the rows with the most free cpu: as many as members, then twice as many, and so on.
+        """Yield growing sets of rows with the most free cpu.
 
-        The last and largest set has `limit` rows at most.
+        The first set has one row per member, the next twice as many, and the last at most `limit`.
         """
         nodes = self._cluster.nodes.take(rows)
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
@@ -361,6 +362,6 @@ def _of_daemon_set(pod: Pod) -> bool:
 
 
 def _after(pipeline: Pipeline) -> float | None:
-    """Return after how many seconds of waiting nodes are reserved; None: never."""
+    """Return the seconds of waiting before nodes are reserved; None if they never are."""
     policy = pipeline.group_policy
     return policy.reserve_after_seconds if policy is not None else None

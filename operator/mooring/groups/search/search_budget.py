@@ -4,16 +4,16 @@ from collections.abc import Callable
 from typing import Final
 
 TURN_SECONDS: Final = 1.0
-"""How long a plan or an answer may keep the turn; until it ends, no pod is scheduled."""
+"""How long a plan may keep the event loop from scheduling other pods."""
 _MOST_STEPS: Final = 3_000
-"""The most steps of a decision about a group, over all domains; a decision about a pod is one."""
+"""The most steps of a decision about a group, over all domains."""
 
 
 class SearchBudget:
     """The steps that a search may take; a step costs about as much as a decision about one pod.
 
-    `remaining` is negative if more steps were taken. `is_over` returns whether the time is over
-    because other pods wait.
+    `remaining` is negative if more steps were taken. `is_over` returns whether the search must end
+    now because other pods wait.
     """
 
     def __init__(
@@ -24,9 +24,9 @@ class SearchBudget:
 
     @property
     def spent(self) -> bool:
-        """Whether more steps were taken than allowed, or the time is over."""
+        """Whether the steps are used up or `is_over` says that the search must end."""
         return self.remaining < 0 or self._is_over()
 
     def spend(self, steps: int) -> None:
-        """Count steps that were taken."""
+        """Subtract steps from the budget."""
         self.remaining -= steps

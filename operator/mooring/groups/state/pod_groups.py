@@ -1,10 +1,9 @@
 """Pod groups: their definitions, and their members by state.
 
-A pod that names a group is a member as soon as it is known, with or without a node. The counts
-follow every event, assumption and trial; `docs/gangs.md` says what is counted. The group itself is
-known as long as it has a definition or a member. As in kube-scheduler
-(backend/cache/podgroupstate.go), finished pods are not members. Terminating pods are kept apart,
-because a group must not be complete thanks to members that are leaving.
+A pod that names a group is a member at once, with or without a node. The counts follow every event,
+assumption and trial (`docs/gangs.md`). A group is known as long as it has a definition or a member.
+As in kube-scheduler (backend/cache/podgroupstate.go), finished pods are not members. Terminating
+pods are kept apart, because members that leave must not make a group complete.
 """
 
 from bisect import bisect_left, insort
@@ -44,13 +43,13 @@ GROUP_KINDS: Final[Mapping[Kind, GroupSource]] = MappingProxyType(
         Kind.POD_GANG: GroupSource.GROVE,
     }
 )
-"""The kinds of objects that define groups, with the source of each."""
+"""Maps a kind of object that defines groups to the source of these groups."""
 
 _Value = TypeVar("_Value", bound=Any)
 
 
 class _Largest(Generic[_Value]):
-    """Finds the largest of values that come and go; they are sorted, as there may be thousands."""
+    """Finds the largest of thousands of values that come and go."""
 
     __slots__ = ("_counts", "_values")
 
@@ -76,9 +75,8 @@ class _Largest(Generic[_Value]):
 class PodGroupState:
     """The present state of one group; other code only reads it (podgroupstate.go).
 
-    Each member is in one of four mappings, by uid and in the order of arrival: `unscheduled`
-    (without a node), `assumed` (on a node, not confirmed by the watch), `assigned` (bound) and
-    `terminating`.
+    Each member is in one of four mappings by uid, in the order of arrival: `unscheduled` (without a
+    node), `assumed` (on a node, not confirmed by the watch), `assigned` (bound) and `terminating`.
     """
 
     __slots__ = (
@@ -111,13 +109,13 @@ class PodGroupState:
     def __init__(self, key: GroupKey, number: int = 0) -> None:
         self.key = key
         self.number = number
-        """The group's number in the pod columns. No other group ever gets it."""
+        """The group's number in the pod columns; it is never used again."""
         self.definition: PodGroup | None = None
         """The group's requirements; None if its members name an object that does not exist."""
         self.declaring = 0
-        """How many members declare requirements of the group."""
+        """The number of members that declare requirements of the group."""
         self.departed_pods_count = 0
-        """How many bound members have left their nodes since the group became known."""
+        """The number of bound members that have left their nodes since the group became known."""
         self._unscheduled: dict[Uid, Pod] = {}
         self._assumed: dict[Uid, PlacedPod] = {}
         self._assigned: dict[Uid, PlacedPod] = {}
@@ -128,14 +126,14 @@ class PodGroupState:
         self.terminating: Mapping[Uid, Pod] = MappingProxyType(self._terminating)
         self._unscheduled_specs: Counter[PodSpec] = Counter()
         self.unscheduled_specs: Mapping[PodSpec, int] = MappingProxyType(self._unscheduled_specs)
-        """By spec, how many members have no node."""
+        """Maps a spec to the number of its members without a node."""
         self._roles: Counter[str] = Counter()
-        """By role, how many members there are, without terminating ones."""
+        """Maps a role to the number of its members; terminating members do not count."""
         self._gated: Counter[str] = Counter()
-        """By role, how many of these have scheduling gates."""
+        """Maps a role to the number of its members with scheduling gates."""
         self._roles_on_nodes: Counter[str] = Counter()
         self.roles_on_nodes: Mapping[str, int] = MappingProxyType(self._roles_on_nodes)
-        """By role, how many members are on a node, without terminating ones."""
+        """Maps a role to the number of its members on nodes; terminating members do not count."""
         self._priorities: _Largest[int] = _Largest()
         self._declared: _Largest[DeclaredByPod] = _Largest()
         self._first_created = float("inf")
@@ -143,28 +141,28 @@ class PodGroupState:
 
     @property
     def all_pods_count(self) -> int:
-        """How many members there are, without terminating ones."""
+        """The number of members; terminating members do not count."""
         return len(self._unscheduled) + len(self._assumed) + len(self._assigned)
 
     @property
     def scheduled_pods_count(self) -> int:
-        """How many members are on a node, without terminating ones."""
+        """The number of members on nodes; terminating members do not count."""
         return len(self._assumed) + len(self._assigned)
 
     @property
     def on_nodes(self) -> Iterator[PlacedPod]:
-        """The members on a node, without terminating ones."""
+        """The members on nodes, without terminating members."""
         yield from self._assumed.values()
         yield from self._assigned.values()
 
     @property
     def minimum(self) -> int:
-        """How many members are placed together or not at all; 0 without a definition."""
+        """The number of members that are placed together or not at all; 0 without a definition."""
         return self.definition.minimum if self.definition is not None else 0
 
     @property
     def roles(self) -> Mapping[str, int]:
-        """By role, how many members of the minimum must have the role."""
+        """Maps a role to its minimum number of members."""
         return self.definition.roles if self.definition is not None else {}
 
     def role_of(self, pod: Pod) -> str:
@@ -173,15 +171,12 @@ class PodGroupState:
 
     @property
     def lacking(self) -> int:
-        """How many more members must get a node to reach the minimum and each role's minimum."""
+        """The number of members that must still get a node to reach all minimums."""
         of_roles = sum(max(0, n - self._roles_on_nodes[role]) for role, n in self.roles.items())
         return max(0, self.minimum - self.scheduled_pods_count, of_roles)
 
     def short_of(self, pods: Collection[Pod]) -> str | None:
-        """Return how many of the members that must get a node these are: `3 of 4 members`.
-
-        Returns None if the minimum and the minimum of each role are reached with them.
-        """
+        """Return `3 of 4 members` if these pods are too few to reach the minimums; else None."""
         if self.roles:
             of_roles = Counter(map(self.role_of, pods))
             for role, minimum in self.roles.items():
@@ -192,9 +187,9 @@ class PodGroupState:
         return f"{len(pods)} of {needed} members" if len(pods) < needed else None
 
     def needed_of(self, pods: Sequence[Pod]) -> tuple[Sequence[Pod], Sequence[Pod]]:
-        """Split these members into the first ones that reach the minimum, and the rest.
+        """Split these members into those that are needed to reach the minimums, and the others.
 
-        At least one member is needed, also if the minimum is reached already.
+        At least one member is needed, even if the minimums are already reached.
         """
         left = {role: n - self._roles_on_nodes[role] for role, n in self.roles.items()}
         needed, others = list[Pod](), pods
@@ -208,9 +203,9 @@ class PodGroupState:
         return [*needed, *others[:more]], others[more:]
 
     def is_enough(self, pods: Iterable[Pod], others: int = 0) -> bool:
-        """Return whether these members, and `others` without a role, reach the minimum.
+        """Return whether these members reach the minimum and the minimum of each role.
 
-        The minimum of each role must be reached, too. No members are never enough.
+        `others` more members without a role count too. Zero members are never enough.
         """
         of_roles = Counter(map(self.role_of, pods))
         return of_roles.total() + others >= max(self.minimum, 1) and all(
@@ -218,7 +213,7 @@ class PodGroupState:
         )
 
     def has_no_spare(self, role: str) -> bool:
-        """Return whether just as many members exist as the minimum, or the role's, requires.
+        """Return whether the group would be incomplete with one member of the role less.
 
         Members with scheduling gates do not count.
         """
@@ -226,18 +221,18 @@ class PodGroupState:
         return is_last or self.all_pods_count - self._gated.total() == self.minimum
 
     def has_on_node(self, uid: Uid) -> bool:
-        """Return whether the pod of this uid is a member on a node, and not terminating."""
+        """Return whether the pod of this uid is a member on a node and not terminating."""
         return uid in self._assumed or uid in self._assigned
 
     @property
     def missing(self) -> int:
-        """How many members must still be created before the group can be placed."""
+        """The number of members that must still be created before the group can be placed."""
         of_roles = sum(max(0, n - self._roles[role]) for role, n in self.roles.items())
         return max(0, self.minimum - self.all_pods_count, of_roles)
 
     @property
     def incomplete(self) -> str | None:
-        """Why the group cannot be placed yet, for users; None if enough members exist."""
+        """A sentence for users: why the group cannot be placed yet; None if it can be tried."""
         if self.definition is None:
             return self._why_undefined
         if self.definition.invalid is not None:
@@ -251,7 +246,7 @@ class PodGroupState:
 
     @property
     def _why_gated(self) -> str | None:
-        """Why the group waits for scheduling gates: Kueue opens them pod by pod."""
+        """A sentence for users: which scheduling gates keep the group waiting; None if none do."""
         needs = [(self.minimum, self.all_pods_count - self._gated.total(), "members")]
         for role, minimum in self.roles.items():
             ready = self._roles[role] - self._gated[role]
@@ -272,13 +267,13 @@ class PodGroupState:
 
     @property
     def surplus(self) -> int:
-        """How many members on a node the group can lose without falling below its minimum."""
+        """The number of members on nodes that the group can lose and still have its minimum."""
         on_nodes = self._roles_on_nodes
         of_roles = sum(min(n, on_nodes[role]) for role, n in self.roles.items())
         return max(0, self.scheduled_pods_count - max(self.minimum, of_roles))
 
     def surplus_of(self, pods: Iterable[Pod]) -> Iterator[Pod]:
-        """Yield the first of these placed members that the group can lose together."""
+        """Yield as many of these placed members as the group can lose, the first ones."""
         surplus, on_nodes = self.surplus, self._roles_on_nodes.copy()
         for pod in pods:
             role = self.role_of(pod)
@@ -296,15 +291,15 @@ class PodGroupState:
 
     @property
     def created(self) -> float:
-        """When the group's object, or else its first member, was created (since the epoch)."""
+        """The creation time of the group's object, or of its first member (since the epoch)."""
         if self.definition is not None and self.key.source.has_object:
             return self.definition.created
         return self._first_created
 
     def with_members(self, pods: Iterable[Pod], without: Container[Uid]) -> "PodGroupState":
-        """Return a copy of the group with more members without a node, and without some members.
+        """Return a copy of the group with more members without a node, and without other members.
 
-        The caller may change the copy's definition and nothing else.
+        The caller may change only the copy's definition.
         """
         found = PodGroupState(self.key, self.number)
         found.definition, found._priorities = self.definition, self._priorities
@@ -339,7 +334,7 @@ class PodGroupState:
             self._define_by_members()
 
     def _remove(self, pod: Pod, declared: DeclaredByPod | None) -> None:
-        """Remove the pod, with the arguments of its `_add`, from all counts."""
+        """Remove the pod from all counts; `declared` is the same as in `_add`."""
         if self._terminating.pop(pod.uid, None) is not None:
             return
         is_placed = self._unscheduled.pop(pod.uid, None) is None
@@ -373,7 +368,7 @@ class PodGroupState:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """The values by which a pod was added to the counts of its group."""
+    """A pod with the values that were used when it was counted in its group."""
 
     group: PodGroupState
     pod: Pod
@@ -391,22 +386,22 @@ class PodGroups:
         self._disrupted_whole: dict[GroupKey, PodGroupState] = {}
         self._unscheduled: dict[Uid, Pod] = {}
         self.unscheduled: Mapping[Uid, Pod] = MappingProxyType(self._unscheduled)
-        """Every pod without a node, by uid."""
+        """All pods without a node, by uid."""
         self._placed: dict[Uid, PlacedPod] = {}
         self._members: dict[Uid, _Member] = {}
         self._numbers = count()
         self._changed: dict[GroupKey, None] | None = None
         self._emptied: dict[GroupKey, PodGroupState] | None = None
-        """In a trial, the groups that have lost all members in it; None outside of trials."""
+        """The groups that have lost all members in the present trial; None outside of trials."""
 
     @property
     def with_surplus(self) -> Collection[PodGroupState]:
-        """The groups with more members on nodes than their minimum, which is not 0."""
+        """The groups with a minimum that have more members on nodes than the minimum."""
         return self._with_surplus.values()
 
     @property
     def disrupted_whole(self) -> Collection[PodGroupState]:
-        """The groups that have members on nodes and are disrupted as a whole or not at all."""
+        """The groups with members on nodes that may be disrupted only as a whole."""
         return self._disrupted_whole.values()
 
     def __len__(self) -> int:
@@ -420,7 +415,7 @@ class PodGroups:
         return self._groups.get(key)
 
     def of(self, pod: Pod) -> PodGroupState | None:
-        """Return the group that the pod names; None if it names none, or the group is not known."""
+        """Return the group that the pod names; None without a group, or if it is not known."""
         key = self.key_of(pod)
         return self._groups.get(key) if key is not None else None
 
@@ -429,7 +424,7 @@ class PodGroups:
         return self.named_by(pod)[0]
 
     def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
-        """Return the key of the pod's group, and the format if the group's members define it."""
+        """Return the key of the pod's group, and the format if members define the group."""
         if pod.scheduling_group is not None:
             key = GroupKey(GroupSource.KUBERNETES, pod.namespace, pod.scheduling_group)
             return key, None
@@ -444,7 +439,7 @@ class PodGroups:
         return None, None
 
     def queue_of(self, pod: Pod) -> str:
-        """Return the Queue that the pod names as a preset does, or else its group; "" if none."""
+        """Return the Queue that the pod's labels name, or else the group's; "" without a Queue."""
         for form in self._formats:
             for key in form.queue_keys:
                 if name := pod.labels.get(key) or pod.annotations.get(key):
@@ -454,9 +449,9 @@ class PodGroups:
         return definition.queue if definition is not None else ""
 
     def reservation_of(self, pod: Pod) -> Reservation | None:
-        """Return the reservation that the object of the pod's group shows; None if it shows none.
+        """Return the reservation in the status of the pod's group; None if it shows none.
 
-        Replicas that do not lead, and commands, know the leader's reservation only in this way.
+        Only the leader has the reservation itself; other replicas, and commands, read the status.
         """
         group = self.of(pod)
         definition = group.definition if group is not None else None
@@ -476,13 +471,13 @@ class PodGroups:
         return self.completed_by(after) if before.spec.gates and not after.spec.gates else None
 
     def counts_otherwise(self, before: Pod, after: Pod) -> bool:
-        """Return whether the changed pod has another role or another declaration of its group."""
+        """Return whether the change of the pod affects its role or its group's requirements."""
         key = self.key_of(after)
         roles = [role_of(pod, key.source) for pod in (before, after) if key is not None]
         return len({*roles}) > 1 or self._declared_by(before) != self._declared_by(after)
 
     def completed_by(self, pod: Pod) -> PodGroupState | None:
-        """Return the pod's group if it has enough members only thanks to this pod, else None."""
+        """Return the pod's group if it would have too few members without this pod; else None."""
         member = self._members.get(pod.uid)
         if member is None or (group := member.group).incomplete is not None:
             return None
@@ -495,18 +490,18 @@ class PodGroups:
         return DeclaredByPod.by(pod, form) if form is not None else None
 
     def take_changed(self) -> dict[GroupKey, None]:
-        """Return the groups that changed or went since the last call, in the order of their change.
+        """Return the keys of groups that changed or went since the last call, in order.
 
-        The first call returns all groups. Changes are noted only from the first call on.
+        The first call returns all groups and begins the recording of changes.
         """
         changed = dict.fromkeys(self._groups) if self._changed is None else self._changed
         self._changed = {}
         return changed
 
     def track(self, formats: tuple[GroupFormat, ...]) -> Iterator[Pod]:
-        """Use these formats from now on to find groups; the first that matches a pod counts.
+        """Use these formats from now on; a pod's group is named by the first format that matches.
 
-        Returns an iterator, which the caller must exhaust: it counts every pod again and yields it.
+        Returns an iterator that counts every pod again and yields it; the caller must exhaust it.
         """
         if formats == self._formats:
             return iter(())
@@ -527,14 +522,14 @@ class PodGroups:
         return member.group.key == key and member.declared == self._declared_by(pod)
 
     def number_of(self, uid: Uid) -> int | None:
-        """Return the number of the pod's group; None without a group, or if the pod terminates."""
+        """Return the number of the pod's group; None without a group, or for a terminating pod."""
         member = self._members.get(uid)
         return member.group.number if member is not None and not member.pod.terminating else None
 
     def define(self, kind: Kind, key: str, definition: PodGroup | None) -> PodGroupState:
-        """Set the definition of a group from the object of this kind and key; None: it has gone.
+        """Set the group's definition, which was parsed from the object; None if the object is gone.
 
-        Return the group.
+        Returns the group.
         """
         namespace, _, name = key.partition("/")
         group = self._group(GroupKey(GROUP_KINDS[kind], namespace, name))
@@ -544,9 +539,9 @@ class PodGroups:
         return group
 
     def put_unscheduled(self, pod: Pod) -> Pod | None:
-        """Note a pod without a node; return its former version, None if it is new.
+        """Note a pod without a node; return its former version, or None if the pod is new.
 
-        Pods without a group are kept, too, because other formats may make them members later.
+        Pods without a group are kept, too, because new formats may make them members.
         """
         before = self._unscheduled.get(pod.uid)
         self._unscheduled[pod.uid] = pod
@@ -554,7 +549,7 @@ class PodGroups:
         return before
 
     def drop_unscheduled(self, uid: Uid) -> Pod | None:
-        """Forget that a pod has no node (it is gone, or has one); return its former version."""
+        """Remove a pod that is gone or has a node; return its former version."""
         before = self._unscheduled.pop(uid, None)
         if before is not None:
             self._count_anew(uid)
@@ -568,24 +563,24 @@ class PodGroups:
             self._count(uid)
 
     def detach(self, placed: PlacedPod) -> None:
-        """Stop counting the pod on its node; count it as unscheduled if it still is."""
+        """Stop counting the pod on its node; if it is still known without a node, count it so."""
         if self._placed.pop(placed.pod.uid, None) is not None:
             self._count(placed.pod.uid)
 
     def left_its_node(self, pod: Pod) -> None:
-        """Count a bound pod that has gone or ended; call it before `detach`."""
+        """Count a bound pod that has gone or ended; call this method before `detach`."""
         member = self._members.get(pod.uid)
         if member is not None:
             member.group.departed_pods_count += 1
 
     def _count_anew(self, uid: Uid) -> None:
-        """Count a pod again that may have been in no group, because formats have changed."""
+        """Count a pod again under new formats; it may have had no group before."""
         if (placed := self._pods.get(uid)) is not None:
             self._placed[uid] = placed
         self._count(uid)
 
     def _count(self, uid: Uid) -> None:
-        """Count the pod in its present state, and remove its former counts."""
+        """Remove the pod's former counts, and count it in its present state."""
         member = self._members.pop(uid, None)
         if member is not None:
             member.group._remove(member.pod, member.declared)  # noqa: SLF001 - its writer
@@ -622,7 +617,7 @@ class PodGroups:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Keep groups that lose all members inside this context, for members that return."""
+        """Keep groups that lose all members inside this context, because members may return."""
         outer = self._emptied
         self._emptied = {} if outer is None else outer
         try:

@@ -16,14 +16,14 @@ from mooring.model.wording import listed
 from mooring.policy.profile_status import LONGEST_MESSAGE
 
 FINAL: Final = ("Finished", "Failed", "Completed")
-"""Phases that never change."""
+"""Final phases: they never change."""
 _OF_VOLCANO: Final = {
     "Pending": "Inqueue",
     "Scheduling": "Inqueue",
     "Finished": "Completed",
     "Failed": "Completed",
 }
-"""Volcano's names of phases. Its controller makes the pods of a job once the phase is Inqueue."""
+"""Maps phases to Volcano's names. Volcano's controller creates a job's pods in phase Inqueue."""
 _MOST_GATES: Final = 3
 
 
@@ -40,7 +40,7 @@ class GroupView:
     """The present state of a group, for users.
 
     `message` says why the group waits; it is empty once the group has been placed. `reserved` names
-    the nodes reserved for the group, and the end of the reservation; it is empty without one.
+    the nodes reserved for the group, and until when; it is empty without a reservation.
     """
 
     phase: str
@@ -62,9 +62,12 @@ def view_of(
 ) -> GroupView:
     """Return the present state of the group.
 
-    `failure` is why the last decision found no nodes, `error` the error of the last attempt,
-    `reserved` the reserved nodes and until when; each is empty otherwise. Once its minimum is
-    bound, a group counts as placed forever.
+    Args:
+        group: The group. Once its minimum is bound, it counts as placed forever.
+        finished: The numbers of members that have ended.
+        failure: Why the last decision found no nodes; "" otherwise.
+        error: The error of the last attempt; "" without one.
+        reserved: The reserved nodes, and until when; "" without a reservation.
     """
     minimum = max(1, group.minimum)
     definition = group.definition
@@ -108,17 +111,17 @@ def _phase(group: PodGroupState, running: int, finished: Finished) -> str:
 
 
 def gates_text(gates: Sequence[str]) -> str:
-    """Return a text with the pod's scheduling gates; only the first three are named."""
+    """Return the pod's scheduling gates as text; only the first three are named."""
     return f"scheduling gates: {listed(gates, _MOST_GATES)}"
 
 
 def desired_status(
     group: PodGroupState, view: GroupView, kind: str, *, now: str, tried: str
 ) -> dict[str, Any] | None:
-    """Return the status to be written; None if the API server already has it.
+    """Return the status to write; None if the API server already has it.
 
     `kind` is the type of the condition, `now` the present time, and `tried` the time of the first
-    attempt to place the group (RFC 3339; empty if there was none).
+    attempt to place the group (RFC 3339; empty without an attempt).
     """
     definition = group.definition
     if definition is None:
@@ -149,7 +152,7 @@ def desired_status(
 
 
 def _of_members(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:
-    """Return the changed fields about members, for a coscheduling or Volcano group."""
+    """Return the fields of a coscheduling or Volcano status that have changed: phase and counts."""
     source, definition = group.key.source, group.definition
     if definition is None or source not in (GroupSource.COSCHEDULING, GroupSource.VOLCANO):
         return {}

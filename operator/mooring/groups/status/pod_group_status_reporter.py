@@ -1,7 +1,7 @@
 """Reports pod groups to users: statuses and events of PodGroups, and a report on request.
 
-Groups that changed are examined once a second. So a group whose 10,000 members are bound one by one
-is written a few times, not 10,000 times.
+Changed groups are examined once a second, so that a group whose 10,000 members are bound one by one
+is written only a few times.
 """
 
 import asyncio
@@ -42,19 +42,19 @@ from mooring.process.time_slices import TimeSlices
 from mooring.scheduling.scheduler_state import SchedulerState
 
 ROUND_SECONDS: Final = 1.0
-"""The interval between two examinations of the groups that changed."""
+"""The interval between two examinations of the changed groups."""
 _LANES: Final = 2
-"""How many status patches of groups may be in flight."""
+"""The most status patches of groups that are sent at the same time."""
 _PATIENCE_SECONDS: Final = 10.0
-"""How long a round waits for more important work."""
+"""The most time that a status waits for more important work."""
 _MOST_TRIED: Final = 64
-"""How many failed domains a report explains."""
+"""The most failed domains that a report explains."""
 _MOST_NODES: Final = 10
-"""How many reserved nodes a condition names."""
+"""The most reserved nodes that a condition names."""
 _MOST_PODS: Final = 100
-"""How many members a report lists; members without a node come first."""
+"""The most members that a report lists; members without a node come first."""
 _STATES: Final = ("unscheduled", "gated", "assumed", "assigned", "terminating")
-"""The states of members in the order of a report."""
+"""The states of members, in the order of a report."""
 
 _KINDS: Final[Mapping[GroupSource, Kind]] = MappingProxyType(
     {source: kind for kind, source in GROUP_KINDS.items()}
@@ -63,40 +63,40 @@ _KINDS: Final[Mapping[GroupSource, Kind]] = MappingProxyType(
 
 @dataclass(slots=True)
 class _Record:
-    """The reporter's own data about a group, beside the group's state."""
+    """The reporter's own data about a group."""
 
     uid: str = ""
-    """The uid of the object that defines the group; empty as long as there is none."""
+    """The uid of the object that defines the group; empty without an object."""
     owned: bool = False
     """Whether a profile of this scheduler decides about the members."""
     complete_since: float | None = None
-    """The time since which enough members exist, on the monotonic clock."""
+    """The time at which the group became complete, on the monotonic clock."""
     placed: bool = False
-    """Whether a decision has placed the group; then `complete_since` is not used any more."""
+    """Whether a decision has placed the group."""
     tried: float | None = None
-    """When the group was tried for the first time, in seconds since the epoch."""
+    """The time of the first attempt to place the group, in seconds since the epoch."""
     decided: float = 0.0
     decision: GroupDecision | None = None
-    """The last decision, without its rows and with as many domains as a report shows."""
+    """The last decision, shortened to the domains that a report shows, and without rows."""
     members: int = 0
-    """The number of members that the last decision gave a node."""
+    """The number of members that got a node in the last decision."""
     domains: int = 0
-    """How many domains the last decision tried."""
+    """The number of domains that the last decision tried."""
     error: str = ""
     finished: Finished = field(default_factory=Finished)
     counted: int = -1
-    """The group's `departed_pods_count` when the finished members were last counted."""
+    """The group's `departed_pods_count` at the last count of finished members."""
     view: GroupView | None = None
     said: str = ""
     """The message of the last event."""
     told_ignored: bool = False
-    """Whether an event has said which fields of the object have no effect."""
+    """Whether an event has named the fields of the object that have no effect."""
     told_reserved: str = ""
     """The text about reserved nodes in the last event."""
 
     @property
     def failure(self) -> str:
-        """Why the last decision gave no member a node; "" if it did, or if there was none."""
+        """Why the last decision placed no member; "" if it placed one, or without a decision."""
         return self.decision.message if self.decision is not None and not self.members else ""
 
     def seen(self, group: PodGroupState, reserved: str) -> GroupView:
@@ -104,7 +104,7 @@ class _Record:
         return view_of(group, self.finished, failure=failure, error=error, reserved=reserved)
 
     def reported_decision(self) -> dict[str, Any] | None:
-        """Return the last decision as a JSON value; None if there was none."""
+        """Return the last decision as a JSON value; None without a decision."""
         decision = self.decision
         if decision is None:
             return None
@@ -128,7 +128,7 @@ class PodGroupStatusReporter:
 
     Args:
         served: Returns the resources that the API server serves, by kind.
-        busy: Returns whether there is more important work than writing a status.
+        busy: Returns whether more important work waits.
     """
 
     def __init__(
@@ -158,11 +158,11 @@ class PodGroupStatusReporter:
         self._running = False
 
     def phases(self) -> Mapping[str, int]:
-        """Return by phase how many groups were in it when they were last examined."""
+        """Return the number of groups in each phase, as last examined."""
         return self._phases
 
     def on_events(self, events: Sequence[ClusterEvent]) -> None:
-        """Note when groups get enough members, for a metric."""
+        """Note when groups become complete, for a metric."""
         if not self._running:
             return  # a stand-by would note them for ever
         for event in events:
@@ -178,7 +178,7 @@ class PodGroupStatusReporter:
                         record.complete_since = self._clock()
 
     def decided(self, group: PodGroupState, decision: GroupDecision) -> None:
-        """Note the decision with which an attempt to place the group has ended."""
+        """Note the decision of an attempt to place the group."""
         record = self._tried(group)
         record.decision = replace(decision, rows={}, tried=decision.tried[:_MOST_TRIED])
         record.members, record.domains = len(decision.rows), len(decision.tried)
@@ -191,11 +191,11 @@ class PodGroupStatusReporter:
                 self._scheduler.metrics.pod_group_placed(seconds)
 
     def failed(self, group: PodGroupState, message: str) -> None:
-        """Note the error with which an attempt to place the group has ended."""
+        """Note the error of an attempt to place the group."""
         self._tried(group).error = message
 
     def look_at(self, group: PodGroupState) -> None:
-        """Examine the group in the next round; it is called when its reservation has ended."""
+        """Examine the group in the next round, because its reservation has ended."""
         self._dirty[group.key] = None
 
     def reserved_nodes(self) -> int:
@@ -203,7 +203,7 @@ class PodGroupStatusReporter:
         return len({nominee.row for nominee in self._state.nominations.reserved})
 
     def _reserved(self, group: PodGroupState) -> str:
-        """Return which nodes are reserved for the group, and until when; "" if no node is."""
+        """Return which nodes are reserved for the group, and until when; "" if there are none."""
         nominees = map(self._state.nominations.get, group.unscheduled)
         reserved = [n for n in nominees if n is not None and n.reservation is not None]
         if not reserved or (kept := reserved[0].reservation) is None:
@@ -213,7 +213,7 @@ class PodGroupStatusReporter:
         return f"reserved for the group: {named}, until {rfc3339(kept.until)}"
 
     def report(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        """Return a document about each group of this name; there may be one per source."""
+        """Return a document about each group of this name; several sources may use a name."""
         keys = [GroupKey(source, namespace, name) for source in GroupSource]
         found = [self._state.pod_groups.get(key) for key in keys]
         return [self._reported(group) for group in found if group is not None]
@@ -225,7 +225,7 @@ class PodGroupStatusReporter:
             tasks.create_task(self._scheduler.turn.between(self._look_at_changed))
 
     async def _look_at_changed(self) -> NoReturn:
-        """Once a second, queue the groups that have changed for examination."""
+        """Once a second, queue the changed groups for examination."""
         profiles = self._scheduler.profiles
         self._running, known = True, profiles.version
         while True:
@@ -243,7 +243,7 @@ class PodGroupStatusReporter:
             await self._sleep(ROUND_SECONDS)
 
     async def _write(self, key: GroupKey) -> None:
-        """Examine a group; write its status if it differs, and events if there is news."""
+        """Examine a group; write its status if it has changed, and events if there is news."""
         await self._slices.pause()
         group = self._state.pod_groups.get(key)
         if group is None:
@@ -256,10 +256,9 @@ class PodGroupStatusReporter:
             await self._send(group, view)
 
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
-        """Return whether to write later, because the status will soon change again.
+        """Return whether to wait with the status, because it will soon change again.
 
-        Write later before the first attempt, and for some seconds while members are bound. The
-        group is examined again after the attempt, and in each round while members are bound.
+        This is so before the first attempt, and for some seconds while members are bound.
         """
         record, definition = self._record(group), group.definition
         written = self._statuses.has_patched(group.key)
@@ -291,9 +290,9 @@ class PodGroupStatusReporter:
             self._phases[record.view.phase] -= 1
 
     def _is_owned(self, group: PodGroupState, record: _Record) -> bool:
-        """Return whether this scheduler is responsible for the group.
+        """Return whether this scheduler schedules the group.
 
-        It is if it schedules the members, or has scheduled members that have gone.
+        If no members exist now, it must have scheduled members before.
         """
         definition = group.definition
         if definition is None or not definition.uid:
@@ -311,9 +310,9 @@ class PodGroupStatusReporter:
         return record.owned
 
     def _replaces_volcano(self, namespace: str) -> bool:
-        """Return whether a profile takes the pods that Volcano's controller will create here.
+        """Return whether a profile here schedules the pods that Volcano's controller will create.
 
-        The controller creates the pods of a job only once the group's phase allows it.
+        The controller creates a job's pods only once the group's phase allows it.
         """
         metadata, spec = {"name": "volcano", "namespace": namespace}, {"schedulerName": "volcano"}
         pod = parse_pod({"metadata": metadata, "spec": spec})
@@ -365,7 +364,7 @@ class PodGroupStatusReporter:
     ) -> None:
         """Record an event when the group is placed, and for each new reason why it is not.
 
-        Only the condition says that members are missing, because the text changes with each one.
+        Missing members are reported only in the condition, because their number changes often.
         """
         record, known = self._record(group), definition.status.scheduled
         about = ObjectRef(
@@ -447,9 +446,9 @@ class PodGroupStatusReporter:
 
 
 def _members(group: PodGroupState, told: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the members, those without a node first, with the reason why each waits.
+    """Yield the members with the reason why each waits, members without a node first.
 
-    A message that is in `told`, because the group has it, is left out.
+    A reason that is in `told`, because it was told about the group, is left out.
     """
     for pod in group.unscheduled.values():
         gates = pod.spec.gates
