@@ -1,4 +1,4 @@
-"""The report about a pod's ResourceClaims: their states, and why they have no devices."""
+"""Describes a pod's ResourceClaims: their states, and why claims have no devices."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,9 +12,10 @@ __all__ = ["ClaimReport", "ClaimsReport", "ExcludedDevices", "ExplainsClaims", "
 
 @dataclass(frozen=True, slots=True)
 class ExcludedDevices:
-    """The number of devices, and of their nodes, that this reason excludes before any other reason.
+    """The devices that this reason excludes, and the nodes of these devices.
 
-    A device that several nodes can use counts once for each of them.
+    A device that several nodes can use counts once for each node. A device counts only for the
+    first reason against it.
     """
 
     reason: str
@@ -24,11 +25,13 @@ class ExcludedDevices:
 
 @dataclass(frozen=True, slots=True)
 class RequestReport:
-    """The devices for one request, apart from the pod's other requests.
+    """The devices for one request, without regard to the pod's other requests.
 
-    `request` is its name, or `request/sub-request`, and `count` the wanted number. `enough_on` is
-    the number of nodes with enough usable devices. `excluded` counts all other devices by reason,
-    the most frequent reason first.
+    Attributes:
+        request: The name of the request, or `request/sub-request`.
+        count: The wanted number of devices.
+        enough_on: The number of nodes with enough usable devices.
+        excluded: The other devices by reason, the most frequent reason first.
     """
 
     request: str
@@ -41,8 +44,8 @@ class RequestReport:
 class ClaimReport:
     """A claim of the pod; `name` is the name of the pod's entry for the claim.
 
-    `claim` is the ResourceClaim's name, None if it was not created from its template yet.
-    `requests` has reports if the claim is to be allocated.
+    `claim` is the ResourceClaim's name, or None if it was not created yet. `requests` is empty if
+    the claim already has devices.
     """
 
     name: str
@@ -55,7 +58,7 @@ class ClaimReport:
 class ClaimsReport:
     """All claims of a pod, and the number of nodes that were searched for devices.
 
-    `error` is the mistake in the claims or their selectors; None if there is none.
+    `error` is the mistake in the claims or their selectors; None without a mistake.
     """
 
     claims: Sequence[ClaimReport]
@@ -65,18 +68,18 @@ class ClaimsReport:
 
 
 class ExplainsClaims(ABC):
-    """A plugin that allocates devices, and explains why a pod's claims cannot be allocated."""
+    """A plugin that allocates devices and explains why it cannot allocate them."""
 
     @abstractmethod
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
         """Return the states of the pod's claims; None if the pod has no claims.
 
-        The report covers as many nodes as an attempt has time for.
+        The report covers as many nodes as the time limit of an attempt allows.
         """
 
     @abstractmethod
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return the rows that might have enough devices if no device was in use.
+        """Return the rows that might have enough devices if all devices were free.
 
-        Rows where the fewest devices must be freed come first. Not all rows are examined.
+        Rows where few devices must be freed come first. Not all rows are examined.
         """

@@ -1,9 +1,9 @@
-"""Counts the devices of a class on each node, and how many of them are in use.
+"""Counts the devices of a class on each node, and how many of these devices are in use.
 
-See resource_allocation.go of kube-scheduler's plugin noderesources: if a class stands for an
-extended resource, scores count its devices. As there, slices of all generations count, and if a
-selector fails for a device, its node counts no devices. Counts follow the changes of slices and
-devices, so a decision only pays for changes since the last one.
+Scores count devices if a class stands for an extended resource (resource_allocation.go of
+kube-scheduler's plugin noderesources). As in kube-scheduler, slices of all generations count, and a
+node counts no devices if a selector fails for one of its devices. The counts follow changes of
+slices and devices.
 """
 
 from collections.abc import Hashable, Iterable
@@ -42,7 +42,7 @@ class DeviceCounts:
         self._counted: dict[str, _Counts] = {}
 
     def version(self, pod: Pod) -> Hashable:
-        """Return a key that changes with the counts; None if the pod requests nothing counted."""
+        """Return a key that changes with the counts; None if the pod requests no such resource."""
         if not pod.spec.containers:
             return None
         requested = pod.spec.demand.resources
@@ -57,9 +57,9 @@ class DeviceCounts:
         )
 
     def columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
-        """Return each node's amount and requested amount of a resource (int64[nodes] each).
+        """Return int64[nodes] twice: the amount and the requested amount of a resource.
 
-        Devices count if a class stands for the resource and the node itself offers none of it.
+        Devices count only if a class stands for the resource and the node itself offers none of it.
         """
         offered, requested = nodes.allocatable(resource), nodes.requested(resource)
         known = self._classes.of(resource)
@@ -79,7 +79,7 @@ class DeviceCounts:
 
 @dataclass(slots=True, eq=False)
 class _SliceDevices:
-    """A slice's devices that a class selects, those for which a selector fails, and their nodes."""
+    """A slice's devices that a class selects (`selected`) or cannot be checked for (`failed`)."""
 
     slice: ResourceSlice
     selected: list[Device] = field(default_factory=list)
@@ -95,7 +95,7 @@ class _SliceDevices:
 
 
 class _Counts:
-    """The devices of one class by row: `offered`, `used` and `failed` (int64[rows])."""
+    """The devices of one class on each row: `offered`, `used` and `failed` (int64[rows])."""
 
     def __init__(self, device_class: DeviceClass, lists: bool) -> None:  # noqa: FBT001 - a fact
         self.device_class = device_class
@@ -106,9 +106,10 @@ class _Counts:
         ]
         self._slices: dict[str, _SliceDevices] = {}
         self._places: dict[DeviceId, dict[str, _Place]] = {}
-        """The nodes of each selected device, by slice: two slices may list the same device."""
+        """The nodes of each selected device, by the slice's name; two slices may list the same
+        device."""
         self._in_use: dict[DeviceId, None] = {}
-        """The devices in use, selected or not."""
+        """All devices in use, even those that the class does not select."""
         self._slices_version = self._topology = -1
         self._devices_version = -1
         self._clear(0)
@@ -177,7 +178,7 @@ class _Counts:
         return True
 
     def _count(self, found: _SliceDevices, sign: int) -> None:
-        """Add the devices of a slice to the counts (1), or subtract them (-1)."""
+        """Add the devices of a slice to the counts (`sign` 1), or subtract them (-1)."""
         each = found.slice
         for device in found.selected:
             place = found.places[device.name]
@@ -208,7 +209,7 @@ class _Counts:
 
 
 def _place(where: ResourceSlice | Device, cluster: ClusterView) -> _Place | None:
-    """Return the rows where a slice, or a device, can be used; None if there are none."""
+    """Return the rows where the slice or device can be used; None if there are no such rows."""
     if where.all_nodes:
         return cluster.nodes.present
     if where.node_selector is not None:

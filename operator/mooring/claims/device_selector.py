@@ -1,10 +1,10 @@
-"""CEL selectors of devices, as ResourceClaims and DeviceClasses have them.
+"""CEL selectors of devices in ResourceClaims and DeviceClasses.
 
 Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
 
-The compiler is imported when it is first needed: that takes 20 ms of CPU, and most clusters have no
-DeviceClass. If there is one, `mooring.mirroring.mirror` imports the compiler before a claim is
-decided.
+The CEL compiler is imported only when it is needed, because the import takes 20 ms of CPU and most
+clusters have no DeviceClass. `mooring.mirroring.mirror` imports it when the first DeviceClass
+appears.
 """
 
 from collections.abc import Mapping
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 
 
 LONGEST_EXPRESSION: Final = 10 * 1024
-"""The most bytes of an expression; the API server stores no longer one."""
+"""The most bytes of an expression that the API server accepts."""
 
 Value = Any
 
 
 class SelectorError(Exception):
-    """A selector could not be evaluated for a device; the text is kube-scheduler's."""
+    """The selector could not be evaluated for a device; the text is kube-scheduler's."""
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceView:
-    """A device as a selector sees it.
+    """A device as CEL expressions see it.
 
-    An attribute or a capacity whose name has no domain is in the driver's domain. A value that is a
-    tuple is a list.
+    Attributes and capacities without a domain in their name are in the driver's domain. A tuple
+    stands for a list.
     """
 
     driver: str
@@ -65,9 +65,10 @@ class DeviceView:
 
     @cached_property
     def values(self) -> MapValue:
-        """The attributes by domain and name, as an expression sees them.
+        """The attributes by domain and name.
 
-        Raises SelectorError if an attribute has no value that kube-scheduler knows.
+        Raises SelectorError if the value of an attribute has a type that kube-scheduler does not
+        know.
         """
         found: dict[str, dict[str, Value]] = {}
         for name, value in self.attributes.items():
@@ -104,14 +105,14 @@ def _attribute(name: str, value: Value) -> Value:
 
 
 def _by_domain(entries: Mapping[str, Mapping[str, Value]]) -> MapValue:
-    """Return a map of maps; a domain that the device lacks reads as an empty map."""
+    """Return a map of maps; a missing domain reads as an empty map."""
     inner = {domain: MapValue.of_strings(values) for domain, values in entries.items()}
     return MapValue.of_strings(inner, default=EMPTY_MAP)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceSelector:
-    """A compiled expression, which says whether a device matches."""
+    """A compiled CEL expression that selects devices."""
 
     expression: str
     _program: "Program"
@@ -119,8 +120,8 @@ class DeviceSelector:
     def matches(self, device: DeviceView, most_work: int = MOST_WORK) -> bool:
         """Return whether the expression is true for the device.
 
-        If the evaluation exceeds `most_work`, the error is LIMIT_EXCEEDED. Raises SelectorError if
-        the expression cannot be evaluated for this device.
+        If the evaluation needs more than `most_work`, SelectorError has the text LIMIT_EXCEEDED.
+        SelectorError is also raised if the expression fails for this device.
         """
         variable = MapValue.of_strings(
             {
@@ -160,7 +161,7 @@ _NOT_A_BOOL: Final[Mapping[type, str]] = {
 
 
 def _not_a_bool(value: Any) -> str | None:
-    """Return why a value cannot be a selector's result; None if an optional value holds a bool."""
+    """Return why the value is no bool; None if it is a bool in an optional value."""
     match value:
         case Optional(present=False):
             return "optional.none() dereference"
@@ -181,8 +182,7 @@ def compile_selector(
 ) -> DeviceSelector | CompileError:
     """Return the compiled expression, or its error.
 
-    `attributes_may_be_lists` is False for Kubernetes 1.36 and before: their type checker does not
-    know attributes that are lists.
+    `attributes_may_be_lists` is False for Kubernetes 1.36 and before.
     """
     found = _compiled(expression, attributes_may_be_lists=attributes_may_be_lists)
     return CompileError(found) if isinstance(found, str) else found

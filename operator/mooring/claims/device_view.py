@@ -1,4 +1,4 @@
-"""The devices of nodes, the state of each, and the claims and pods that hold them."""
+"""The devices of nodes, with their states, claims and pods."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _INVALID: Final = "invalid pool"
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A claim (`namespace/name`) with a device, its pods, and whether it has only admin access."""
+    """A claim (`namespace/name`) that holds a device, and the claim's pods."""
 
     claim: str
     pods: tuple[str, ...]
@@ -36,12 +36,14 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class NodeDevice:
-    """A device of a pool, as a node sees it.
+    """A device that a node can use.
 
-    `state` is `free`, `in use`, `shared` (more claims may share it), `tainted`, `no counters left`
-    (other devices use up its counters), `incomplete pool` or `invalid pool`. `taints` are the
-    taints with NoSchedule or NoExecute, `classes` the DeviceClasses that select the device.
-    `capacity` has the amount of each capacity, and for a shared device the consumed amount.
+    Attributes:
+        state: `free`, `in use`, `shared` (more claims may share it), `tainted`, `no counters left`
+            (other devices use up its counters), `incomplete pool` or `invalid pool`.
+        taints: Only taints with the effect NoSchedule or NoExecute.
+        classes: The names of the DeviceClasses that select the device.
+        capacity: The amount of each capacity, and the consumed amount of a shared device.
     """
 
     id: DeviceId
@@ -71,9 +73,9 @@ class NodeDevice:
 
 
 class Devices:
-    """The devices of a cluster, which must not change while this is used.
+    """The devices of a cluster, which must not change in the meantime.
 
-    If `classes` is true, each device has its DeviceClasses, and their selectors are evaluated.
+    If `classes` is true, selectors are evaluated, and each device has its DeviceClasses.
     """
 
     def __init__(self, cluster: ClusterView, *, classes: bool) -> None:
@@ -86,7 +88,7 @@ class Devices:
         self._classes = [found[name] for name in sorted(found)]
         self._counters = Counters(self._is_in_use, by_driver=self._rules.counters_by_driver)
         self._seen: dict[int, Pool] = {}
-        """Pools whose devices for several nodes were yielded; every node sees the same devices."""
+        """The pools for several nodes whose devices were already yielded."""
         self._told: set[DeviceId] = set()
 
     def of_node(self, row: int) -> Iterator[NodeDevice]:
@@ -96,7 +98,7 @@ class Devices:
                 yield self._device(pool, each, device)
 
     def of_several(self, row: int) -> Iterator[NodeDevice]:
-        """Yield the devices that other nodes can use too; each device is yielded only once."""
+        """Yield the devices that other nodes can use too; each is yielded for only one node."""
         for node, pool in self._pools(row):
             if id(pool) in self._seen:
                 continue
@@ -109,7 +111,7 @@ class Devices:
                     yield self._device(pool, each, device)
 
     def count(self, row: int) -> int:
-        """Return how many devices the node can use, in any state."""
+        """Return the number of devices that the node can use, in any state."""
         return sum(
             1 for node, pool in self._pools(row) for _ in _devices(pool, node, lambda *_: True)
         )
@@ -151,7 +153,7 @@ class Devices:
         return key in used.dedicated or key in used.shares or key in used.consumed
 
     def _classes_of(self, device: Device, key: DeviceId) -> Iterator[str]:
-        """Yield the classes that select the device; a class whose selector fails is left out."""
+        """Yield the classes that select the device; skip classes whose selectors fail."""
         for each in self._classes:
             try:
                 if self._selectors.match(each.selectors, device, key, f"class {each.name}"):
@@ -170,7 +172,7 @@ class Devices:
             yield name, (capacity.value.text, used)
 
     def _holder(self, claim: ResourceClaim, key: DeviceId) -> Holder:
-        """Return the claim with the pods that it is reserved for, or is being allocated for."""
+        """Return the claim with the pods that use it or are about to use it."""
         allocation = claim.allocation or self._claims.in_flight(claim.uid)
         results = allocation.results if allocation is not None else ()
         pods = dict.fromkeys(
@@ -189,7 +191,7 @@ class Devices:
 def _devices(
     pool: Pool, node: Node, wanted: Callable[[ResourceSlice, Device, Node], bool]
 ) -> Iterator[tuple[ResourceSlice, Device]]:
-    """Yield the pool's devices that the node can use and `wanted` accepts, each with its slice."""
+    """Yield the pool's devices that the node can use and `wanted` accepts, with their slices."""
     for each in pool.slices:
         for device in each.devices:
             elsewhere = each.per_device_node_selection and not node_matches(
@@ -204,7 +206,7 @@ def _is_own(each: ResourceSlice, device: Device, node: Node) -> bool:
 
 
 def _text(value: object) -> str:
-    """Return an attribute as text; "" for an unknown type."""
+    """Return the attribute as text; "" if its type is unknown."""
     if isinstance(value, Version):
         return value.text
     if isinstance(value, bool):

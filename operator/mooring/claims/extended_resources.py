@@ -11,7 +11,7 @@ __all__ = ["ClassesOfResources"]
 
 
 class ClassesOfResources:
-    """The device classes by extended resource; there are none before Kubernetes 1.36."""
+    """Maps extended resources to device classes; empty before Kubernetes 1.36."""
 
     def __init__(self, handle: Handle) -> None:
         self._devices = handle.cluster.dynamic_resources
@@ -28,13 +28,13 @@ class ClassesOfResources:
         return self.of(resource) is not None
 
     def of_pod(self, pod: Pod) -> Hashable:
-        """Return the pod's resources that have a class; None if it has no extended resources."""
+        """Return a key: the pod's resources with a class; None if it has no extended resources."""
         if not pod.spec.containers:
             return None
         return tuple(name for name in pod.spec.demand.resources if self.has(name))
 
     def may_help(self, pod: Pod, event: ClusterEvent) -> bool:
-        """Return whether the event lets a class stand for one of the pod's resources."""
+        """Return whether the event may add a class for one of the pod's resources."""
         before, after = event.before, event.after
         if not isinstance(after, DeviceClass) or not self._known:
             return False

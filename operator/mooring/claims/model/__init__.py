@@ -1,1 +1,1 @@
-"""Objects of resource.k8s.io, parsed."""
+"""Parses objects of resource.k8s.io."""

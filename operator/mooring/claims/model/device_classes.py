@@ -15,16 +15,15 @@ from mooring.model.fields import (
 )
 
 CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-"""The prefix of each class's own extended resource; the name of the class follows."""
+"""The prefix of the extended resource that every class has; the name of the class follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A class of devices: a device is in it if all selectors match.
+    """A class of devices: it contains the devices that all its selectors match.
 
-    `config` has None for entries that are not opaque. `extended_resource` is the extended resource
-    by which pods can request devices of the class, "" without one. `created` is in seconds since
-    the epoch.
+    `config` has None for entries that are not opaque. `extended_resource` is "" if the class names
+    none. `created` is in seconds since the epoch.
     """
 
     name: str
@@ -37,7 +36,7 @@ class DeviceClass:
 
 @naming_the_object("DeviceClass")
 def parse_device_class(raw: Mapping[str, Any]) -> DeviceClass:
-    """Parse a raw DeviceClass; ManifestError names the object and the field that is wrong."""
+    """Parse a DeviceClass; ManifestError names the object and the wrong field."""
     metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
     return DeviceClass(
         name=name_of(raw),

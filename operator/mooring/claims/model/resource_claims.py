@@ -30,7 +30,7 @@ from mooring.model.selectors import NodeSelector, Requirement, parse_node_select
 from mooring.model.taints import Toleration, parse_tolerations
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
-"""The finalizer of a claim that is allocated."""
+"""The finalizer of a claim that has devices."""
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 """The annotation of a claim that a scheduler created for a pod's extended resources."""
 MOST_RESULTS: Final = 32
@@ -47,7 +47,7 @@ class DeviceId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceToleration:
-    """A toleration of device taints; a running pod tolerates them for `seconds`, None: for ever."""
+    """A toleration of device taints; a running pod tolerates for `seconds`, or for ever if None."""
 
     toleration: Toleration
     seconds: int | None
@@ -55,10 +55,10 @@ class DeviceToleration:
 
 @dataclass(frozen=True, slots=True)
 class ExactRequest:
-    """Devices of a class: `count` of them (`mode` ExactCount), or all (`mode` All).
+    """A request for devices of a class: `count` devices (`mode` ExactCount), or all (`mode` All).
 
-    `name` is the request's or the subrequest's. `selectors` are CEL expressions, None for unknown
-    types. `capacity` has the requested amount of each capacity of a device.
+    `name` is the name of the request or sub-request. `selectors` are CEL expressions, None for
+    unknown types. `capacity` has the requested amount of each capacity of a device.
     """
 
     name: str
@@ -82,10 +82,10 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """An attribute that must be equal, or different, on all devices of some requests.
+    """A rule that an attribute must be equal, or different, on all devices of some requests.
 
-    The attribute is `match_attribute` or `distinct_attribute`; if both are None, the constraint has
-    an unknown type. An empty `requests` stands for all requests.
+    The attribute is `match_attribute` or `distinct_attribute`; both are None if the type is
+    unknown. If `requests` is empty, all requests are meant.
     """
 
     requests: tuple[str, ...]
@@ -95,7 +95,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueConfig:
-    """Parameters for a driver, which only the driver understands."""
+    """Parameters that only the driver understands."""
 
     driver: str
     parameters: Any
@@ -103,7 +103,7 @@ class OpaqueConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClaimConfig:
-    """The configuration for the devices of some requests; of all requests, if none is named."""
+    """A configuration for the devices of some requests, or of all requests if none is named."""
 
     requests: tuple[str, ...]
     opaque: OpaqueConfig | None
@@ -117,9 +117,9 @@ class ClaimSpec:
     constraints: tuple[Constraint, ...]
     config: tuple[ClaimConfig, ...]
     memory: int | None = field(default=None, compare=False, repr=False)
-    """Estimated bytes of this object, so that they are not measured again; None if unknown."""
+    """Estimated bytes of this object; None if unknown. It saves measuring them again."""
     asked: str = field(init=False, compare=False, repr=False)
-    """The requests and constraints as a text; claims with equal texts request the same devices."""
+    """The requests and constraints as text; claims with equal texts request the same devices."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "asked", f"{self.requests!r}{self.constraints!r}")
@@ -129,7 +129,7 @@ class ClaimSpec:
 class DeviceResult:
     """A device that is allocated for a request, named `request` or `request/subrequest`.
 
-    `admin_access` is None if it is not set. `share_id` is "" for a device that is not shared.
+    `admin_access` may be None, which means unset. `share_id` is "" if the device is not shared.
     """
 
     request: str
@@ -144,7 +144,7 @@ class DeviceResult:
 
 @dataclass(frozen=True, slots=True)
 class AllocationConfig:
-    """A driver's configuration in an allocation; `source`: from a class or from a claim."""
+    """A driver's configuration in an allocation; `source` says if a class or a claim states it."""
 
     source: Literal["FromClass", "FromClaim"]
     requests: tuple[str, ...]
@@ -153,9 +153,9 @@ class AllocationConfig:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The devices of an allocated claim; without a `node_selector` all nodes can use them.
+    """The devices of an allocated claim; without a `node_selector`, all nodes can use the devices.
 
-    `time` is when they were allocated, in seconds since the epoch.
+    `time` is when the claim was allocated, in seconds since the epoch.
     """
 
     results: tuple[DeviceResult, ...]
@@ -166,7 +166,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerReference:
-    """An object for which a claim is reserved; `resource` is `pods` with group "" for a pod."""
+    """An object that uses a claim; for a pod, `resource` is `pods` and `group` is ""."""
 
     group: str
     resource: str
@@ -176,7 +176,7 @@ class ConsumerReference:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCondition:
-    """A condition in a driver's status of an allocated device."""
+    """A condition in the status of an allocated device, written by its driver."""
 
     type: str
     status: str
@@ -186,7 +186,7 @@ class DeviceCondition:
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """A driver's status of an allocated device."""
+    """The status of an allocated device, written by its driver."""
 
     device: DeviceId
     share_id: str
@@ -195,11 +195,13 @@ class DeviceStatus:
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaim:
-    """A claim for devices; `allocation` is None if the claim has no devices yet.
+    """A claim for devices.
 
-    `controller_uid` is the uid of the pod for which a template's claim was created.
-    `for_extended_resources` says that a scheduler created the claim for a pod's extended resources.
-    `malformed` is the mistake in a claim that no pod can use, see `unreadable_claim`.
+    Attributes:
+        allocation: None if the claim has no devices yet.
+        controller_uid: The uid of the pod for which a template's claim was created.
+        for_extended_resources: Whether a scheduler made it for a pod's extended resources.
+        malformed: The mistake if no pod can use the claim; see `unreadable_claim`.
     """
 
     namespace: str
@@ -218,13 +220,13 @@ class ResourceClaim:
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
+        """The claim as `namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class PodClaim:
-    """An entry of a pod's resourceClaims: it names a claim or a template, and the other is ""."""
+    """An entry of a pod's resourceClaims: it names either a claim or a template."""
 
     name: str
     claim: str
@@ -235,7 +237,7 @@ class PodClaim:
 class ExtendedResourceClaim:
     """The claim that a scheduler created for a pod's extended resources.
 
-    `requests` has the container, the resource and the request of the claim that stands for both.
+    `requests` maps a container and a resource to a request of the claim.
     """
 
     claim: str
@@ -245,7 +247,7 @@ class ExtendedResourceClaim:
 def claim_of_scheduler(
     namespace: str, name: str, uid: str, pod_uid: str, requests: Iterable[DeviceRequest] = ()
 ) -> ResourceClaim:
-    """Return a claim that a scheduler makes for the extended resources of the pod of this uid."""
+    """Return a claim for the extended resources of the pod that has this uid."""
     return ResourceClaim(
         namespace=namespace,
         name=name,
@@ -264,7 +266,7 @@ def claim_of_scheduler(
 
 @naming_the_object("ResourceClaim")
 def parse_resource_claim(raw: Mapping[str, Any]) -> ResourceClaim:
-    """Parse a raw ResourceClaim; ManifestError names the object and the field that is wrong."""
+    """Parse a ResourceClaim; ManifestError names the object and the wrong field."""
     metadata, status = mapping(raw, "metadata"), mapping(raw, "status")
     annotations = strings(metadata, "annotations", "metadata")
     allocation = optional_mapping(status, "allocation", "status")
@@ -290,10 +292,10 @@ def parse_resource_claim(raw: Mapping[str, Any]) -> ResourceClaim:
 def unreadable_claim(
     raw: Mapping[str, Any], problem: str, known: ResourceClaim | None
 ) -> ResourceClaim:
-    """Return the readable parts of a claim for which `parse_resource_claim` raises this problem.
+    """Return the readable parts of a claim for which `parse_resource_claim` raises an error.
 
-    No pod can use the claim. The devices of its allocation and of `known` count as in use as a
-    whole, because somebody may use them: such a device must not be allocated again.
+    `problem` is the error. No pod can use the claim. All devices that are named by the object or by
+    `known`, an earlier version, count as in use, because a pod may still use them.
     """
     metadata: Mapping[str, Any] = _readable(lambda: mapping(raw, "metadata"), {})
     annotations: Mapping[str, str] = _readable(
@@ -329,9 +331,9 @@ def _readable(read: Callable[[], _Value], otherwise: _Value) -> _Value:
 
 
 def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocation | None:
-    """Return the devices of an allocation, if it or its claim is malformed.
+    """Return the devices that an allocation names, although a part of the claim is malformed.
 
-    The devices of `known` are added, unless all results of the allocation can be read.
+    The devices of `known` are added, unless the allocation can be read completely.
     """
     status = raw.get("status")
     if status is None or (isinstance(status, Mapping) and status.get("allocation") is None):
@@ -352,7 +354,7 @@ def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocati
 
 @naming_the_object("ResourceClaimTemplate")
 def resource_claim_template_key(raw: Mapping[str, Any]) -> str:
-    """Return `namespace/name` of a ResourceClaimTemplate, and check its other fields too."""
+    """Return `namespace/name` of a ResourceClaimTemplate; ManifestError if it is malformed."""
     key = f"{namespace_of(raw)}/{name_of(raw)}"
     spec = mapping(raw, "spec")
     metadata = mapping(spec, "metadata", "spec")
@@ -365,8 +367,8 @@ def resource_claim_template_key(raw: Mapping[str, Any]) -> str:
 def parse_claim_spec(raw: Mapping[str, Any], where: str) -> ClaimSpec:
     """Parse the spec of a claim or of a template; equal specs share one object.
 
-    All claims of a template have one spec, and Mooring parses each claim again whenever its status
-    changes.
+    Sharing saves memory and time: all claims of a template have the same spec, and a claim is
+    parsed again whenever its status changes.
     """
     try:
         key = orjson.dumps(raw)
@@ -415,7 +417,7 @@ def parse_selectors(raw: Mapping[str, Any], where: str) -> tuple[str | None, ...
 
 
 def parse_opaque_config(raw: Mapping[str, Any], where: str) -> OpaqueConfig | None:
-    """Parse the opaque configuration of an entry, None if it has none."""
+    """Parse the opaque configuration of an entry; None if the entry has none."""
     opaque = optional_mapping(raw, "opaque", where)
     if opaque is None:
         return None
@@ -423,12 +425,12 @@ def parse_opaque_config(raw: Mapping[str, Any], where: str) -> OpaqueConfig | No
 
 
 def parse_pod_claims(spec: Mapping[str, Any]) -> tuple[PodClaim, ...]:
-    """Parse the resourceClaims of a pod's spec; ManifestError names the field that is wrong."""
+    """Parse the resourceClaims of a pod's spec; ManifestError names the wrong field."""
     return tuple(pod_claims_of(spec))
 
 
 def pod_claims_of(spec: Mapping[str, Any]) -> Iterator[PodClaim]:
-    """Yield the resourceClaims of a pod's spec; each is parsed when the caller reaches it."""
+    """Yield the resourceClaims of a pod's spec; each entry is parsed only when it is needed."""
     return (
         PodClaim(
             text(claim, "name", where),
@@ -441,7 +443,7 @@ def pod_claims_of(spec: Mapping[str, Any]) -> Iterator[PodClaim]:
 
 
 def parse_claim_statuses(status: Mapping[str, Any]) -> Mapping[str, str | None]:
-    """Parse which claim was created for each entry of a pod's resourceClaims.
+    """Parse a pod's status: the claim that was created for each entry of its resourceClaims.
 
     None stands for an entry that needs no claim.
     """
@@ -455,7 +457,7 @@ def parse_claim_statuses(status: Mapping[str, Any]) -> Mapping[str, str | None]:
 
 
 def parse_extended_resource_claim(status: Mapping[str, Any]) -> ExtendedResourceClaim | None:
-    """Parse the extendedResourceClaimStatus of a pod, None if it has none."""
+    """Parse the extendedResourceClaimStatus of a pod; None if the pod has none."""
     entry = optional_mapping(status, "extendedResourceClaimStatus", "status")
     if entry is None:
         return None
@@ -475,7 +477,7 @@ def parse_extended_resource_claim(status: Mapping[str, Any]) -> ExtendedResource
 
 
 def allocation_fields(allocation: Allocation) -> dict[str, Any]:
-    """Return an allocation, without its time, as the API writes it."""
+    """Return an allocation as API fields, without its time."""
     devices: dict[str, Any] = {"results": [_result_fields(r) for r in allocation.results]}
     if allocation.config:
         devices["config"] = [
@@ -504,7 +506,7 @@ def allocation_fields(allocation: Allocation) -> dict[str, Any]:
 
 
 def _present(**fields: Any) -> dict[str, Any]:
-    """Return the fields that are not empty; False and 0 are not empty."""
+    """Return the fields that are not empty; False and 0 do not count as empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
 
 

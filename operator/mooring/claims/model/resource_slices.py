@@ -1,6 +1,6 @@
 """ResourceSlice and DeviceTaintRule objects of resource.k8s.io: the devices of a cluster.
 
-Names of attributes and capacities are kept as they are written, with or without a domain.
+Names of attributes and capacities are kept as written, with or without a domain.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -30,18 +30,18 @@ from mooring.model.taints import Taint, parse_taints
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """An attribute's value of type version; two versions are equal if their texts are."""
+    """An attribute's value of type version; versions are compared as texts."""
 
     text: str
 
 
 AttributeValue = str | int | bool | Version | None
-"""The value of an attribute; None if it has another type, for example a list."""
+"""The value of an attribute; None if its type is unknown, for example a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityRange:
-    """The amounts that may be requested: from `least` to `most` in steps of `step`."""
+    """The amounts that a claim may request: from `least` to `most` in steps of `step`."""
 
     least: Quantity | None
     most: Quantity | None
@@ -50,7 +50,7 @@ class CapacityRange:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPolicy:
-    """The rounding of requests for a capacity; `default` is for a claim without a request."""
+    """How requests for a capacity are rounded; `default` is used if a claim requests no amount."""
 
     default: Quantity | None
     valid_values: tuple[Quantity, ...]
@@ -59,7 +59,7 @@ class CapacityPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCapacity:
-    """An amount of something that a device has; without a policy, requests are not rounded."""
+    """An amount of a device, such as memory; without a policy, requests are not rounded."""
 
     value: Quantity
     policy: CapacityPolicy | None
@@ -67,7 +67,7 @@ class DeviceCapacity:
 
 @dataclass(frozen=True, slots=True)
 class CounterSet:
-    """Amounts that the devices of a pool share."""
+    """Named amounts that the devices of a pool share."""
 
     name: str
     counters: Mapping[str, Quantity]
@@ -75,7 +75,7 @@ class CounterSet:
 
 @dataclass(frozen=True, slots=True)
 class CounterConsumption:
-    """The amounts that an allocated device takes of a counter set of its pool."""
+    """The amounts that a device takes from a counter set of its pool once it is allocated."""
 
     counter_set: str
     counters: Mapping[str, Quantity]
@@ -85,8 +85,8 @@ class CounterConsumption:
 class Device:
     """A device of a slice.
 
-    `node_name` ("" if not set), `node_selector` and `all_nodes` say which nodes can use the device,
-    if the slice has `per_device_node_selection`.
+    If the slice has `per_device_node_selection`, the fields `node_name` ("" if not set),
+    `node_selector` and `all_nodes` select the nodes that can use the device.
     """
 
     name: str
@@ -105,10 +105,12 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class ResourceSlice:
-    """Devices of a driver's pool, or counters that devices of the pool share.
+    """A part of a driver's pool: devices, or counters that the pool's devices share.
 
-    `node_name` is "" if not set. `slice_count` is how many slices of this generation the pool has.
-    Slices with equal `alike` differ only in names of devices and in values of attributes.
+    Attributes:
+        node_name: "" if not set.
+        slice_count: The number of slices in this generation of the pool.
+        alike: Slices with equal values differ only in devices' names and attributes' values.
     """
 
     name: str
@@ -129,9 +131,9 @@ class ResourceSlice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTaintRule:
-    """A taint for all devices with this driver, pool and name; None stands for any.
+    """A taint for all devices with this driver, pool and name; None stands for any value.
 
-    `selects` is False for a rule without a selector, which taints no device.
+    `selects` is False for a rule without a selector; such a rule taints no device.
     """
 
     name: str
@@ -145,7 +147,7 @@ class DeviceTaintRule:
 
 @naming_the_object("ResourceSlice")
 def parse_resource_slice(raw: Mapping[str, Any]) -> ResourceSlice:
-    """Parse a raw ResourceSlice; ManifestError names the object and the field that is wrong."""
+    """Parse a ResourceSlice; ManifestError names the object and the wrong field."""
     metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
     pool = mapping(spec, "pool", "spec")
     node_selector = optional_mapping(spec, "nodeSelector", "spec")
@@ -170,7 +172,7 @@ def parse_resource_slice(raw: Mapping[str, Any]) -> ResourceSlice:
 
 @naming_the_object("DeviceTaintRule")
 def parse_device_taint_rule(raw: Mapping[str, Any]) -> DeviceTaintRule:
-    """Parse a raw DeviceTaintRule; ManifestError names the object and the field that is wrong."""
+    """Parse a DeviceTaintRule; ManifestError names the object and the wrong field."""
     spec, metadata = mapping(raw, "spec"), mapping(raw, "metadata")
     selector = optional_mapping(spec, "deviceSelector", "spec")
     wanted, where = selector or {}, "spec.deviceSelector"
@@ -186,7 +188,7 @@ def parse_device_taint_rule(raw: Mapping[str, Any]) -> DeviceTaintRule:
 
 
 def parse_quantities(raw: Mapping[str, Any], field: str, where: str) -> Mapping[str, Quantity]:
-    """Parse a map of quantities, {} if it is absent."""
+    """Parse a map of quantities; {} if it is absent."""
     return {
         name: parse_quantity(amount, f"{where}.{field}.{name}")
         for name, amount in mapping(raw, field, where).items()
@@ -195,7 +197,7 @@ def parse_quantities(raw: Mapping[str, Any], field: str, where: str) -> Mapping[
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """The contents of a slice, without its pool and its nodes."""
+    """A slice without its pool and its nodes."""
 
     devices: tuple[Device, ...]
     shared_counters: tuple[CounterSet, ...]
@@ -203,7 +205,7 @@ class _Content:
 
 
 _PARSED_PER_BYTE: Final = 4
-"""Estimated memory for each byte of a device's JSON, in addition to `_BYTES_PER_DEVICE`."""
+"""Estimated bytes of memory for each byte of a device's JSON, beside `_BYTES_PER_DEVICE`."""
 _BYTES_PER_DEVICE: Final = 350
 _contents: Final[BoundedCache[bytes, _Content]] = BoundedCache(
     32 * 2**20,
@@ -215,7 +217,7 @@ _DIGEST_BYTES: Final = 16
 
 
 def _content(spec: Mapping[str, Any]) -> _Content:
-    """Return the contents of a slice; slices of equal nodes are equal, and share one object."""
+    """Return the contents of a slice; slices with equal contents share one object."""
     devices = mappings(spec, "devices", "spec")
     try:
         key = orjson.dumps((devices, spec.get("sharedCounters")))
@@ -241,10 +243,9 @@ def _parsed_content(raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -
 def _alike(
     devices: Sequence[Device], raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> Hashable:
-    """Return `ResourceSlice.alike`: a digest without names of devices and values of attributes.
+    """Return the key `ResourceSlice.alike`: it ignores devices' names and attributes' values.
 
-    The texts of versions, and the types of values, are in the digest, because a malformed version
-    or an unknown type may make any selector fail.
+    It has the texts of versions and the types of values, because these may make a selector fail.
     """
     others = [
         {
@@ -295,7 +296,7 @@ def _device(raw: Mapping[str, Any], where: str) -> Device:
 
 
 def _attribute(raw: Mapping[str, Any], at: str) -> AttributeValue:
-    """Return the value; if several types are set, the first in this order, as in kube-scheduler."""
+    """Return the value; if several types are set, the first type in this order is used."""
     if raw.get("int") is not None:
         return integer(raw, "int", at)
     if raw.get("bool") is not None:

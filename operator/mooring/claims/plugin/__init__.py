@@ -1,1 +1,1 @@
-"""Allocates devices to pods by ResourceClaim."""
+"""Allocates devices to the ResourceClaims of pods."""

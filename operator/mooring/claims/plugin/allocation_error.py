@@ -1,4 +1,4 @@
-"""The error for devices that cannot be allocated on a node, or at all."""
+"""The error if devices cannot be allocated on a node, or on any node."""
 
 from mooring.framework.verdicts import ObjectError
 
@@ -8,7 +8,7 @@ class AllocationError(ObjectError):
 
     Attributes:
         text: The mistake, in kube-scheduler's words.
-        on_node: True if other nodes may be suitable; False if the pod cannot be scheduled at all.
+        on_node: True if the mistake concerns one node; False if it concerns all nodes.
     """
 
     def __init__(self, text: str, *, on_node: bool = False) -> None:

@@ -61,7 +61,7 @@ def _result(taken: Taken, candidate: CandidateDevice, share_id: Callable[[], str
 
 
 def _of_classes(chosen: Sequence[Slot]) -> list[AllocationConfig]:
-    """Return the configuration of each class once, with all requests for the class."""
+    """Return the configuration of each class once, with the names of all requests for the class."""
     by_class: dict[str, list[Slot]] = {}
     for slot in chosen:
         by_class.setdefault(slot.device_class.name, []).append(slot)
@@ -75,7 +75,7 @@ def _of_classes(chosen: Sequence[Slot]) -> list[AllocationConfig]:
 def _of_claim(
     claim: ResourceClaim, chosen: Sequence[Slot], rules: KubernetesRules
 ) -> list[AllocationConfig]:
-    """Return the claim's configuration for the requests and the chosen sub-requests."""
+    """Return the claim's configuration for the chosen requests and sub-requests."""
     config = []
     for entry in claim.spec.config:
         times = sum(_named(slot, entry.requests) for slot in chosen) if entry.requests else 1
@@ -86,7 +86,7 @@ def _of_claim(
 
 
 def _for_all(entry: AllocationConfig, chosen: Sequence[Slot]) -> AllocationConfig:
-    """Return the entry without names of requests, if it names all requests of the claim."""
+    """Return the entry with no request named, which means all, if it names all requests."""
     if all(_named(slot, entry.requests) for slot in chosen):
         return AllocationConfig(entry.source, (), entry.opaque)
     return entry
@@ -99,7 +99,7 @@ def _named(slot: Slot, requests: Sequence[str]) -> bool:
 def _node_selector(
     devices: Sequence[CandidateDevice], node_name: str, claim: ResourceClaim
 ) -> NodeSelector | None:
-    """Return which nodes can use all devices; None if all can."""
+    """Return a selector for the nodes that can use all devices; None if all nodes can."""
     expressions: list[Requirement] = []
     fields: list[Requirement] = []
     for each in devices:

@@ -1,6 +1,6 @@
 """Allocates devices to the claims of a pod, as kube-scheduler does (structured/incubating).
 
-The allocator reads no clock and no random source, and keeps nothing for the next allocator.
+The result depends on nothing but the arguments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,14 +23,14 @@ from mooring.model.kubernetes_rules import KubernetesRules
 
 _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
-"""The least cost of a search, per node and per device, in the units of `Evaluations`."""
+"""The least cost of a search for each device of a node, in the units of `Evaluations`."""
 _MOST_SLOTS: Final = 256
-"""The most requests of a pod, alternatives included; a single claim can have that many."""
+"""The most requests of a pod, with all alternatives; a single claim may have this number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Begun:
-    """The devices and the requests on a node, before the search takes any device."""
+    """The devices and the requests on a node, before the search begins."""
 
     node: NodeDevices
     requests: Requests
@@ -39,15 +39,15 @@ class _Begun:
 
 @dataclass(eq=False, repr=False)
 class Allocator:
-    """Finds devices on one node after the other for the claims of one pod.
+    """Finds devices for the claims of one pod, on one node after the other.
 
     Args:
-        claims: The claims that have no allocation yet, in the order of the pod's spec.
-        allocated: The devices that are in use.
-        classes: Returns the device class of a name, None if there is none.
+        claims: The claims without an allocation, in the order of the pod's spec.
+        allocated: The devices in use.
+        classes: Returns the device class of this name; None if it does not exist.
         selectors: Evaluates CEL expressions for devices.
         rules: The rules of the Kubernetes version.
-        budget: The work that searches may take on all nodes together.
+        budget: The limit of work for all nodes together.
     """
 
     claims: Sequence[ResourceClaim]
@@ -64,7 +64,7 @@ class Allocator:
             for request in claim.spec.requests
         )
         self.moves: Moves | None = None
-        """The last solution, for `repeat`; None if there was none."""
+        """The last solution, for `repeat`; None if the last search found none."""
 
     def allocate(
         self,
@@ -73,11 +73,11 @@ class Allocator:
         share_id: Callable[[], str],
         pools: Sequence[Pool],
     ) -> list[Allocation] | None:
-        """Return an allocation for each claim on this node; None if there are too few devices.
+        """Return an allocation for each claim on this node; None if the node has too few devices.
 
         `share_id` makes a new id for each share of a device. `pools` are the node's. Raises
-        AllocationError with kube-scheduler's text if the claims or the devices are wrong. Raises
-        PluginFailed if the attempt has used up its budget.
+        AllocationError with kube-scheduler's text if claims or devices have a mistake. Raises
+        PluginFailed if the budget is used up.
         """
         self.moves = None
         begun = self._begin(node_name, node_labels, pools)
@@ -100,9 +100,10 @@ class Allocator:
         pools: Sequence[Pool],
         moves: Moves,
     ) -> list[Allocation]:
-        """Return the result of `allocate` without a search; `moves` come from an equal node.
+        """Return the allocations of a solution, without a search.
 
-        Raises AllocationError as `allocate`.
+        `moves` is the solution that `allocate` found on an equal node. Raises AllocationError as
+        `allocate` does.
         """
         begun = self._begin(node_name, node_labels, pools)
         for claim, request, alternative, position in moves:
@@ -117,7 +118,7 @@ class Allocator:
     ) -> list[ExplainedRequest]:
         """Return for each request and sub-request why it cannot have the node's devices.
 
-        Raises AllocationError if a request cannot be understood or asks for too many devices.
+        Raises AllocationError if a request is malformed or asks for too many devices.
         """
         begun = self._begin(node_name, node_labels, pools)
         slots = begun.requests.slots

@@ -1,4 +1,4 @@
-"""Limits the work of searches for devices, on each node and in the whole decision."""
+"""Limits the work of searches for devices, on each node and in the whole attempt."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,17 +12,16 @@ _UNITS_PER_STEP: Final = 40
 
 @dataclass(eq=False, repr=False)
 class Budget:
-    """The work that may be spent on searches that do not succeed immediately.
+    """The work that may be spent on searches that do not succeed at once.
 
-    A step is a candidate that the search tries after it went back and freed a device. A node where
-    the search succeeds without such steps costs nothing.
+    A step is a candidate that the search tries after it has given back a device. So a search that
+    succeeds without going back costs nothing.
 
     Args:
-        steps: The steps on all nodes together.
-        steps_on_node: The steps on one node.
-        least_on_node: The steps on a node even when `steps` are used up.
-        evaluations: The budget of the whole attempt, from which steps are taken too; None: no
-            limit.
+        steps: The limit for all nodes together.
+        steps_on_node: The limit for one node.
+        least_on_node: The limit for one node after `steps` are used up.
+        evaluations: The budget of the attempt, which pays for steps too; None: no limit.
     """
 
     steps: int = 300_000
@@ -35,26 +34,26 @@ class Budget:
         self._left_on_node = self._steps_on_node = self.steps_on_node
 
     def begin_node(self) -> None:
-        """Begin to count the steps of the next node."""
+        """Begin to count the steps on the next node."""
         self._left_before = self._left
         self._left_on_node = min(self._steps_on_node, max(self._left, self.least_on_node))
 
     def undo_node(self) -> None:
-        """Do not count the steps of this node, because its search starts again."""
+        """Forget the steps on this node, because its search starts again."""
         self._left = self._left_before
 
     def work(self, units: int) -> None:
-        """Charge the attempt with work, in the units of `Evaluations`."""
+        """Charge the attempt with work; `units` are those of `Evaluations`."""
         if self.evaluations is not None:
             self.evaluations.spend(units)
 
     def pause(self) -> None:
-        """Let other tasks run, if that is due; PluginFailed if the attempt's budget is used up."""
+        """Let other tasks run, if it is time for this; PluginFailed if the budget is used up."""
         if self.evaluations is not None:
             self.evaluations.pause("searching for devices for the pod's claims")
 
     def spend(self, steps: int) -> None:
-        """Count the steps; AllocationError if there were more than allowed on the node."""
+        """Count the steps; AllocationError if this exceeds the limit for the node."""
         self.work(_UNITS_PER_STEP * steps)
         self._left -= steps
         self._left_on_node -= steps

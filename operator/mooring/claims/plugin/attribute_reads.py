@@ -1,7 +1,7 @@
-"""Finds the attributes of devices that CEL expressions of claims can read.
+"""Finds the attributes of devices that the CEL expressions of claims can read.
 
-Devices that differ only in a UUID nobody reads are equal for selectors and constraints. An
-attribute that is only compared with constants counts as equal or not equal to each.
+Devices are equal for claims if they differ only in attributes that no expression reads, such as a
+UUID. If an attribute is only compared with constants, it matters only which constant it equals.
 """
 
 import re
@@ -22,8 +22,7 @@ class ComparedAttribute(NamedTuple):
 
 
 Reads = frozenset[str | ComparedAttribute] | None
-"""Names (without a domain) and comparisons of the attributes that are read; None: all attributes.
-"""
+"""The attributes that are read, without domains, and the comparisons; None: all attributes."""
 EVERYTHING: Final[Reads] = None
 
 _DOMAIN: Final = r'\bdevice\.attributes\["[\w.-]+"\]'
@@ -43,8 +42,8 @@ _OTHERS: Final = re.compile(r"\bdevice\.(driver|allowMultipleAllocations|capacit
 def attributes_read(expression: str) -> Reads:
     """Return the attributes that a CEL expression may read.
 
-    Only plain references to an attribute, and comparisons with a text, are recognised. Any other
-    use of the device, for example a loop over its attributes, counts as reading all.
+    Only plain references to attributes, and comparisons with texts, are recognised. After any other
+    use of the device, such as a loop over its attributes, all attributes count as read.
     """
     if "\\" in expression or "//" in expression or ("'" in expression and '"' in expression):
         return EVERYTHING  # a comment may stand between a name and what follows it
@@ -63,7 +62,7 @@ def attributes_read(expression: str) -> Reads:
 
 
 def _reads(whole: set[str], texts: Mapping[str, Iterable[str]]) -> Reads:
-    """Return the reads: `whole` attributes, and comparisons of attributes with `texts`."""
+    """Return the attributes in `whole`, and comparisons of attributes with `texts`."""
     few = (
         ComparedAttribute(name, frozenset(some))
         for name, some in texts.items()
@@ -75,7 +74,7 @@ def _reads(whole: set[str], texts: Mapping[str, Iterable[str]]) -> Reads:
 def reads_of(
     claims: Iterable[ResourceClaim], device_class: Callable[[str], DeviceClass | None]
 ) -> Reads:
-    """Return the attributes that the claims and their classes may read."""
+    """Return the attributes that the expressions of the claims and their classes may read."""
     whole, texts, expressions = set[str](), dict[str, set[str]](), set[str | None]()
     for claim in claims:
         for asked in claim.spec.requests:
@@ -99,9 +98,9 @@ def reads_of(
 
 
 def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
-    """Return the full name of each attribute that is read, and the texts it is compared with.
+    """Return the full names of the attributes that are read, with the texts for comparison.
 
-    If the attribute is read as a whole, the texts are None.
+    The texts are None if the expression may use the attribute in another way.
     """
     if reads is None:
         return [(name, None) for name in names]
@@ -116,10 +115,9 @@ def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, froz
 
 
 def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
-    """Return a key; values that an expression cannot tell apart have equal keys.
+    """Return a key; values have equal keys if the expression cannot distinguish them.
 
-    If the expression only compares the value with `texts`, all other texts of one length have the
-    same key.
+    If the value is only compared with `texts`, all other texts of equal length have the same key.
     """
     if texts is None or type(value) is not str or value in texts or not value.isascii():
         return value
@@ -129,18 +127,16 @@ def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
 
 @cached(4 * 2**20)
 def _texts(reads: frozenset[str | ComparedAttribute]) -> Mapping[str, frozenset[str]]:
-    """Return the constants that each attribute is compared with."""
+    """Return the constants with which each attribute is compared."""
     return {each.name: each.texts for each in reads if isinstance(each, ComparedAttribute)}
 
 
 def attributes_seen(
     attributes: Mapping[str, Any], reads: Reads
 ) -> tuple[tuple[str, type, Any], ...]:
-    """Return the attributes that expressions with these reads can tell apart.
+    """Return a key of a device's attributes, as expressions with these reads see them.
 
-    An attribute without a readable value, or with a version, is kept, because any selector may fail
-    for it. If a text equals none of the compared constants, another text of equal length replaces
-    it.
+    Versions and unreadable values are part of the key, because a selector may fail for them.
     """
     seen = dict(attributes_among(attributes, reads))
     return tuple(

@@ -1,4 +1,4 @@
-"""Computes the capacity that a request consumes, and whether it is left (consumable_capacity.go).
+"""Computes how much capacity a request consumes, and whether it is left (consumable_capacity.go).
 
 Amounts are integers, in billionths.
 """
@@ -16,7 +16,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 
 Requested = Mapping[str, Quantity]
-"""The requested amounts, by the name of the capacity."""
+"""The requested amounts by the name of the capacity."""
 
 _UNIT: Final = 10**9
 _THOUSANDTH: Final = 10**6
@@ -28,14 +28,14 @@ _NOT_REPRESENTABLE: Final = (
 
 
 class CapacityError(Exception):
-    """A capacity cannot be computed; from Kubernetes 1.37 on, this ends the allocation."""
+    """The capacity cannot be computed; from Kubernetes 1.37 on, this ends the allocation."""
 
     def __init__(self, why: str, name: str = "") -> None:
         super().__init__(why)
         self.name = name
 
     def said_of(self, driver: str, rules: KubernetesRules) -> str:
-        """Return kube-scheduler's message about this error, for a device of the driver."""
+        """Return kube-scheduler's message about this error, for a device of this driver."""
         domain = f"{driver}/" if rules.capacities_have_domain and "/" not in self.name else ""
         return f'capacity "{domain}{self.name}": {self}'
 
@@ -50,7 +50,7 @@ def capacity_left(
     """Return whether enough of each capacity of the device is left.
 
     Args:
-        requested: The wanted amounts; the result is False if the device lacks such a capacity.
+        requested: The requested amounts; a device without such a capacity is rejected.
         device: The device.
         in_use: The amounts of the device that allocated claims consume.
         allocating: The amounts that this allocation has consumed so far.
@@ -93,7 +93,7 @@ def consumed_capacity(
 def _consumed(
     requested: Quantity | None, capacity: DeviceCapacity, rules: KubernetesRules
 ) -> Quantity:
-    """Return the request, rounded up by the policy; without a request the default, or all."""
+    """Return the request, rounded up by the policy; without a request, the default or all."""
     policy = capacity.policy
     if requested is None:
         default = policy.default if policy is not None else None
@@ -111,7 +111,7 @@ def _consumed(
 def _rounded(
     requested: Quantity, span: CapacityRange, least: Quantity, rules: KubernetesRules
 ) -> Quantity:
-    """Return the smallest sum of `least` and whole steps that is not below the request."""
+    """Return the smallest sum of `least` and a number of steps that covers the request."""
     if requested < least:
         return least
     step = span.step
@@ -131,7 +131,7 @@ def _rounded(
 
 
 def _in_thousandths(span: CapacityRange) -> bool:
-    """Return whether all amounts of the range are whole numbers of thousandths (useMilli)."""
+    """Return whether all amounts of the range are whole thousandths (useMilli)."""
     amounts = (span.least, span.most, span.step)
     known = [amount.nano for amount in amounts if amount is not None]
     return all(nano % _THOUSANDTH == 0 and abs(nano) <= _MOST * _THOUSANDTH for nano in known) and (
@@ -140,7 +140,7 @@ def _in_thousandths(span: CapacityRange) -> bool:
 
 
 def _next_thousandth(requested: Quantity, least: Quantity, step: Quantity) -> Quantity:
-    """Return the result of `_rounded`, with steps in thousandths instead of whole numbers."""
+    """Return the same as `_rounded`, but in thousandths."""
     if requested.nano % _THOUSANDTH or requested.nano > _MOST * _THOUSANDTH:
         raise CapacityError(
             f"{_NOT_REPRESENTABLE}: request {requested.text} is not a representable milli value"

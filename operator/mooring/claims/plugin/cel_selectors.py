@@ -1,4 +1,4 @@
-"""Evaluates CEL selectors for devices, and remembers the answers."""
+"""Evaluates CEL selectors for devices, and caches the answers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -26,7 +26,7 @@ from mooring.model.quantity import Quantity, QuantityFormat
 _UNITS_PER_EVALUATION: Final = 400
 _UNITS_PER_WORK: Final = 3
 _UNITS_IF_KNOWN: Final = 50
-"""The cost of a known answer, in the units of `Evaluations`."""
+"""The cost of a cached answer, in the units of `Evaluations`."""
 
 
 class Selector(Protocol):
@@ -41,12 +41,12 @@ Compile = Callable[[str], Selector | CompileError]
 
 
 class Selectors:
-    """Compiled selectors, and their answers so far; made for one allocation.
+    """Compiled selectors with cached answers, for one allocation.
 
     Args:
         compile_selector: Compiles an expression.
         rules: The rules of the Kubernetes version.
-        budget: Pauses after each new answer; without a budget there are no pauses.
+        budget: Pauses after each new answer; None: no pauses.
     """
 
     def __init__(
@@ -62,20 +62,20 @@ class Selectors:
     def match(
         self, expressions: Sequence[str | None], device: Device, device_id: DeviceId, owner: str
     ) -> bool:
-        """Return whether all expressions select the device; `owner` is the class or the claim.
+        """Return whether all expressions select the device.
 
-        Stops at the first expression that does not select the device. Raises AllocationError if an
-        expression cannot be compiled or fails. Raises PluginFailed if the attempt has used up its
-        budget; the answers are kept.
+        `owner` is the class or claim, for errors. Raises AllocationError if an expression fails or
+        cannot be compiled. Raises PluginFailed if the budget is used up; the answers stay in the
+        cache.
         """
         return self.first_against(expressions, device, device_id, owner) is None
 
     def first_against(
         self, expressions: Sequence[str | None], device: Device, device_id: DeviceId, owner: str
     ) -> int | None:
-        """Return the index of the first expression that does not select the device, if any.
+        """Return the index of the first expression that does not select the device, or None.
 
-        Raises AllocationError as `match`.
+        Raises the same errors as `match`.
         """
         for index, expression in enumerate(expressions):
             where = f"{owner}: selector #{index}"
@@ -126,10 +126,10 @@ class Selectors:
 
 
 def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selectors:
-    """Return CEL selectors by the rules of a Kubernetes version; answers are charged to `budget`.
+    """Return CEL selectors for a Kubernetes version, which charge their work to `budget`.
 
-    Later decisions reuse the answers, which are stored by expression and by the values of a device
-    that the expression reads.
+    Answers are cached by expression and by the device's values that the expression reads. Later
+    decisions use them.
     """
     lists = rules.device_attributes_may_be_lists
 
@@ -143,7 +143,7 @@ def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selec
 
 
 class _Asked(NamedTuple):
-    """An expression with the values of a device that the expression reads."""
+    """An expression, and the device's values that it reads: the key of a cached answer."""
 
     expression: str
     attributes_may_be_lists: bool
@@ -153,7 +153,7 @@ class _Asked(NamedTuple):
     allow_multiple_allocations: bool
 
     def answer(self) -> bool | str:
-        """Return whether the expression selects the device, or the error of its evaluation."""
+        """Return whether the expression selects the device, or the text of its error."""
         selector = compile_selector(
             self.expression, attributes_may_be_lists=self.attributes_may_be_lists
         )
@@ -175,7 +175,7 @@ _answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
 
 
 class _Remembering:
-    """A CEL expression that runs once for each distinct set of the values that it reads."""
+    """A CEL expression that is evaluated once for equal values of what it reads."""
 
     def __init__(self, expression: str, budget: Budget | None, *, lists: bool) -> None:
         self._expression = expression

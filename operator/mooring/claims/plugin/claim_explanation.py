@@ -1,4 +1,4 @@
-"""Explains to people why the claims of a pod cannot have the devices of the nodes."""
+"""Explains to users why a pod's claims cannot have the devices of the nodes."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,17 +26,17 @@ from mooring.state.columns import IntArray
 
 _TO_ALLOCATE: Final = "not allocated"
 _MOST_REASONS: Final = 16
-"""The most different reasons per request, because errors of a selector may name each device."""
+"""The most reasons per request; errors of a selector may name each device."""
 _OTHERS: Final = "other reasons"
 _NO_DEVICES: Final = "no devices"
 _MOST_ALIKE: Final = 8
 _MOST_CLASSES: Final = 64
-"""The most classes of nodes on which `devices_to_free` looks for devices."""
+"""The most classes of nodes that `devices_to_free` examines."""
 _MOST_CHARACTERS: Final = 240
 
 
 def claim_states(pod: Pod, cluster: ClusterView) -> list[ClaimReport]:
-    """Return the states of the pod's claims, without reports about their requests."""
+    """Return the states of the pod's claims, without reports about requests."""
     return [ClaimReport(entry.name, *_state(entry, pod, cluster)) for entry in _entries(pod)]
 
 
@@ -48,7 +48,7 @@ def _entries(pod: Pod) -> Iterator[PodClaim]:
 
 
 def _state(entry: PodClaim, pod: Pod, cluster: ClusterView) -> tuple[str | None, str]:
-    """Return the name of the claim, None if it was not created yet, and the claim's state."""
+    """Return the claim's name, or None if it was not created yet; and the claim's state."""
     name = entry.claim or pod.claim_names.get(entry.name)
     if not name:
         return None, f"not created yet from ResourceClaimTemplate {entry.template}"
@@ -77,7 +77,7 @@ def _state_of(claim: ResourceClaim, entry: PodClaim, pod: Pod, cluster: ClusterV
 
 
 class _Totals:
-    """Counts over all nodes why requests cannot have the devices."""
+    """Sums over nodes the reasons why requests cannot have devices."""
 
     def __init__(self) -> None:
         self._wanted: dict[tuple[str, str], int] = {}
@@ -86,7 +86,7 @@ class _Totals:
         self._nodes: dict[tuple[str, str], Counter[str]] = {}
 
     def add(self, requests: Sequence[ExplainedRequest], nodes: int) -> None:
-        """Count why the requests cannot have the devices, for this number of equal nodes."""
+        """Add the reasons of these requests, for a number of equal nodes."""
         for each in requests:
             key = each.claim, each.request
             self._wanted[key] = each.wanted
@@ -130,7 +130,7 @@ def devices_excluded(
 ) -> ClaimsReport:
     """Return why the claims have no devices, on as many nodes as an attempt has time for.
 
-    `allocator` is for those claims of the pod that have no devices.
+    `allocator` has the claims without devices.
     """
     totals, states, rows = _Totals(), claim_states(pod, cluster), cluster.nodes_in_order
     _, first, counts = np.unique(classes.numbers[rows], return_index=True, return_counts=True)
@@ -162,9 +162,9 @@ def devices_to_free(
     classes: NodeClasses,
     allocator: Allocator,
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs: the least number of devices to free, and the row where this may help.
+    """Yield the number of devices to free, and the row where freeing these devices may help.
 
-    The iterator ends early if the attempt has no time for all rows.
+    The iterator ends early if the time for an attempt is over.
     """
     numbers, first = np.unique(classes.numbers[rows], return_index=True)
     for number, index in [*zip(numbers.tolist(), first.tolist(), strict=True)][:_MOST_CLASSES]:
@@ -184,10 +184,10 @@ def devices_to_free(
 
 
 def _lacking(asked: Sequence[ExplainedRequest]) -> int | None:
-    """Return how many more devices must be free at least; None if that does not help.
+    """Return how many more devices must be free, at least; None if freeing cannot help.
 
-    The number may be 0, if each request alone has enough devices. Of a request's alternatives, the
-    one that lacks least counts.
+    It may be 0 if each request alone has enough devices. If a request has alternatives, the one
+    that lacks the fewest devices counts.
     """
     least: dict[tuple[str, str], int | None] = {}
     used = 0

@@ -1,8 +1,8 @@
 """Writes claims: Reserve adds allocations, Unreserve and PostFilter remove them.
 
-Every write names the version of the claim that it changes. If the claim has changed since, or if no
-answer came, the claim is read again, and the next write depends on its state. So a write whose
-answer was lost is neither repeated nor forgotten.
+Every write names the version of the claim that it changes. If the claim has changed meanwhile, or
+if no answer came, the claim is read and the write is decided anew. So a write is never done twice,
+even if its answer was lost.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,13 +29,13 @@ from mooring.state.cluster_view import ClusterView
 
 _CLAIMS: Final = "resourceclaims"
 _LONGEST_DELAY: Final = 120.0
-"""The most seconds until the watch shows a created object."""
+"""The most seconds to wait until the watch shows a created object."""
 _MOST_TRIES: Final = 5
-"""How often a claim is read and written again, because somebody else has changed it."""
+"""The most tries to write a claim that other writers keep changing."""
 
 
 class ClaimWriter:
-    """Writes claims for pods, one writer at a time for each claim."""
+    """Writes claims for pods; a claim has only one writer at a time."""
 
     def __init__(self, api: Api, cache: VolumeAssumeCache, cluster: ClusterView) -> None:
         self._api = api
@@ -48,7 +48,7 @@ class ClaimWriter:
     async def reserve(
         self, pod: Pod, claim: ResourceClaim, allocation: Allocation, *, is_new: bool
     ) -> None:
-        """Reserve the claim for the pod; if the allocation `is_new`, write it, too.
+        """Reserve the claim for the pod, and write the allocation if it is new.
 
         Raises PluginError if the claim has changed since the decision about the pod.
         """
@@ -80,7 +80,7 @@ class ClaimWriter:
         return parse_resource_claim(await self._api.create(_CLAIMS, new.fields(pod)))
 
     async def until_known(self, claim: ResourceClaim) -> None:
-        """Wait until the watch shows a claim that was created; PluginError if it does not."""
+        """Wait until the watch shows the created claim; PluginError if it does not in time."""
         try:
             await self._api.until(
                 lambda: self._claims.of_uid(claim.uid) is not None, _LONGEST_DELAY
@@ -92,18 +92,17 @@ class ClaimWriter:
             ) from error
 
     async def delete(self, pod: Pod, claim: ResourceClaim) -> None:
-        """Delete the claim of an earlier attempt, unless the pod is on a node now."""
+        """Delete a claim that an earlier attempt created, unless the pod is on a node now."""
         async with self._api.alone(claim.uid):
             latest = await self._read(claim)
             if latest is not None and not self._cluster.is_placed(pod):
                 await self._delete(latest)
 
     async def unreserve(self, pod: Pod, claims: Iterable[ResourceClaim], holder: Uid) -> None:
-        """Remove the pod from the claims' reservations, unless it is on a node again.
+        """Remove the pod from the claims' reservations, unless the pod is on a node again.
 
-        The claim that was created for the pod's extended resources is deleted instead. `holder`
-        releases each claim when it is done, even after an error. Raises the first error, after all
-        claims.
+        A claim that was created for the pod's extended resources is deleted instead. Each claim is
+        then no longer in flight for `holder`. The first error is raised after all claims are done.
         """
         failed: Exception | None = None
         for claim in claims:
@@ -122,7 +121,7 @@ class ClaimWriter:
             raise failed
 
     def deallocate_later(self, pod: Pod, claim: ResourceClaim) -> None:
-        """Free the claim's devices soon, unless somebody else uses them by then."""
+        """Free the claim's devices in a task, unless another pod uses the claim by then."""
         if claim.uid not in self._deallocating:
             self._deallocating[claim.uid] = None
             self._api.later(partial(self._deallocate, pod, claim))
@@ -160,8 +159,8 @@ class ClaimWriter:
     async def _unreserve(self, pod: Pod, claim: ResourceClaim) -> None:
         """Remove the pod from the claim's reservations.
 
-        A claim without devices gets a new version instead. So a write of an allocation that is
-        still under way fails: another claim may have the devices by then.
+        A claim without devices gets a new version, so that a late write of an allocation fails:
+        another claim may have the devices by then.
         """
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):
@@ -184,7 +183,7 @@ class ClaimWriter:
         raise PluginError(f"claim {claim.key} stays reserved for pod {pod.key}: it changes often")
 
     async def _delete(self, claim: ResourceClaim) -> None:
-        """Delete the claim, and before that the finalizer that would prevent it."""
+        """Delete the claim; first remove the finalizer that would prevent this."""
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):
             if latest is None:
@@ -199,14 +198,14 @@ class ClaimWriter:
         raise PluginError(f"claim {claim.key} cannot be deleted: it changes often")
 
     async def _without_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        """Remove the finalizer of allocated claims; return the claim as written."""
+        """Remove the finalizer of allocated claims; return the new version of the claim."""
         if FINALIZER not in claim.finalizers:
             return claim
         others = [each for each in claim.finalizers if each != FINALIZER]
         return await self._update(claim, finalizers=others)
 
     async def _read(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """Return the claim as it is now; None if it is gone or another claim has its name."""
+        """Return the claim from the API server; None if it is gone or was replaced by another."""
         raw = await self._api.read(_CLAIMS, claim.namespace, claim.name)
         latest = _parsed(raw, claim) if raw is not None else None
         return latest if latest is not None and latest.uid == claim.uid else None
@@ -235,7 +234,7 @@ class ClaimWriter:
 
 
 def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> str | None:
-    """Return why the claim can no longer be reserved with this allocation; None if it can."""
+    """Return why the claim cannot take this allocation any longer; None if it can."""
     if claim.malformed:
         return f"a claim cannot be read: {claim.malformed}"
     if claim.deleting:
@@ -248,7 +247,7 @@ def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> s
 
 
 def _parsed(raw: Mapping[str, Any], known: ResourceClaim) -> ResourceClaim:
-    """Return a claim that the API server has sent; `known` is an earlier version of it."""
+    """Return the claim that the API server has sent; `known` is an earlier version."""
     try:
         return parse_resource_claim(raw)
     except ManifestError as error:

@@ -1,8 +1,8 @@
-"""The constraints of a claim on attributes of the devices that it gets (constraint.go).
+"""The constraints of a claim on attributes of its devices (constraint.go).
 
-A value is a pair of its type and itself, so that the string "1" and the integer 1 differ. None
-stands for a device without the attribute; no constraint admits such a device. The value that was
-added last is removed first.
+A value is a pair of type and value, so that the string "1" and the integer 1 differ. None stands
+for a device without the attribute; no constraint admits it. Values are removed in the reverse
+order.
 """
 
 from collections.abc import Hashable, Sequence
@@ -13,28 +13,28 @@ Value = Hashable
 
 
 class ConstraintState(Protocol):
-    """A constraint of one claim, with the values of the claim's devices so far."""
+    """A constraint of a claim, with the values of the devices that the claim has so far."""
 
     values: Sequence[Value]
-    """The value of the attribute by the device's position."""
+    """The value of the attribute for each device, by the device's position."""
 
     def applies(self, name: str, full_name: str) -> bool:
-        """Return whether the constraint covers request `name` or its sub-request `full_name`."""
+        """Return whether the constraint is for request `name` or sub-request `full_name`."""
 
     def admits(self, value: Value) -> bool:
         """Return whether a device with this value may be added."""
 
     def may_ever_admit(self, value: Value) -> bool:
-        """Return False if no device with this value can ever be added in this search."""
+        """Return False if no device with this value can be added in the whole search."""
 
     def add(self, name: str, value: Value) -> None:
-        """Add a device's value for the request of this name; the constraint must admit it."""
+        """Add a device's value for request `name`; the constraint must admit the value."""
 
     def remove(self, name: str) -> None:
-        """Remove the value that was added last; it belongs to the request of this name."""
+        """Remove the value that was added last; it was added for request `name`."""
 
     def state(self) -> Hashable:
-        """Return a key for the state; with equal keys, all later answers are equal."""
+        """Return a key; constraints with equal keys give the same answers in future."""
 
 
 class _OnAttribute:
@@ -69,12 +69,12 @@ class MatchAttribute(_OnAttribute):
         return value is not None and (not self._devices or value == self._value)
 
     def add(self, _name: str, value: Value) -> None:
-        """Count the device; the first one sets the value."""
+        """Count the device; the first device sets the value."""
         self._value = value
         self._devices += 1
 
     def remove(self, _name: str) -> None:
-        """Count one device less."""
+        """Count one device fewer."""
         self._devices -= 1
 
     def state(self) -> Hashable:
@@ -92,7 +92,7 @@ class DistinctAttribute(_OnAttribute):
         self._values: list[Value] = []
 
     def admits(self, value: Value) -> bool:
-        """Return whether no device so far has the value."""
+        """Return whether no device so far has this value."""
         return value is not None and value not in self._values
 
     def add(self, _name: str, value: Value) -> None:
@@ -109,11 +109,10 @@ class DistinctAttribute(_OnAttribute):
 
 
 class LastDistinctAttribute(_OnAttribute):
-    """Devices must differ from the last device of each request, as before Kubernetes 1.37.
+    """Each device must differ from the last device of every request, as before Kubernetes 1.37.
 
-    kube-scheduler remembers one value for each request: with three devices of one request the
-    values a, b, a pass. Removing a device also forgets a value that the request had before that
-    device.
+    kube-scheduler then remembers one value per request, so a request may get the values a, b, a.
+    After a device is removed, its request has no value at all.
     """
 
     __slots__ = ("_devices", "_values")
@@ -124,20 +123,20 @@ class LastDistinctAttribute(_OnAttribute):
         self._devices = 0
 
     def admits(self, value: Value) -> bool:
-        """Return whether no request's last device has the value."""
+        """Return whether the last device of every request has another value."""
         return value is not None and (not self._devices or value not in self._values.values())
 
     def may_ever_admit(self, value: Value) -> bool:
-        """Return True unless the value is None: a removal may make a rejected value admissible."""
+        """Return True unless the value is None: after a removal, any value may be admitted."""
         return value is not None
 
     def add(self, name: str, value: Value) -> None:
-        """Remember the value as the request's last."""
+        """Remember the value as the last value of the request."""
         self._values[name] = value
         self._devices += 1
 
     def remove(self, name: str) -> None:
-        """Forget the request's value."""
+        """Forget the last value of the request."""
         self._values.pop(name, None)
         self._devices -= 1
 

@@ -1,4 +1,4 @@
-"""Counts what devices consume of the counters that they share in a pool (partitionable devices).
+"""Counts what devices consume of their pool's shared counters (partitionable devices).
 
 Amounts are integers, in billionths.
 """
@@ -18,8 +18,8 @@ class Counters:
     """The remaining counters of a node's pools, while a search tries devices.
 
     Args:
-        in_use: Whether a device is allocated, shared ones included.
-        by_driver: Whether pools of one name that belong to two drivers have counters of their own.
+        in_use: Returns whether a device is allocated, even in part.
+        by_driver: Whether two drivers' pools of the same name have separate counters.
     """
 
     def __init__(self, in_use: Callable[[DeviceId], bool], *, by_driver: bool) -> None:
@@ -29,17 +29,17 @@ class Counters:
         self._consumed: dict[Hashable, _Sets] = {}
 
     def take(self, pool: Pool, device: Device) -> None:
-        """Take the amounts that the device consumes; the caller has checked that they fit."""
+        """Subtract the amounts that the device consumes; `fit` must have returned True."""
         self._add(pool, device, 1)
 
     def release(self, pool: Pool, device: Device) -> None:
-        """Give back the amounts that the device has taken."""
+        """Give back the amounts that the device consumes."""
         self._add(pool, device, -1)
 
     def fit(self, pool: Pool, device: Device) -> bool:
-        """Return whether enough is left of the pool's counters for the device.
+        """Return whether the pool's counters have enough left for the device.
 
-        If more of any counter is in use than the pool has, no device fits.
+        No device fits if more of a counter is in use than the pool has.
         """
         key = self._key(pool)
         left = self._left.get(key)
@@ -58,10 +58,10 @@ class Counters:
         )
 
     def most(self, pool: Pool, devices: Iterable[Device]) -> int:
-        """Return an upper bound for how many of these devices fit together, if each fits alone.
+        """Return an upper bound for the number of these devices that fit together.
 
-        Each device is counted with the first set of counters that it consumes from, and with the
-        scarcest counter there.
+        Each device fits alone. It is counted only with its first counter set, and there with the
+        scarcest counter.
         """
         of_set: dict[str, list[Device]] = {}
         for device in devices:
@@ -91,7 +91,7 @@ class Counters:
         return (pool.driver, pool.name) if self._by_driver else pool.name
 
     def unused(self, pool: Pool) -> dict[str, dict[str, int]]:
-        """Return how much of each counter allocated devices leave; it may be negative."""
+        """Return how much of each counter is left; negative if devices in use exceed it."""
         left = {
             name: {counter: amount.nano for counter, amount in each.counters.items()}
             for name, each in pool.counter_sets.items()
@@ -109,6 +109,6 @@ class Counters:
 
 
 def _taken(device: Device, counter: str) -> int:
-    """Return how much of the counter the device takes, in the first set that it consumes from."""
+    """Return how much of the counter the device consumes, in the device's first counter set."""
     amount = device.consumes[0].counters.get(counter)
     return amount.nano if amount is not None else 0

@@ -1,10 +1,10 @@
 """Scores nodes so that typical claims lose as few places as possible.
 
-The places of a claim on a node are the number of equal claims that the node could take. The devices
-of a pod take places from other claims: a part of a whole card takes the place of a claim for a
-whole card, the same part of a card that is divided already takes none. If all devices and claims
-are alike, this is the measure of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023), without
-the terms that are equal on all nodes. Counting places also works for partitionable devices, shared
+The places of a claim on a node are the number of equal claims that the node could take. A pod's
+devices take places from other claims. For example, half a card takes the place of a claim for a
+whole card; but half of a card that is already divided takes no such place. If all devices and
+claims are alike, this is the measure of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023),
+without the terms that are equal on all nodes. It also works for partitionable devices, shared
 counters, consumed capacity and constraints.
 """
 
@@ -34,16 +34,16 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 MOST_PLACES: Final = 64
-"""The most allocations of a kind of claims on a node, to count its places."""
+"""The most places of a claim that are counted on a node."""
 _MOST_KINDS: Final = 8
-"""The number of kinds of claims that count as typical, the most common ones."""
+"""The most kinds of claims that count as typical: the most common kinds."""
 _MOST_STEPS: Final = 1_000
-"""The most steps of the search for one place; a longer search counts as no place."""
+"""The most steps of the search for one place; after these there is no further place."""
 _MOST_COUNTS: Final = 300_000
 _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
-"""How many results of `_number` to keep per node, at 200 bytes each: enough for one pod."""
+"""The most cached results of `_number` per node, at 200 bytes each."""
 _MOST_CLASSES: Final = 10_000
-"""The most node classes in an entry of `_known`, unless the cluster has more nodes."""
+"""The most node classes in an entry of `_known`, or twice the number of nodes if that is more."""
 _MAX: Final = 100
 _SCALE: Final = 1_000
 _UNITS_PER_DEVICE: Final = 5
@@ -56,7 +56,7 @@ _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node with its class, and with the class that it would have if no device were in use."""
+    """A node with its class, and with the class that it would have without devices in use."""
 
     row: int
     of_class: Hashable
@@ -82,8 +82,8 @@ class DeviceFragmentation:
         self._typical = TypicalClaims()
         self._places: dict[Hashable, int] = {}
         self._known: dict[Hashable, dict[Hashable, list[int]]] = {}
-        """The results of `_lost` by node class, for each kind of a pod's claims with the typical
-        kinds."""
+        """A cache of `_lost`: maps the kinds of claims, and then the node's class, to the lost
+        places."""
         self._classes_version = -1
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:
@@ -98,9 +98,9 @@ class DeviceFragmentation:
         return claims if claims.to_allocate or claims.extended is not None else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
-        """Return int64[nodes]: 100 where no place is lost, 50 where one of the pod's size is lost.
+        """Return int64[nodes]: 100 if no place is lost, 50 if the pod's own room is lost.
 
-        Raises PluginFailed if there are too many places to count for one attempt.
+        Raises PluginFailed if the attempt's time is over before all places are counted.
         """
         scores = np.full(len(nodes), _MAX, np.int64)
         typical = self._typical.most_common(self._cluster, _MOST_KINDS)
@@ -121,9 +121,9 @@ class DeviceFragmentation:
         return scores
 
     def _classes(self, claims: Sequence[ResourceClaim]) -> tuple[NodeClasses, NodeClasses]:
-        """Return the nodes' classes for these claims, and their classes if no device were in use.
+        """Return two divisions of nodes into classes: with the devices in use, and without.
 
-        Also drop the remembered counts if a DeviceClass has changed since the last call.
+        All cached counts are dropped if a DeviceClass has changed since the last call.
         """
         of_node = self._nodes.classes(self._cluster, claims)
         of_unused = self._unused.classes(self._cluster, claims)
@@ -137,7 +137,7 @@ class DeviceFragmentation:
     def _lost(
         self, nodes: Sequence[_Place], waiting: Sequence[ResourceClaim], kinds: _Kinds
     ) -> IntArray:
-        """Return int64[nodes, kinds]: the lost places, in thousandths of a place of the pod."""
+        """Return int64[nodes, kinds]: lost places, in thousandths of the pod's own room."""
         own = kind_of(waiting)
         key = own, tuple(kind for kind, _ in kinds)
         known = self._known.pop(key, None) or {}
@@ -162,10 +162,10 @@ class DeviceFragmentation:
         own: bytes,
         waiting: Sequence[ResourceClaim],
     ) -> int:
-        """Return how many places of a kind are lost, in thousandths of a place of the pod.
+        """Return the lost places of a kind, in thousandths of the room that the pod needs.
 
-        If the unused node has six places for the pod and two for the kind, one place of the kind
-        counts as three of the pod.
+        If an empty node has room for six such pods or for two claims of the kind, a place of the
+        kind counts as the room of three pods.
         """
         before = self._number((at.of_class, kind), at, claims)
         if not before:
@@ -186,10 +186,10 @@ class DeviceFragmentation:
         unused: bool = False,
         beside: Sequence[ResourceClaim] = (),
     ) -> int:
-        """Return how many places the claims have on the node after the claims `beside` got devices.
+        """Return how many places the claims have on the node once the claims `beside` have devices.
 
-        The number is remembered under `key`; with `unused`, no device of the node is in use. Raises
-        PluginFailed if the attempt has used up its budget; the next attempt counts again.
+        The number is cached under `key`. With `unused`, all devices of the node count as free.
+        Raises PluginFailed if the budget is used up; the next attempt counts again.
         """
         known = self._places.get(key)
         if known is not None:
@@ -217,7 +217,7 @@ class DeviceFragmentation:
         budget = Budget(0, _MOST_STEPS, _MOST_STEPS, self._evaluations)
 
         def take(allocator: Allocator, number: str) -> bool:
-            """Mark the devices of one more place as in use; return False if there is none."""
+            """Mark the devices of one more place as in use; return False if there is no place."""
             try:
                 found = allocator.allocate(node.name, node.labels, lambda: number, pools)
             except AllocationError:
@@ -234,7 +234,7 @@ class DeviceFragmentation:
         return places
 
     def _in_use(self, pools: Sequence[Pool]) -> AllocatedDevices:
-        """Return all devices of the claims that hold a device of these pools."""
+        """Return all devices of claims that hold a device of these pools."""
         devices, found = self._cluster.dynamic_resources, AllocatedDevices()
         uids = dict[str, None]()
         for pool in pools:

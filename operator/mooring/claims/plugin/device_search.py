@@ -1,20 +1,20 @@
 """The search for the devices of all claims of a pod on one node (allocateOne of the allocator).
 
-It is depth first and takes the first solution: claim by claim, request by request. For each device
-of a request it takes the first candidate, in the order of pools, slices and devices, with which the
-rest of the search succeeds. The result is the same as kube-scheduler's, device for device.
+It goes claim by claim and request by request. For each device it takes the first candidate, in the
+order of pools, slices and devices, with which the rest of the search succeeds. The result is the
+same as kube-scheduler's, device for device.
 
-kube-scheduler tries every combination, which takes exponential time where there is no solution.
-Here the search begins anew when the first device is given back, and then leaves out branches
-without a solution:
+kube-scheduler tries every combination, which takes exponential time if there is no solution. Here
+the search begins anew when the first device is given back, and then skips branches that cannot
+succeed:
 
-- a request for which fewer candidates are left than it needs
+- a request with fewer candidates left than it needs
 - a candidate that equals one with which the rest has failed
-- the rest after a request, if that rest has failed before in an equal state
-- requests that together need more devices, values or counters than there are for them
+- the rest after a request, if it has failed before in an equal state
+- requests that together need more devices, values or counters than there are
 
-None of it can change the result. Where skipping could change the result, because a branch may end
-in an error or because earlier trials have an effect, nothing is skipped. What remains has a budget.
+Nothing is skipped if this could change the result, because a branch may end in an error or because
+earlier trials have an effect. A budget limits the work.
 """
 
 from collections.abc import Hashable, Sequence
@@ -30,39 +30,39 @@ from mooring.claims.plugin.requests import NodeDevices, Slot
 from mooring.model.kubernetes_rules import KubernetesRules
 
 Moves = tuple[tuple[int, int, int, int], ...]
-"""The chosen devices: numbers of the claim, the request and its alternative, and the position."""
+"""The chosen devices; each is a claim, a request, an alternative and a position."""
 
 
 class _Frame:
-    """A choice that the search can come back to."""
+    """A choice in the search; the search may come back to it."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class _Devices(_Frame):
-    """The choice of one device. Candidates before `position` have been tried."""
+    """The choice of one device; the candidates before `position` have been tried."""
 
     slot: Slot
     taken: int
     position: int
     failed: set[int] = field(default_factory=set)
-    """Kinds of candidates with which the rest of the search has failed."""
+    """The kinds of candidates with which the rest of the search has failed."""
 
 
 @dataclass(slots=True)
 class _AllDevices(_Frame):
-    """A device of a request for all devices; the search has no other choice for the device."""
+    """A device of a request for all devices; the search has no choice here."""
 
 
 @dataclass(slots=True)
 class _Alternatives(_Frame):
-    """A request with sub-requests; the search tries the sub-request `chosen`."""
+    """The choice of a sub-request; the search tries number `chosen` now."""
 
     slots: Sequence[Slot]
     chosen: int = 0
     all_too_many: bool = True
-    """Whether every sub-request so far had too many devices for the claim's status."""
+    """Whether all sub-requests so far had more devices than the claim's status can hold."""
 
 
 @dataclass(slots=True)
@@ -72,14 +72,14 @@ class _EndOfClaim(_Frame):
 
 @dataclass(slots=True)
 class _State(_Frame):
-    """A request that was reached; with equal keys, the rest of the search is the same."""
+    """A request that the search has reached; after equal keys, the rest of the search is equal."""
 
     key: Hashable
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The next step: go on with a request."""
+    """The next step: continue with a request."""
 
     claim: int
     request: int
@@ -87,7 +87,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """The next step: take device number `taken` of a request; candidates begin at `start`."""
+    """The next step: take device number `taken` of a request, from candidate `start` on."""
 
     slot: Slot
     taken: int
@@ -99,19 +99,19 @@ class _Fail:
     """The next step: go back to the last choice, because this branch has no solution."""
 
     too_many: bool
-    """Whether the claim would have more devices than its status can hold, for every choice."""
+    """Whether every choice would give the claim more devices than its status can hold."""
 
 
 _NO_SOLUTION: Final = _Fail(too_many=False)
 _TOO_MANY: Final = _Fail(too_many=True)
 _MOST_STATES: Final = 4096
-"""The most states that are remembered; each takes some hundred bytes."""
+"""The most states that are kept; each takes some hundred bytes."""
 _Next = _Request | _Slot | _Fail | None
 
 
 @dataclass(eq=False, repr=False)
 class Search:
-    """The search on one node; `claims` has for each claim the requests and their alternatives."""
+    """The search on one node; `claims` has all requests of each claim, with their alternatives."""
 
     claims: Sequence[Sequence[Sequence[Slot]]]
     node: NodeDevices
@@ -127,9 +127,9 @@ class Search:
         self._failed: dict[Hashable, _Fail] = {}
 
     def run(self) -> bool:
-        """Return whether there is a solution; if so, the trial has its devices.
+        """Return whether there is a solution; the trial then holds its devices.
 
-        Raises AllocationError if the search ends in an error, or takes too many steps. Raises
+        Raises AllocationError if the search ends in an error or takes too many steps. Raises
         PluginFailed if the attempt has used up its budget.
         """
         while True:
@@ -150,7 +150,7 @@ class Search:
 
     @property
     def moves(self) -> Moves:
-        """The devices that were taken, in the order of the search."""
+        """The devices of the solution, in the order of the search."""
         chosen = self.chosen()
         return tuple(
             (
@@ -163,7 +163,7 @@ class Search:
         )
 
     def chosen(self) -> dict[tuple[int, int], int]:
-        """Return the index of the sub-request that was taken, by claim and request."""
+        """Return the index of the chosen sub-request, by claim and request."""
         return {
             (frame.slots[0].claim, frame.slots[0].request): frame.chosen
             for frame in self._frames
@@ -171,7 +171,7 @@ class Search:
         }
 
     def _reach(self, claim: int, request: int) -> _Next:
-        """Go to the next request, or to the next claim if the claim has no more."""
+        """Go on with the request; if the claim has no such request, go on with the next claim."""
         if claim == len(self.claims):
             return None
         requests = self.claims[claim]
@@ -188,7 +188,7 @@ class Search:
         return _Slot(alternatives[0], 0, 0)
 
     def _known_to_fail(self, pruning: Pruning, claim: int, request: int) -> _Fail | None:
-        """Return the known failure of the rest of the search; None if it may succeed."""
+        """Return a failure if the rest of the search is known to fail; None if it may succeed."""
         key = (claim, request, pruning.state(claim))
         if (known := self._failed.get(key)) is not None:
             return known
@@ -201,7 +201,7 @@ class Search:
         return _NO_SOLUTION if pruning.too_many_requests(rest) else None
 
     def _fill(self, slot: Slot, taken: int, start: int) -> _Next:
-        """Take the next device of a request, or go on with the next request if it has all."""
+        """Take the next device of the request, or go on with the next request if it has all."""
         if slot.every is not None and not slot.every:
             return _NO_SOLUTION
         if taken >= slot.count:
@@ -218,7 +218,7 @@ class Search:
         return self._next_candidate(frame)
 
     def _next_candidate(self, frame: _Devices) -> _Next:
-        """Take the next candidate that may let the request succeed."""
+        """Take the next candidate with which the request may succeed."""
         trial, slot, pruning = self.trial, frame.slot, self._pruning
         if self._gave_back:
             self.budget.spend(1 + trial.size - frame.position)
@@ -239,7 +239,7 @@ class Search:
         return _NO_SOLUTION
 
     def _go_back(self, failure: _Fail) -> _Next:
-        """Take back the last choice and make the next one, if there is one."""
+        """Take back the last choice and try its next option, if it has one."""
         frame = self._frames[-1]
         match frame:
             case _Devices():
@@ -273,7 +273,7 @@ class Search:
         return self._next_candidate(frame)
 
     def _begin_anew(self) -> _Next:
-        """Start the search again, and skip branches from the first request on."""
+        """Start the search again, and skip hopeless branches from now on."""
         while self.trial.taken:
             self.trial.give_back()
         self._frames.clear()
@@ -282,7 +282,7 @@ class Search:
         return _Request(0, 0)
 
     def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
-        """Go on with the next sub-request, which may need fewer devices than the last one."""
+        """Go on with the next sub-request, which may need fewer devices."""
         frame.all_too_many &= failure.too_many
         frame.chosen += 1
         if frame.chosen < len(frame.slots):

@@ -1,4 +1,4 @@
-"""The devices that a search has taken so far, and those it may still take (allocateDevice)."""
+"""The devices that a search has taken so far, and whether it may take others (allocateDevice)."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,19 +36,19 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """A device that the search took for a request, with the changes to undo."""
+    """A device that the search took for a request, with the data to undo this."""
 
     slot: Slot
     position: int
     consumed: Mapping[str, Quantity]
-    """The consumed capacity; {} unless the device is shared."""
+    """The consumed capacity; {} if the device is not shared."""
     shared: bool
     counters: bool
     first_share: bool
 
 
 class DeviceTrial:
-    """The devices of one node that a search has taken for the requests of all claims."""
+    """The devices of one node that a search has taken for all claims."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class DeviceTrial:
         self._consumed = in_use.consumed
         self._rules = rules
         self.size = len(node.candidates)
-        """The number of devices; positions are the numbers below it."""
+        """The number of devices; their positions are 0 to `size` - 1."""
         self.taken: list[Taken] = []
-        """All devices so far, in the order in which they were taken."""
+        """The devices in the order in which they were taken."""
         self._results = [0] * len(claims)
         self._holders: dict[int, list[int]] = {}
         self._shares: dict[int, dict[str, int]] = {}
@@ -79,13 +79,13 @@ class DeviceTrial:
         }
 
     def number_of_results(self, claim: int) -> int:
-        """Return how many devices the claim has so far."""
+        """Return the number of devices that the claim has so far."""
         return self._results[claim]
 
     def may_take(self, slot: Slot, position: int) -> bool:
-        """Return whether the device is free, selected and large enough.
+        """Return whether the device is free, selected by the request, and large enough.
 
-        Raises AllocationError if a selector fails, or the capacity cannot be computed.
+        Raises AllocationError if a selector fails, or if the capacity cannot be computed.
         """
         return (
             self._free(slot, position)
@@ -94,9 +94,9 @@ class DeviceTrial:
         )
 
     def take(self, slot: Slot, position: int, *, must: bool = False) -> bool:
-        """Take a device that is selected; return False if the device cannot be taken now.
+        """Take a device that the request selects; return False if that is impossible now.
 
-        Raises AllocationError if it `must` be taken but a constraint does not admit it.
+        Raises AllocationError if `must` is True and a constraint does not admit the device.
         """
         candidate = self._candidates[position]
         device = candidate.device
@@ -144,14 +144,14 @@ class DeviceTrial:
             self._counters.release(candidate.pool, candidate.device)
 
     def could_take(self, slot: Slot, position: int) -> bool:
-        """Return whether the device could be taken now; False means: nor at any later time."""
+        """Return whether the device can be taken; if not, it cannot be taken later either."""
         return self.may_take(slot, position) and not self._obstacle(slot, position)
 
     def why_not(self, slot: Slot, position: int) -> str:
-        """Return the first reason why the device cannot be taken now; "" if there is none.
+        """Return the first reason why the device cannot be taken now; "" if it can.
 
-        Reasons that would hold if no device was in use come first. Raises AllocationError if a
-        selector fails, or the capacity cannot be computed.
+        Reasons that do not depend on devices in use come first. Raises AllocationError if a
+        selector fails, or if the capacity cannot be computed.
         """
         candidate = self._candidates[position]
         taint = slot.first_untolerated(candidate.device)
@@ -164,7 +164,7 @@ class DeviceTrial:
         )
 
     def _constraint_or(self, obstacle: str, slot: Slot, position: int) -> str:
-        """Return the obstacle; if it is a constraint, name the attribute that the device lacks."""
+        """Return the obstacle; replace a constraint by the attribute that the device lacks."""
         if obstacle != _CONSTRAINT:
             return obstacle
         specs = self._claims[slot.claim].spec.constraints
@@ -174,7 +174,7 @@ class DeviceTrial:
         return obstacle
 
     def _obstacle(self, slot: Slot, position: int) -> str:
-        """Return why the request cannot take a device that is otherwise available; "" if it can."""
+        """Return what prevents the request from taking the device, even if it is free; or ""."""
         candidate = self._candidates[position]
         if self._needs_counters(candidate, position) and not self._counters.fit(
             candidate.pool, candidate.device
@@ -188,9 +188,9 @@ class DeviceTrial:
         return ""
 
     def most_together(self, positions: Iterable[int]) -> int:
-        """Return an upper bound for how many of these devices their pools' counters allow together.
+        """Return an upper bound for how many of these devices the pools' counters allow together.
 
-        The caller passes only devices that could each be taken alone.
+        Each of the devices can be taken alone.
         """
         others, consuming = 0, dict[int, tuple[Pool, list[Device]]]()
         for position in positions:
@@ -203,14 +203,14 @@ class DeviceTrial:
         return others + sum(self._counters.most(pool, some) for pool, some in consuming.values())
 
     def distinct_values(self, slot: Slot) -> list[Sequence[Value]]:
-        """Return the values by position, for each constraint that admits a value only once."""
+        """Return the values by position, for each constraint that wants different values."""
         return [c.values for c in self._constraints_on[slot] if isinstance(c, DistinctAttribute)]
 
     def suits(self, slot: Slot, position: int) -> bool:
         """Return whether the device could be taken if this pod had no other devices.
 
-        The check ignores constraints and counters. Raises AllocationError if a selector fails, or
-        the capacity cannot be computed.
+        Constraints and counters are ignored. Raises AllocationError if a selector fails, or if the
+        capacity cannot be computed.
         """
         candidate = self._candidates[position]
         return (
@@ -221,7 +221,7 @@ class DeviceTrial:
         )
 
     def former_use(self, position: int) -> Hashable:
-        """Return how other pods use the device: as a whole, in shares, and the consumed amounts."""
+        """Return a key for other pods' use of the device: whole, in shares, and amounts."""
         device = self._candidates[position].id
         consumed = self._consumed.get(device)
         return (
@@ -231,10 +231,10 @@ class DeviceTrial:
         )
 
     def uses(self, claim: int) -> list[tuple[int, tuple[Hashable, ...]]]:
-        """Return for each taken device its position and its use.
+        """Return the position and the use of each taken device.
 
-        For a shared device the use is the consumed amounts, else the number of claims that hold it
-        and whether `claim` is one of them.
+        The use of a shared device is its consumed amounts. The use of another device is the number
+        of claims that hold it, and whether `claim` is among these.
         """
         held: list[tuple[int, tuple[Hashable, ...]]] = [
             (position, (len(claims), claim in claims)) for position, claims in self._holders.items()
@@ -245,7 +245,7 @@ class DeviceTrial:
 
     @property
     def order_matters(self) -> bool:
-        """Whether a constraint depends on the order of devices; then no two devices are equal."""
+        """Whether a constraint depends on the order of devices; then all devices differ."""
         return any(isinstance(c, LastDistinctAttribute) for some in self._constraints for c in some)
 
     def constrained(self, claim: int) -> bool:
@@ -253,11 +253,11 @@ class DeviceTrial:
         return bool(self._constraints[claim])
 
     def constraint_states(self, claim: int) -> Hashable:
-        """Return the states of the claim's constraints, which decide all later answers."""
+        """Return the states of the claim's constraints."""
         return tuple(each.state() for each in self._constraints[claim])
 
     def constrained_values(self, position: int) -> Hashable:
-        """Return the device's attribute value for each constraint of each claim."""
+        """Return the device's value for each constraint of each claim."""
         return tuple(each.values[position] for claim in self._constraints for each in claim)
 
     def untouched(self, position: int) -> bool:
@@ -277,7 +277,7 @@ class DeviceTrial:
         return Taken(slot, position, consumed, shared=True, counters=counters, first_share=first)
 
     def _constrain(self, slot: Slot, position: int) -> bool:
-        """Add the device to the request's constraints, or to none; return whether all admit it."""
+        """Add the device to all constraints of the request; undo this if not all admit it."""
         for added, each in enumerate(self._constraints_on[slot]):
             value = each.values[position]
             if not each.admits(value):
@@ -297,7 +297,7 @@ class DeviceTrial:
         return not holders and self._was_free(self._candidates[position])
 
     def _was_free(self, candidate: CandidateDevice) -> bool:
-        """Return whether other claims left the whole device, or a share, free."""
+        """Return whether other claims left the device, or a share of it, free."""
         if self._rules.shares_exclude_whole and not candidate.device.allow_multiple_allocations:
             return not self._allocated(candidate.id)
         return candidate.id not in self._dedicated
@@ -324,7 +324,7 @@ class DeviceTrial:
             ) from None
 
     def _needs_counters(self, candidate: CandidateDevice, position: int) -> bool:
-        """Return whether taking the device uses up counters; only its first share does."""
+        """Return whether taking the device consumes counters; a second share consumes none."""
         device, id_ = candidate.device, candidate.id
         if not device.consumes or not device.allow_multiple_allocations:
             return bool(device.consumes)
@@ -358,7 +358,7 @@ class DeviceTrial:
 
 
 def _value(attribute: str, driver: str, device: Device, *, by_text: bool) -> Value:
-    """Return the typed value of the attribute; names without a domain have the driver's.
+    """Return the type and value of the attribute; a name without a domain has the driver's.
 
     If `by_text` is False, versions that differ only in build metadata are equal.
     """

@@ -1,15 +1,15 @@
-"""Groups nodes into equivalence classes for claims: one search answers for a whole class.
+"""Groups nodes into equivalence classes, so that one search for devices answers for many nodes.
 
-A search on a node depends on its pools in order: their devices, which of them are in use, and the
-values of the attributes that the claims read. The signature of a node is all of that except the
-values. It is a number in a column, computed again when the node's slices, labels or devices in use
-have changed. A signature names pools that several nodes share, and a use of their devices does not
-change it. For each set of attributes that claims read, a column has the class of each node: nodes
-of one class have equal signatures, values and shared pools.
+The result of a search on a node depends on the node's pools in order: their devices, which devices
+are in use, and the attribute values that the claims read. A number, the node's signature, stands
+for all of this except the values. It is computed again when the node's slices or labels change, or
+the use of its devices. For pools that several nodes share, the signature has only the pools' names.
 
-Columns and results of classes are in one cache, which is bounded in bytes. It keeps at least the
-entries that the current nodes need for the last claims, so that the attempt after an interrupted
-one continues its work.
+For each set of attributes that claims read, a column has the class of each node: the nodes of a
+class have equal signatures, attribute values and shared pools.
+
+Columns and results are in one cache, with a limit in bytes. The cache always keeps what the current
+nodes need for the last claims, so that an attempt after an interrupted one continues its work.
 """
 
 from collections import OrderedDict
@@ -51,38 +51,38 @@ _MOST_BYTES: Final = 128 * 2**20
 _BYTES_PER_COLUMN: Final = 16 * 2**10
 _BYTES_PER_ENTRY: Final = 200
 _BYTES_PER_PART: Final = 60
-"""Bytes of a dict's entry, or of an item in a tuple."""
+"""Estimated bytes of an entry of a dict, or of an item in a tuple."""
 _BYTES_PER_RESULT: Final = 600
 _BYTES_PER_MOVE: Final = 200
 _UNITS_PER_POOLS: Final = 200
 _UNITS_PER_SIGNATURE: Final = 100
 _UNITS_PER_CLASS: Final = 40
 _UNITS_PER_VALUE: Final = 2
-"""The cost of each value of a row; the constants above: its pools, signature and class."""
+"""The cost of each value of a row; the constants above are for pools, signatures and classes."""
 _ROWS_AT_ONCE: Final = 32
-"""How many rows to compute again before charging their cost."""
+"""The number of rows that are computed before their cost is charged."""
 _LEAST_STEPS: Final = 1_000
-"""The steps of a search on one node after searches on other nodes have used up the budget."""
+"""The most steps on one node, even if searches on other nodes have used up the budget."""
 _MOST_SUBREQUESTS: Final = 8
-"""The most subrequests of a request, and the score of the first one."""
+"""The most subrequests of a request; also the score of the first subrequest."""
 
 Result = list[Allocation] | AllocationError | None
-"""An allocation per claim on a node of the class, or an error; None: too few devices."""
+"""An allocation for each claim; or an error; or None if a node has too few devices."""
 
 _UNKNOWN: Final = -1
 _TOO_FEW: Final = 0
 _FITS: Final = 1
-"""The states of a class: not searched yet, too few devices, or enough devices."""
+"""The states of a node class: not searched yet, too few devices, or enough devices."""
 _NOT_KNOWN: Final = -1
 _serials: Final = count()
 _NO_NODE: Final = 0
-"""The signature of rows without a node."""
+"""The signature of a row without a node."""
 _FREE: Final = False
-"""Stands for the use of a free device; the use of any other device is a tuple, or None."""
+"""The use of a free device; the use of another device is a tuple or None."""
 
 
 class _Numbers:
-    """Gives numbers to values; equal values have the same number."""
+    """Gives each value a number; equal values get the same number."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, int] = {}
@@ -101,7 +101,7 @@ class _Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """The pools of a node; `keys` also has outdated ones.
+    """The pools of a node, and the keys of pools that it has or had.
 
     `shared` are pools that other nodes may use, too; `own` are the slices of all other pools.
     """
@@ -114,48 +114,48 @@ class _Row:
 
 
 class NodeClasses:
-    """The classes of all rows, for claims that read the same attributes.
+    """The class of each row, for claims that read the same attributes.
 
-    Each row has a key: its signature and the values that are read. Each key has a class, which also
-    depends on the pools that nodes share.
+    A row has a key for its signature and attribute values. The class of a key depends also on the
+    pools that nodes share.
     """
 
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
         self.serial = next(_serials)
-        """Identifies this object: in another object the same numbers mean other classes."""
+        """The number of this object; class numbers of another object have another meaning."""
         self.numbers: IntArray = np.zeros(0, np.int64)
-        """The number of each row's class."""
+        """The class of each row."""
         self._classes = _Numbers()
         self._keys = _Numbers()
         self._row_keys: IntArray = np.zeros(0, np.int64)
         self._row_versions: IntArray = np.zeros(0, np.int64)
-        """The version of each row when its key was computed."""
+        """The version of each row at the last computation of its key."""
         self._key_signatures: IntArray = np.zeros(0, np.int64)
         self._key_versions: IntArray = np.zeros(0, np.int64)
-        """The version of each key's signature when the key's class was computed."""
+        """The version of each key's signature at the last computation of the key's class."""
         self._key_classes: IntArray = np.zeros(0, np.int64)
         self._unused: set[int] = set()
-        """Keys that no row had when their classes were made anew."""
+        """Keys that belonged to no row when the classes were last computed."""
         self._read: dict[Hashable, list[tuple[int, str, frozenset[str] | None]]] = {}
-        """For each `alike` of slices, the attributes of their devices that are read."""
+        """The attributes that are read from devices of slices with equal `alike`."""
         self.counted = 0
-        """The value of `bytes` when the cache was last counted."""
+        """The number of bytes that the cache has counted for this object."""
 
     @property
     def count(self) -> int:
-        """The number of classes; the number of each class is smaller."""
+        """The number of classes; the classes are 0 to `count` - 1."""
         return len(self._classes)
 
     @property
     def bytes(self) -> int:
-        """Estimated memory; `EquivalentNodes` adds it up to bound its cache."""
+        """Estimated bytes, for the limit of the cache."""
         arrays = 8 * (3 * len(self.numbers) + 3 * len(self._key_classes))
         read = _BYTES_PER_PART * sum(map(len, self._read.values()))
         return _BYTES_PER_COLUMN + arrays + self._classes.bytes + self._keys.bytes + read
 
     def update(self, nodes: "EquivalentNodes") -> None:
-        """Compute the classes of all rows that have changed.
+        """Compute the classes of all changed rows.
 
         Raises PluginFailed if the attempt has used up its budget; the next call continues.
         """
@@ -190,7 +190,7 @@ class NodeClasses:
         nodes.spend(units)
 
     def _take_key(self, key: int, nodes: "EquivalentNodes") -> None:
-        """Compute the class of a key, if a row has the key."""
+        """Compute the class of a key, unless no row has the key."""
         signature = int(self._key_signatures[key])
         part, units = nodes.own_part(signature), 1
         if part is None:
@@ -209,7 +209,7 @@ class NodeClasses:
         nodes.spend(units)
 
     def _values(self, slices: Iterable[ResourceSlice]) -> tuple[Hashable, ...]:
-        """Return the attribute values that the claims read from these slices."""
+        """Return the attribute values of these slices that the claims read."""
         values = list[Hashable]()
         for each in slices:
             read, devices = self._read.get(each.alike), each.devices
@@ -236,21 +236,21 @@ def _resized(array: IntArray, size: int) -> IntArray:
 
 
 class _Results:
-    """The results of equal claims on nodes of each class."""
+    """The results for equal claims, by node class."""
 
     def __init__(self, classes: NodeClasses) -> None:
         self.classes = classes
         self.results: dict[int, Result] = {}
         self.moves: dict[int, Moves] = {}
-        """The solution of each class; every node of the class can repeat it without a search."""
+        """The solution for each class; it is valid on every node of the class."""
         self.verdicts = np.zeros(0, np.int8)
-        """For each class `_UNKNOWN`, `_TOO_FEW` or `_FITS`."""
+        """The state of each class: `_UNKNOWN`, `_TOO_FEW` or `_FITS`."""
         self.scores = np.zeros(0, np.int64)
-        """For each class the score of the alternatives that are allocated."""
+        """The score of each class; it depends on the alternatives that claims get."""
         self.budget: Budget | None = None
-        """The budget of the searches on all present classes, until each class has a result."""
+        """The budget for searches until every present class has a result; None afterwards."""
         self._bytes = self.counted = 0
-        """Estimated memory now, and when the cache was last counted."""
+        """Estimated bytes now, and when the cache was last counted."""
 
     @property
     def bytes(self) -> int:
@@ -274,21 +274,21 @@ class _Results:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultsOnNodes:
-    """The results for the nodes of a view; the nodes of a class share one result."""
+    """The results for the nodes of a view."""
 
     numbers: IntArray
     _known: _Results
 
     def of(self, index: int) -> Result:
-        """Return the result for the node at a position of the view, or for an equal node."""
+        """Return the result for the node at this index of the view."""
         return self._known.results[int(self.numbers[index])]
 
     def moves_of(self, index: int) -> Moves | None:
-        """Return the solution for the node at a position of the view; None if there is none."""
+        """Return the solution for the node at this index of the view; None if there is none."""
         return self._known.moves.get(int(self.numbers[index]))
 
     def by_class(self) -> tuple[list[Result], IntArray]:
-        """Return the results of all classes of the view, and the index of each node's result."""
+        """Return the distinct results, and for each node the index of its result."""
         distinct, which = np.unique(self.numbers, return_inverse=True)
         return [self._known.results[each] for each in distinct.tolist()], which.astype(np.int64)
 
@@ -300,15 +300,15 @@ class ResultsOnNodes:
 
     @property
     def scores(self) -> IntArray:
-        """int64[nodes]: the scores of the alternatives that the claims can get."""
+        """int64[nodes]: the score of each node; it depends on the alternatives that claims get."""
         return self._known.scores[self.numbers]
 
 
 @dataclass(eq=False, repr=False)
 class EquivalentNodes:
-    """The pools of all nodes, their classes and their results; each use updates them first.
+    """The pools of all nodes, the nodes' classes, and the results; each call updates them first.
 
-    `allocated` are the devices that count as in use; None: those of the cluster.
+    `allocated` are the devices that count as in use; None means the cluster's devices in use.
     """
 
     rules: KubernetesRules
@@ -318,73 +318,73 @@ class EquivalentNodes:
 
     def __post_init__(self) -> None:
         self._needed = 0
-        """How many bytes the existing nodes needed; they are measured after each `_forget`."""
+        """Estimated bytes that the existing nodes need, measured after each `_forget`."""
         self.inventory = Inventory((), self.rules)
         """All slices of the cluster."""
         self._seen = (-1, -1, -1, 0)
-        """Versions of slices and of devices in use, number of rows, and position in the log of
-        nodes."""
+        """The last seen versions of slices and of devices in use, number of rows, and position in
+        the log of nodes."""
         self._in_use = AllocatedDevices()
         self._nodes: list[Node | None] = []
         self._rows: list[_Row | None] = []
         self._rows_of: dict[PoolKey, set[int]] = {}
-        """For each pool the rows of nodes with a slice of the pool."""
+        """Maps a pool to the rows of nodes with a slice of the pool."""
         self._moved: set[int] = set()
-        """Rows whose name, labels or slices have changed."""
+        """Rows whose node name, labels or slices have changed."""
         self._outdated: set[int] = set()
         """Rows whose signature may have changed."""
         self.versions: IntArray = np.zeros(0, np.int64)
-        """For each row how often its signature, or the values of attributes, have changed."""
+        """The number of times that each row's signature or attribute values have changed."""
         self.signatures: IntArray = np.zeros(0, np.int64)
         self._forget()
 
     def _forget(self) -> None:
-        """Forget all numbers, and begin again."""
+        """Forget all signatures, classes and results."""
         self._parts, self._signatures = _Numbers(), _Numbers()
         self._signatures.of(None)
         self._own_parts: list[int | None] = [None]
-        """For each signature the number of its part about unshared pools; None if no pool is
+        """The part of each signature that is about unshared pools, as a number; None if no pool is
         shared."""
         self._shared: dict[PoolKey, set[int]] = {}
-        """For each pool the signatures of the nodes that share it."""
+        """Maps a pool to the signatures of the nodes that share it."""
         self._states: dict[PoolKey, dict[int, tuple[Pool, int]]] = {}
-        """For each pool key the pools that nodes see under this key, by identity, and the numbers
-        of their states."""
+        """Numbers for the states of pools; nodes may see different slices of a pool, so a key may
+        have several pools, by identity."""
         self.signature_versions: IntArray = np.zeros(16, np.int64)
-        """For each signature how often one of its shared pools has changed."""
+        """The number of times that a shared pool of each signature has changed."""
         self._cache: OrderedDict[Hashable, NodeClasses | _Results] = OrderedDict()
-        """Classes by the attributes that are read, and results by what claims ask for."""
+        """Classes by the attributes that claims read, and results by the claims' requests."""
         self._cached = 0
         self._outdated.update(range(len(self._rows)))
         self.versions += 1
 
     @property
     def bytes(self) -> int:
-        """Estimated memory of signatures, classes and results; the pools are not counted."""
+        """Estimated bytes of signatures, classes and results, without pools."""
         return self._parts.bytes + self._signatures.bytes + self._cached
 
     def row(self, row: int) -> _Row | None:
-        """Return the pools and devices of a row; None if the row has no node."""
+        """Return the pools of a row; None if the row has no node."""
         return self._rows[row]
 
     def pools(self, row: int) -> Sequence[Pool]:
-        """Return the pools of a row, as they were at the last call of `classes`."""
+        """Return the pools of a row at the last call of `classes`."""
         known = self._rows[row]
         return known.pools if known is not None else ()
 
     def own_part(self, signature: int) -> int | None:
-        """Return the number of a signature's part about unshared pools; None if none is shared."""
+        """Return a number for a signature's unshared pools; None if it has no shared pool."""
         return self._own_parts[signature]
 
     def spend(self, units: int) -> None:
-        """Charge the attempt with work for rows; PluginFailed if its budget is used up."""
+        """Charge the attempt with work; PluginFailed if its budget is used up."""
         self.evaluations.spend(units)
         self.evaluations.pause("reading the devices of the nodes")
 
     def classes(self, cluster: ClusterView, claims: Sequence[ResourceClaim]) -> NodeClasses:
         """Return the classes of all rows for these claims.
 
-        Raises PluginFailed if the attempt has used up its budget; the next call goes on.
+        Raises PluginFailed if the attempt has used up its budget; the next call continues.
         """
         found = self._classes(cluster, reads_of(claims, cluster.dynamic_resources.classes.get))
         self._bound(found)
@@ -398,8 +398,8 @@ class EquivalentNodes:
     ) -> ResultsOnNodes:
         """Return the results for the claims on these nodes.
 
-        Raises the first AllocationError that is not about a single node. Raises PluginFailed if the
-        attempt has used up its budget; the pod's next attempt continues.
+        Raises the first AllocationError that concerns all nodes. Raises PluginFailed if the attempt
+        has used up its budget; the pod's next attempt continues.
         """
         devices = cluster.dynamic_resources
         key = (*(claim.spec.asked for claim in claims), devices.classes.version)
@@ -428,9 +428,9 @@ class EquivalentNodes:
         budget: Budget,
         allocated: AllocatedDevices | None = None,
     ) -> Allocator:
-        """Return an allocator for the claims; `allocated` replaces the cluster's devices in use.
+        """Return an allocator for the claims, which pauses only if the budget has `evaluations`.
 
-        Its searches pause only if the budget has `evaluations`.
+        `allocated` replaces the cluster's devices in use.
         """
         devices = cluster.dynamic_resources
         return Allocator(
@@ -466,7 +466,7 @@ class EquivalentNodes:
             self._cached -= entry.counted
 
     def _bound(self, *used: NodeClasses | _Results) -> None:
-        """Count the bytes of the entries in use; drop others if the cache is too large."""
+        """Count the bytes of the used entries; drop other entries if the cache is too large."""
         for each in used:
             self._cached += each.bytes - each.counted
             each.counted = each.bytes
@@ -504,7 +504,7 @@ class EquivalentNodes:
         self.signatures = _resized(self.signatures, size)
 
     def _take_nodes(self, rows: Iterable[int], cluster: ClusterView) -> None:
-        """Mark the rows whose nodes are new or gone, or have other names or labels."""
+        """Note rows with a new node, without their node, or with a new name or new labels."""
         for row in rows:
             node, before = cluster.node(row), self._nodes[row]
             self._nodes[row] = node
@@ -517,7 +517,10 @@ class EquivalentNodes:
                 self._moved.add(row)
 
     def _take_slices(self, changed: Collection[str] | None, cluster: ClusterView) -> None:
-        """Read the slices of these names (None: all) again, and mark the rows with these slices."""
+        """Read slices again, and note that rows with these slices have changed.
+
+        `changed` are the names of the slices; None means all slices.
+        """
         devices = cluster.dynamic_resources
         if changed is None:
             self.inventory = Inventory(devices.slices.all(), self.rules)
@@ -536,7 +539,7 @@ class EquivalentNodes:
                 self._moved.update(self._rows_for(after, cluster))
 
     def _rows_for(self, each: ResourceSlice, cluster: ClusterView) -> Iterator[int]:
-        """Yield the rows of nodes that can use a slice."""
+        """Yield the rows of nodes that can use the slice."""
         if self.inventory.is_on_node(each):
             if (row := cluster.row(each.node_name)) is not None:
                 yield row
@@ -546,7 +549,10 @@ class EquivalentNodes:
                 yield row
 
     def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
-        """Mark the rows with devices whose use has changed; None marks all rows."""
+        """Note that the signatures of nodes with these devices must be computed again.
+
+        `changed` are devices that were taken or freed; None means any device.
+        """
         if changed is None:
             self._outdated.update(range(len(self._rows)))
             self._outdate_shared(*self._shared)
@@ -557,16 +563,16 @@ class EquivalentNodes:
                 self._outdated.update(self._rows_of.get(key, ()))
 
     def _outdate_shared(self, *keys: PoolKey) -> None:
-        """Outdate the classes of all nodes that share these pools."""
+        """Note that the classes of all nodes that share these pools must be computed again."""
         for key in keys:
             self._states.pop(key, None)
             for signature in self._shared.get(key, ()):
                 self.signature_versions[signature] += 1
 
     def _take_rows(self) -> None:
-        """Compute the pools and the signatures of rows that have changed.
+        """Compute the pools and the signatures of all changed rows.
 
-        Raises PluginFailed if the attempt has used up its budget; the next call goes on.
+        Raises PluginFailed if the attempt has used up its budget; the next call continues.
         """
         while self._moved:
             row = self._moved.pop()
@@ -608,7 +614,7 @@ class EquivalentNodes:
             self._rows_of.setdefault(key, set()).add(row)
 
     def _signature(self, known: _Row | None) -> int:
-        """Return the number of a node's signature: all facts for searches, except attributes."""
+        """Return the node's signature: a number for all that searches read, except attributes."""
         if known is None:
             return _NO_NODE
         parts, shared, names = list[Hashable](), list[PoolKey](), list[str]()
@@ -636,7 +642,7 @@ class EquivalentNodes:
         return number
 
     def state(self, pool: Pool) -> int:
-        """Return the number of a shared pool's state; it is computed once for all nodes."""
+        """Return a number for the state of a shared pool; it is computed once for all nodes."""
         of_key = self._states.setdefault((pool.driver, pool.name), {})
         known = of_key.get(id(pool))
         if known is None:
@@ -644,7 +650,7 @@ class EquivalentNodes:
         return known[1]
 
     def _state(self, pool: Pool) -> Hashable:
-        """Return the state of a pool: its slices, the use of its devices, and its counters."""
+        """Return a key for a pool's state: its slices, the use of its devices, its counters."""
         slices = tuple(
             [
                 (each.alike, len(each.node_selector.terms) if each.node_selector else 0)
@@ -666,7 +672,7 @@ class EquivalentNodes:
         claims: Sequence[ResourceClaim],
         cluster: ClusterView,
     ) -> None:
-        """Search for devices once for each class of these nodes that has no result yet."""
+        """Search for devices once for each class without a result."""
         places = np.flatnonzero(known.verdicts[numbers] == _UNKNOWN)
         if not len(places):
             return
@@ -698,7 +704,7 @@ class EquivalentNodes:
 
 
 def score_of(claim: ResourceClaim, allocation: Allocation) -> int:
-    """Return the score of the alternatives that the claim has got."""
+    """Return the score of an allocation; an earlier alternative gives a higher score."""
     chosen = {result.request for result in allocation.results}
     return sum(
         _MOST_SUBREQUESTS - index
@@ -710,7 +716,7 @@ def score_of(claim: ResourceClaim, allocation: Allocation) -> int:
 
 
 def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], text: str) -> str:
-    """Return an error text about `others`, equal claims, with the names of `claims` instead."""
+    """Return an error text with the names of `others` replaced by the names of `claims`."""
     for mine, other in zip(claims, others, strict=True):
         text = text.replace(f"claim {other.key}", f"claim {mine.key}")
         text = text.replace(f"for claim {other.name}:", f"for claim {mine.name}:")
@@ -718,7 +724,7 @@ def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], t
 
 
 def _matches(pool: Pool, node: Node) -> Hashable:
-    """Return, for slices with a node selection per device, whether each device serves the node."""
+    """Return, for slices with a node selection per device, which devices serve the node."""
     return tuple(
         [
             node_matches(device, node.name, node.labels)
@@ -750,7 +756,7 @@ def _bytes_of(value: Hashable) -> int:
 
 
 def _bytes_of_result(result: Result) -> int:
-    """Return about how many bytes a result takes, without parts that the claims share."""
+    """Return the estimated bytes of a result, without parts that the claims share."""
     if isinstance(result, list):
         results = sum(len(allocation.results) for allocation in result)
         return _BYTES_PER_ENTRY + _BYTES_PER_RESULT * (results + len(result))

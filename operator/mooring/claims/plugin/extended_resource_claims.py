@@ -1,9 +1,8 @@
-"""The claim for a pod's extended resources that classes of devices stand for.
+"""The claim for a pod's extended resources for which device classes exist.
 
-See extendeddynamicresources.go of kube-scheduler's plugin. A class of devices may stand for a
-resource that a pod requests. On nodes that do not offer the resource themselves, the pod gets
-devices of the class. PreBind creates one claim for all such resources, so the claim depends on the
-resources that the node offers.
+See extendeddynamicresources.go of kube-scheduler's plugin. A pod may request a resource that a
+device class stands for. On nodes that do not offer the resource, the pod gets devices of the class.
+PreBind creates one claim for all such resources, so the claim depends on the node.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,23 +30,23 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 _NAME: Final = "<extended-resources>"
-"""The claim's name in messages until it is created; no object can have it."""
+"""The claim's name in messages until the claim is created; no object can have this name."""
 _CANNOT_FIT: Final = "cannot fit resource"
 _STALE: Final = "cannot schedule extended resource claim"
 
 Mapped = tuple[str, str, str]
-"""A container, a resource that it requests, and the request of the claim that stands for it."""
+"""A container, a resource that it requests, and the request of the claim for this resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
-    """The claim for nodes that lack the same resources, and which container uses which request."""
+    """A claim to create, for nodes that lack the same resources; and which container uses it."""
 
     claim: ResourceClaim
     mappings: tuple[Mapped, ...]
 
     def fields(self, pod: Pod) -> dict[str, Any]:
-        """Return the ResourceClaim that is to be created for the pod, as the API writes it."""
+        """Return the ResourceClaim to create for the pod, as API fields."""
         owner = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -82,7 +81,7 @@ class NewClaim:
         }
 
     def status_fields(self, claim: ResourceClaim) -> dict[str, Any]:
-        """Return the part of the pod's status that names the created `claim`."""
+        """Return the field of the pod's status that names the created `claim`."""
         mappings = [
             {"containerName": container, "resourceName": resource, "requestName": request}
             for container, resource, request in self.mappings
@@ -93,10 +92,10 @@ class NewClaim:
 
 @dataclass(slots=True, eq=False)
 class ExtendedResources:
-    """The extended resources that a pod requests, if a class stands for one of them.
+    """The extended resources of a pod with at least one resource that has a device class.
 
-    `classes` has the name of the class of each resource that has one, `others` the other resources.
-    `stale` is the claim that an earlier attempt has left; no node fits until this claim is gone.
+    `classes` maps a resource to its class; `others` are the resources without a class. `stale` is a
+    claim of an earlier attempt; no node fits until the claim is gone.
     """
 
     pod: Pod
@@ -106,24 +105,24 @@ class ExtendedResources:
     _new: dict[tuple[str, ...], NewClaim | None] = field(default_factory=dict)
 
     def new_claim(self, node: Node) -> NewClaim | None:
-        """Return the claim that the pod needs on the node; None if the node offers everything."""
+        """Return the claim to create on this node; None if the node offers all resources."""
         return self._claim_for(
             tuple(name for name in self.classes if not node.allocatable.get(name))
         )
 
     def _claim_for(self, resources: tuple[str, ...]) -> NewClaim | None:
-        """Return the claim for these resources, in the order of `classes`; None for no resource."""
+        """Return the claim for these resources, in the order of `classes`; None if empty."""
         if resources not in self._new:
             self._new[resources] = new_claim(self.pod, {r: self.classes[r] for r in resources})
         return self._new[resources]
 
     @property
     def fits_anywhere(self) -> bool:
-        """Whether every node with enough devices passes, whatever resources it offers itself."""
+        """Whether every node with enough devices is suitable, whatever resources it offers."""
         return self.stale is None and not self.others
 
     def kinds(self, nodes: NodeView) -> Iterator[tuple[IntArray, NewClaim | None]]:
-        """Yield the positions of nodes that lack the same resources, with the claim for them."""
+        """Yield the positions of nodes that lack the same resources, with their claim."""
         lacking = [nodes.allocatable(name) == 0 for name in self.classes]
         kind, first = np.zeros(len(nodes), np.int64), [0][: len(nodes)]
         for lacks in lacking:
@@ -137,7 +136,7 @@ class ExtendedResources:
             yield np.flatnonzero(kind == number), self._claim_for(resources)
 
     def rejections(self, nodes: NodeView) -> list[str]:
-        """Return why each node rejects the pod even if all devices were free; "" if it does not."""
+        """Return why each node rejects the pod even if all devices were free; "" for the others."""
         if self.stale is not None:
             return [_STALE] * len(nodes)
         if not self.others:
@@ -149,7 +148,7 @@ class ExtendedResources:
 def extended_resources_of(
     pod: Pod, cluster: ClusterView, rules: KubernetesRules
 ) -> ExtendedResources | None:
-    """Return the pod's extended resources; None if no class stands for any of them."""
+    """Return the pod's extended resources; None if no class stands for any of these."""
     if not pod.spec.containers or not rules.devices_of_extended_resources:
         return None
     devices = cluster.dynamic_resources
@@ -164,9 +163,9 @@ def extended_resources_of(
 
 
 def new_claim(pod: Pod, classes: Mapping[str, str]) -> NewClaim | None:
-    """Return the claim that requests the devices for a pod's extended resources.
+    """Return the claim that requests devices for a pod's extended resources.
 
-    `classes` maps each resource to its DeviceClass; if it is empty, the result is None.
+    `classes` maps each resource to its DeviceClass; the result is None if `classes` is empty.
     """
     if not classes:
         return None
@@ -185,11 +184,11 @@ def new_claim(pod: Pod, classes: Mapping[str, str]) -> NewClaim | None:
 def _of_resource(
     containers: Sequence[ContainerRequests], resource: str, device_class: str
 ) -> tuple[list[DeviceRequest], list[Mapped]]:
-    """Return (1) the device requests for one resource, (2) which container uses which request.
+    """Return the requests for devices of one resource, and which container uses which request.
 
-    Containers that run as long as the pod have a request each. An init container ends before the
-    containers after it start, so it uses their devices. If init containers need more devices, there
-    is one more request, for the largest number that is missing.
+    Each container that runs as long as the pod has its own request. An init container ends earlier
+    and uses the devices of later containers. If these are too few, one more request has the missing
+    devices.
     """
     lasting = [
         (index, container.name, f"container-{index}-request-{_index_of(resource, container)}", n)
@@ -238,7 +237,7 @@ def _request(name: str, device_class: str, count: int) -> DeviceRequest:
 
 
 def _is_extended(name: str) -> bool:
-    """Return whether this names an extended resource or a class, not a resource of Kubernetes."""
+    """Return whether the name is an extended resource or a class's own resource."""
     if name.startswith(CLASS_PREFIX):
         return True
     return "kubernetes.io/" not in name and not name.startswith("requests.")

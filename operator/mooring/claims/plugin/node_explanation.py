@@ -1,4 +1,4 @@
-"""Explains why the requests of a pod's claims cannot have the devices of a node."""
+"""Explains why the requests of a pod's claims cannot have a node's devices."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ BY_USE: Final = (IN_USE, LITTLE_CAPACITY, FEW_COUNTERS)
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRequest:
-    """The devices of a node as a request sees them, as if the pod had no other requests.
+    """Which devices of a node a request could take if the pod had no other requests.
 
     Attributes:
         claim: The claim, as `namespace/name`.
-        request: The request, or `request/sub-request`.
+        request: The name of the request, or `request/sub-request`.
         wanted: The number of devices.
         left: The number of devices that the request could take.
-        excluded: The numbers of other devices by the first reason against each, in falling order.
+        excluded: The number of other devices by reason, the most frequent reason first.
     """
 
     claim: str
@@ -38,7 +38,7 @@ class ExplainedRequest:
 def explained(
     slot: Slot, claims: Sequence[ResourceClaim], node: NodeDevices, trial: DeviceTrial
 ) -> ExplainedRequest:
-    """Return the node's devices that the request could take, and why it could not take others."""
+    """Return how many of the node's devices the request could take, and why not the others."""
     reasons = Counter[str]()
     for position in range(trial.size):
         try:

@@ -1,8 +1,8 @@
-"""Allocates devices to a pod's claims and reserves them (framework/plugins/dynamicresources).
+"""Allocates devices to a pod's claims and reserves the claims for the pod (dynamicresources).
 
-PreFilter finds the claims. Filter searches devices on each node. Reserve puts the allocation in
-flight. PreBind writes it to the claims, and waits for devices that must be bound first. Unreserve
-takes back the reservation that was written.
+PreFilter finds the claims. Filter searches devices on each node. Reserve marks the allocation as in
+flight. PreBind writes the allocation to the claims, and waits until the devices are bound.
+Unreserve removes the written reservation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -71,14 +71,14 @@ from mooring.state.view import BoolArray, NodeView
 
 
 class DynamicResourcesArgs(PolicyModel):
-    """Arguments of DynamicResources: the time limit for binding devices to a node."""
+    """Arguments of DynamicResources: the time limit for the binding of devices."""
 
     filter_timeout: Duration = timedelta(seconds=10)
-    """Without effect: a search for devices ends after a number of steps."""
+    """Has no effect: searches for devices are limited in steps, not in time."""
     binding_timeout: Duration = timedelta(seconds=600)
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes: a negative filter timeout, and a binding timeout below a second."""
+        """Yield the mistakes: a negative filter timeout, or a binding timeout below a second."""
         if self.filter_timeout < timedelta(0):
             yield FieldError("filterTimeout", "must be 0s or more")
         if self.binding_timeout < timedelta(seconds=1):
@@ -88,13 +88,13 @@ class DynamicResourcesArgs(PolicyModel):
 _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"
 _MEMBERS_AT_ONCE: Final = 20
-"""The most group members whose claims are examined between two pauses."""
+"""The most group members whose claims are examined without a pause."""
 
 
 class DynamicResources(AssignsInTrials, ExplainsClaims):
-    """Rejects nodes without the devices that the pod's claims request; allocates the devices.
+    """Rejects nodes without devices for the pod's claims, and allocates devices.
 
-    It scores nodes higher if they can give the first alternatives of requests.
+    A node scores higher if it has devices for earlier alternatives of requests.
     """
 
     name: ClassVar[str] = "DynamicResources"
@@ -127,14 +127,13 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._metrics, self._profile = handle.device_metrics, handle.profile
         self._nodes = EquivalentNodes(handle.kubernetes, handle.evaluations)
         self._expected: dict[Uid, dict[str, Allocation]] = {}
-        """For each pod the allocations that its claims had at Reserve, by the uid of the claim."""
+        """The claims' allocations at Reserve, by pod and by the claim's uid."""
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
-        """The claims, by uid, that PreBind has begun to write for each pod."""
+        """The claims that PreBind has begun to write, by pod and by the claim's uid."""
         self._unreserved = count()
-        """Numbers for the holders that `unreserve` makes up, so that none frees another one's
-        claims."""
+        """Numbers for the holders of claims that `unreserve` makes, so that all holders differ."""
         self._new: dict[Uid, NewClaim] = {}
-        """The claims for extended resources that PreBind has to create."""
+        """The claims for extended resources that PreBind must create, by pod."""
         self._overdue: dict[str, None] = {}
         """The uids of claims whose devices were not bound in time."""
 
@@ -160,7 +159,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims
 
     def filter(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return True where allocated claims can use their devices and the others can get some."""
+        """Return True where allocated claims are usable and the other claims can get devices."""
         fits = self._available(nodes, claims)
         left = np.flatnonzero(fits)
         if len(left):
@@ -173,7 +172,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> Explanation:
-        """Return the allocator's reasons, or that the devices are elsewhere; no eviction helps."""
+        """Return the allocator's reasons against each node; eviction cannot help."""
         if not claims.to_allocate and claims.extended is None:
             return Explanation.single(_ELSEWHERE, len(nodes), resolvable=False)
         numbers = {_ELSEWHERE: 0}
@@ -215,7 +214,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return devices_excluded(pod, self._cluster, self._nodes, classes, allocator)
 
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return the rows that might have enough devices if no device was in use."""
+        """Return the rows that might have enough devices if all devices were free."""
         claims, found = self.pre_filter(pod, self._cluster), list[tuple[int, int]]()
         if isinstance(claims, PodClaims):
             nodes = self._cluster.nodes.take(rows)
@@ -230,11 +229,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return [row for _, row in sorted(found)]
 
     def post_filter(self, state: PostFilterState) -> Unschedulable:
-        """Free a claim that keeps the pod off some node and that nobody else uses.
+        """Free a claim that makes nodes unsuitable for the pod and that no other pod uses.
 
-        If another plugin's pre_filter rejected the pod, kube-scheduler's plugin has no state, and
-        its PostFilter fails with the text "not found". Users see the same text here. If this
-        plugin's pre_filter rejected the pod, there is a state without claims.
+        If another plugin's PreFilter rejected the pod, the text is "not found", as in
+        kube-scheduler, where the plugin then has no state.
         """
         rejected_by = state.diagnosis.pre_filter_plugins
         if rejected_by == {CAPACITY_SCHEDULING}:
@@ -252,7 +250,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return Unschedulable(freed, resolvable=True)
 
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> Unschedulable:
-        """Free a claim of each member of the group, as `post_filter` does for a single pod."""
+        """Free a claim of each member of the group, as `post_filter` does for one pod."""
         done, cluster, without = "", state.cluster, set[int]()
         for number, member in enumerate(state.members):
             if number % _MEMBERS_AT_ONCE == 0:
@@ -279,7 +277,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims if any(r.first_available for r in requests) else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
-        """Return int64[nodes]: the sum over all chosen alternatives; a request's first counts 8."""
+        """Return int64[nodes]: the sum over the chosen alternatives; the first counts 8."""
         known = sum(
             score_of(c, a) for c in claims.claims if (a := claims.allocation(c)) is not None
         )
@@ -303,10 +301,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Mark devices of the row as in flight for the pod, which a trial has put there.
+        """Mark devices of the row as in flight for the pod, which a trial has put on the row.
 
-        A pod that holds devices already keeps them. Raises PluginFailed if the attempt has used up
-        its budget.
+        A pod that already holds devices keeps the devices. Raises PluginFailed if the attempt has
+        used up its budget.
         """
         if self._cluster.dynamic_resources.claims.held(pod.uid):
             return None
@@ -321,8 +319,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def unreserve(self, pod: Pod, _node: str) -> None:
         """Remove the reservation that was written to the claims.
 
-        Devices in flight are freed when the pod is forgotten. A claim that PreBind has begun to
-        write stays in flight until it is read again: the write may have been carried out.
+        Devices in flight are freed when the pod is forgotten. But a claim that PreBind has begun to
+        write stays in flight until it is read again, because the write may have succeeded.
         """
         self._expected.pop(pod.uid, None)
         self._new.pop(pod.uid, None)
@@ -363,7 +361,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._new.pop(pod.uid, None)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if devices may be free now, or new, or a claim of the pod has changed."""
+        """Return QUEUE if devices may be free or new now, or a claim of the pod has changed."""
         match event.before, event.after:
             case None, None:  # all devices are known now
                 return QueueingHint.QUEUE
@@ -414,10 +412,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         )
 
     def _freed(self, pod: Pod, claims: PodClaims, nodes: NodeView | None) -> str | None:
-        """Free or delete, in a task, a claim that keeps the pod off some of the nodes.
+        """Free or delete a claim that makes some of the nodes unsuitable, in a task.
 
-        Return PostFilter's message; None if there is no such claim. The first such claim is taken;
-        kube-scheduler takes any.
+        Returns PostFilter's message; None if there is no such claim. The first such claim is taken,
+        while kube-scheduler takes any.
         """
         if claims.extended is not None and claims.extended.stale is not None:
             self._api.later(partial(self._writer.delete, pod, claims.extended.stale))
@@ -431,7 +429,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _unavailable(self, claims: PodClaims, nodes: NodeView | None) -> Iterator[ResourceClaim]:
-        """Yield the allocated claims with devices that some of the nodes cannot use."""
+        """Yield the allocated claims whose devices some of the nodes cannot use."""
         if nodes is None:
             return
         for claim in claims.claims:
@@ -449,7 +447,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims.extended.rejections(nodes)
 
     def _available(self, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return True where the pod can use the devices that are allocated already."""
+        """Return True where the pod can use the devices that its claims already have."""
         if claims.broken:
             return np.zeros(len(nodes), np.bool_)
         fits = nodes.present.copy()
@@ -461,7 +459,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return fits
 
     def _assigned(self, pod: Pod, row: int) -> NewClaim | Unschedulable | None:
-        """Mark devices of the row as in flight; return the claim that is to be created, if any."""
+        """Mark devices of the row as in flight; return the claim to create, or None."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -488,9 +486,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return new
 
     async def _created(self, pod: Pod, new: NewClaim, allocation: Allocation) -> ResourceClaim:
-        """Create the claim for the pod's extended resources, with its devices, and return it.
+        """Create the claim for the pod's extended resources, with its devices.
 
-        Raises PluginError if the watch does not show it, or if somebody has changed it.
+        Returns the claim. Raises PluginError if the watch does not show it, or if it was changed
+        meanwhile.
         """
         try:
             claim = await self._writer.create(pod, new)
@@ -509,7 +508,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     async def _until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
         """Wait until all binding conditions of the claims are true.
 
-        Raises PluginError if one of the devices cannot be bound, or is not bound in time.
+        Raises PluginError if a device cannot be bound, or is not bound in time.
         """
         since, status = self._api.unix_nanoseconds(), "error"
         try:
@@ -549,7 +548,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _count_binding(self, uids: list[str], status: str, seconds: float) -> None:
-        """Count the end of a wait for binding conditions by its status, if the claims have any."""
+        """Count the end of a wait in a metric, if the claims have binding conditions."""
         claims = map(self._cluster.dynamic_resources.claims.of_uid, uids)
         allocations = [claim.allocation for claim in claims if claim is not None]
         results = [result for a in allocations if a is not None for result in a.results]
@@ -571,11 +570,11 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
 
 
 class _BindingFailedError(PluginError):
-    """A device of the pod cannot be bound."""
+    """The driver says that a device of the pod cannot be bound."""
 
 
 def _text(result: Result) -> str:
-    """Return why a node is rejected, from the allocator's result for it."""
+    """Return the reason against a node from the allocator's result."""
     if isinstance(result, AllocationError):
         return result.text
     return _NO_DEVICES if result is None else _ELSEWHERE
@@ -591,7 +590,7 @@ def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
 
 
 def _held(claim: ResourceClaim | None) -> set[tuple[DeviceId, str, bool | None]]:
-    """Return the claim's devices, each with the ID of its share and its admin access."""
+    """Return the claim's devices, each with its share's ID and its admin access."""
     if claim is None or claim.allocation is None:
         return set()
     return {(r.device, r.share_id, r.admin_access) for r in claim.allocation.results}

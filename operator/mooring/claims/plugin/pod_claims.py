@@ -1,7 +1,7 @@
-"""Finds the claims of a pod, and whether the pod can be scheduled with them.
+"""Finds the claims of a pod, and whether the pod can be scheduled with these claims.
 
-If a member of a group holds a claim, other members may share it. The first member at PreBind writes
-the allocation, and the other members add their reservations.
+If members of a group share a claim, the first member at PreBind writes the allocation. The other
+members add their reservations.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,11 +31,12 @@ from mooring.state.view import NodeView
 
 @dataclass(slots=True, eq=False)
 class PodClaims:
-    """The claims of a pod, each once, in the order in which the pod names them.
+    """The claims of a pod, without duplicates, in the order of the pod's spec.
 
-    `in_flight` has, by uid, the allocations that members of the pod's group hold already. `broken`
-    has the uids of allocated claims whose devices could not be bound. `extended` are the extended
-    resources for which a claim is created when the pod is bound.
+    Attributes:
+        in_flight: Allocations that members of the pod's group already hold, by claim uid.
+        broken: The uids of allocated claims whose devices could not be bound.
+        extended: The extended resources for which PreBind creates a claim.
     """
 
     claims: tuple[ResourceClaim, ...]
@@ -45,11 +46,11 @@ class PodClaims:
 
     @property
     def to_allocate(self) -> list[ResourceClaim]:
-        """The existing claims that have no devices yet."""
+        """The existing claims without devices."""
         return [c for c in self.claims if self.allocation(c) is None]
 
     def on_nodes(self, nodes: NodeView) -> Iterator[tuple[IntArray, list[ResourceClaim]]]:
-        """Yield the positions of nodes on which the same claims need devices, and these claims.
+        """Yield the claims that need devices on some nodes, with the positions of these nodes.
 
         Nodes where no claim needs devices are left out.
         """
@@ -64,20 +65,21 @@ class PodClaims:
                 yield positions, claims
 
     def allocation(self, claim: ResourceClaim) -> Allocation | None:
-        """Return the devices that a claim of the pod has already; None if it has none."""
+        """Return the devices that the pod's claim already has; None if it has none."""
         return claim.allocation or self.in_flight.get(claim.uid)
 
     @property
     def node_selectors(self) -> list[NodeSelector]:
-        """The node selectors of the devices that are allocated already."""
+        """The node selectors of the allocated devices."""
         allocations = [self.allocation(claim) for claim in self.claims]
         return [a.node_selector for a in allocations if a is not None and a.node_selector]
 
 
 def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedulable:
-    """Return the claims that the pod names, or why it must wait for them (PreEnqueue).
+    """Return the claims that the pod names, or why the pod must wait for a claim (PreEnqueue).
 
-    A claim that is named twice is returned once: kube-scheduler allocates it twice, and fails.
+    A claim that is named twice is returned once; kube-scheduler allocates such a claim twice, and
+    fails.
     """
     found: dict[str, ResourceClaim] = {}
     if pod.spec.resource_claims and cluster.dynamic_resources.unknown is not None:
@@ -100,7 +102,7 @@ def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedul
 def _why_unusable(
     pod: Pod, entry: PodClaim, claim: ResourceClaim, cluster: ClusterView
 ) -> str | None:
-    """Return why the pod cannot use the claim that an entry names; None if it can."""
+    """Return why the pod cannot use the claim of this entry; None if it can."""
     if claim.malformed:
         return f"a claim cannot be read: {claim.malformed}"
     if claim.deleting:
@@ -122,13 +124,13 @@ def is_owned(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 
 
 def _group(pod: Pod, cluster: ClusterView) -> PodGroup | None:
-    """Return the definition of the pod's group; None if it has none, or it is not known."""
+    """Return the pod's group as defined by its object; None without one."""
     group = cluster.pod_groups.of(pod)
     return group.definition if group is not None else None
 
 
 def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
-    """Return the name of the claim that was created for an entry; None if the pod needs none."""
+    """Return the name of the claim that was created for the entry; None if it needs no claim."""
     if not entry.template:
         return Unschedulable(
             f'pod "{pod.key}", spec.resourceClaim "{entry.name}": '
@@ -140,7 +142,7 @@ def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
 
 
 def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
-    """Return the pod's claims with the data for Filter, or why no node fits (PreFilter)."""
+    """Return the pod's claims, or why no node is suitable (PreFilter)."""
     claims = claims_of(pod, cluster)
     if isinstance(claims, Unschedulable):
         return claims
@@ -163,7 +165,7 @@ def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
 
 
 def consumer(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> ConsumerReference:
-    """Return the consumer of the claim: the pod's group if it names the claim too, else the pod."""
+    """Return the consumer of the claim: the pod's group if it lists the claim too, else the pod."""
     return consumer_of(pod, claim, _group(pod, cluster))
 
 
@@ -176,10 +178,10 @@ def is_reserved(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 
 
 def may_be_freed(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
-    """Return whether no pod on a node uses the claim, so that it can be allocated elsewhere.
+    """Return whether the claim's devices can be freed, because no pod on a node uses the claim.
 
-    The claim may be reserved for the pod, for members of its group without a node, and for the
-    group itself if none of its members has a node.
+    Reservations for the pod, and for members of its group without a node, do not matter. Nor does a
+    reservation for the group itself, if no member has a node.
     """
     group = cluster.pod_groups.of(pod)
     for each in claim.reserved_for:
@@ -205,7 +207,7 @@ def is_bindable(claim: ResourceClaim) -> bool:
 
 
 def binding_failure(claim: ResourceClaim) -> DeviceCondition | None:
-    """Return the first condition that says that a device cannot be bound, if any.
+    """Return the first condition that says that a device cannot be bound, or None.
 
     As in kube-scheduler, the search stops at the first device that is not bound yet.
     """
@@ -228,7 +230,7 @@ _TRUE: Final = "True"
 def _with_conditions(
     claim: ResourceClaim,
 ) -> Iterator[tuple[DeviceResult, Sequence[DeviceCondition]]]:
-    """Yield the claim's devices that have binding conditions, and their conditions."""
+    """Yield the claim's devices with binding conditions, and these conditions."""
     results = claim.allocation.results if claim.allocation is not None else ()
     for result in results:
         if result.binding_conditions:
@@ -237,7 +239,7 @@ def _with_conditions(
 
 
 def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
-    """Return whether all pods for which the claim is being allocated are of the pod's group."""
+    """Return whether only pods of the pod's group are about to get the claim's devices."""
     group = cluster.pod_groups.key_of(pod)
     for holder in cluster.dynamic_resources.claims.holders(claim.uid):
         placed = cluster.pod(holder)
@@ -249,7 +251,7 @@ def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
 
 
 def _missing_class(claim: ResourceClaim, cluster: ClusterView) -> Unschedulable | None:
-    """Return which class of a request does not exist, if any.
+    """Return a message about the first class that does not exist; None if all classes exist.
 
     Raises ObjectError for a request without a class.
     """
@@ -267,7 +269,7 @@ def _missing_class(claim: ResourceClaim, cluster: ClusterView) -> Unschedulable 
 
 
 def _classes(request: DeviceRequest) -> Iterator[tuple[str, str]]:
-    """Yield the name of the request, or of each subrequest, and its class."""
+    """Yield the name and the class of the request, or of each of its subrequests."""
     if request.exactly is not None:
         yield request.name, request.exactly.device_class
         return

@@ -1,8 +1,8 @@
 """The pools of devices that a node can use (GatherPools of the allocator).
 
-A driver publishes a pool as a number of slices of one generation. A pool is complete when all of
-them exist. The search takes pools and their slices in order of their names: drivers set priorities
-by names.
+A driver publishes a pool as several slices of one generation; the pool is complete when all slices
+exist. The search takes pools, and the slices of a pool, in the order of their names, because
+drivers set priorities by names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.selectors import NodeSelector
 
 PoolKey = tuple[str, str]
-"""The driver and the name of a pool: two drivers may use one name."""
+"""A driver and a pool's name; two drivers may use the same name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Pool:
     Attributes:
         driver: The driver.
         name: The pool's name.
-        incomplete: Slices are missing; no device of the pool can be allocated.
-        invalid: Why no device of the pool can be allocated; "" if it is valid.
-        slices: The slices of devices for this node, also if they cannot be allocated.
-        others: The slices of devices for other nodes, which may consume the same counters.
+        incomplete: True if slices are missing; then no device can be allocated.
+        invalid: The mistake if no device can be allocated; "" without a mistake.
+        slices: The slices with devices for this node.
+        others: The slices with devices for other nodes, which may consume the same counters.
         counter_sets: The sets of counters by name.
     """
 
@@ -55,9 +55,10 @@ class Inventory:
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
         self._anywhere: dict[str, ResourceSlice] = {}
         self._by_pool: dict[PoolKey, dict[str, ResourceSlice]] = {}
-        """Three tables of slices by name: of each node, of no single node, and of each pool."""
+        """Slices by name: for one node (`_on_node`), for several nodes (`_anywhere`), and by
+        pool."""
         self._built: dict[PoolKey, dict[tuple[int, ...], Pool | None]] = {}
-        """Finished pools, by the identities of their slices: many nodes may see the same slices."""
+        """Built pools, by the identities of their slices; many nodes see the same slices."""
         for each in slices:
             self.put(each.name, each)
 
@@ -85,26 +86,26 @@ class Inventory:
         return each.driver, each.pool, each.node_name, self.is_on_node(each)
 
     def is_on_node(self, each: ResourceSlice) -> bool:
-        """Return whether the slice concerns only the node that it names."""
+        """Return whether the slice is only for the node that it names."""
         return _is_on_node(each, self._rules)
 
     def is_of_one_node(self, key: PoolKey) -> bool:
-        """Return whether all slices of the pool concern one and the same node."""
+        """Return whether all slices of the pool are for the same single node."""
         slices = self._by_pool.get(key, _NO_SLICES).values()
         return len({each.node_name for each in slices}) == 1 and all(map(self.is_on_node, slices))
 
     def is_relevant(self, each: ResourceSlice, node_name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the slice may offer devices or counters to the node."""
+        """Return whether the slice may have devices or counters for the node."""
         return _relevant(each, node_name, labels, self._rules)
 
     def candidates(self, node_name: str) -> list[ResourceSlice]:
-        """Return the slices that may be relevant to the node."""
+        """Return the slices that may have devices or counters for the node."""
         return [*self._on_node.get(node_name, _NO_SLICES).values(), *self._anywhere.values()]
 
     def pool(
         self, key: PoolKey, slices: list[ResourceSlice], rules: KubernetesRules
     ) -> Pool | None:
-        """Return the pool of the slices that a node sees; None if the slices are out of date."""
+        """Return the pool with these slices of a node; None if the slices are out of date."""
         built, made_of = self._built.setdefault(key, {}), tuple(map(id, slices))
         if made_of not in built:
             built[made_of] = _pool(key, slices, [*self._by_pool[key].values()], rules)
@@ -130,7 +131,7 @@ def _is_on_node(each: ResourceSlice, rules: KubernetesRules) -> bool:
 def slices_of_node(
     inventory: Inventory, node_name: str, labels: Mapping[str, str], rules: KubernetesRules
 ) -> dict[PoolKey, list[ResourceSlice]]:
-    """Return the slices of the newest generation for this node, by pool."""
+    """Return the slices for this node by pool, only of the newest generation."""
     relevant: dict[PoolKey, list[ResourceSlice]] = {}
     for each in inventory.candidates(node_name):
         if not _relevant(each, node_name, labels, rules):
@@ -146,7 +147,7 @@ def slices_of_node(
 def pools_of_slices(
     inventory: Inventory, slices: Mapping[PoolKey, list[ResourceSlice]], rules: KubernetesRules
 ) -> list[Pool]:
-    """Return the pools with these slices for a node, in the order of the search."""
+    """Return the pools that consist of these slices of a node, in the order of the search."""
     found = (inventory.pool(key, some, rules) for key, some in slices.items())
     pools = [pool for pool in found if pool is not None]
     if len(pools) < _FEWEST_TO_SORT:
@@ -159,7 +160,7 @@ def pools_of_slices(
 def pools_of_node(
     inventory: Inventory, node_name: str, labels: Mapping[str, str], rules: KubernetesRules
 ) -> list[Pool]:
-    """Return the pools with slices for this node, in the order of the search."""
+    """Return the pools for this node, in the order of the search."""
     slices = slices_of_node(inventory, node_name, labels, rules)
     return pools_of_slices(inventory, slices, rules)
 
@@ -167,7 +168,7 @@ def pools_of_node(
 def node_matches(
     slice_or_device: ResourceSlice | Device, node_name: str, labels: Mapping[str, str]
 ) -> bool:
-    """Return whether the slice or device is for this node: by name, by selector or for all."""
+    """Return whether the slice or device is for this node: by name, by selector, or for all."""
     if slice_or_device.node_name:
         return slice_or_device.node_name == node_name
     if slice_or_device.all_nodes:
@@ -214,10 +215,10 @@ def _pool(
 
 
 def _slice_count(slices: Sequence[ResourceSlice], rules: KubernetesRules) -> int:
-    """Return the number of the pool's slices that the slices state.
+    """Return the number of slices that the pool should have, as its slices state it.
 
-    If they disagree, the first by name decides, and slices of a single node come before others. In
-    kube-scheduler the slice that its cache lists first decides, which may be any.
+    If slices disagree, the first slice by name decides; slices for a single node come before
+    others. In kube-scheduler any slice may decide.
     """
     count = slices[0].slice_count
     if all(each.slice_count == count for each in slices):
@@ -232,7 +233,7 @@ def _built(
     others: Sequence[ResourceSlice],
     with_counters: Sequence[ResourceSlice],
 ) -> Pool:
-    """Return the pool, valid or not; `with_counters` are the slices with its counters."""
+    """Return the pool, even if it is invalid; `with_counters` are the slices with its counters."""
     devices = tuple(each for each in slices if not each.shared_counters)
     elsewhere = tuple(each for each in others if not each.shared_counters)
     names = [device.name for each in devices for device in each.devices]
@@ -250,7 +251,7 @@ def _built(
 
 
 def _unknown_counter(slices: Iterable[ResourceSlice], sets: Mapping[str, CounterSet]) -> str:
-    """Return the mistake in the devices' consumption of counters; "" if there is none."""
+    """Return the mistake if devices consume counters that do not exist; "" without a mistake."""
     for device in (device for each in slices for device in each.devices):
         for consumed in device.consumes:
             counters = sets.get(consumed.counter_set)

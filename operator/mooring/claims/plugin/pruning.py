@@ -1,7 +1,7 @@
-"""Finds branches of a search that cannot succeed and may be skipped without any effect.
+"""Finds branches of a search on one node that cannot succeed, so that the search skips them.
 
-The branches concern one node and the devices that the trial has taken so far. Devices are of one
-kind if the search cannot tell them apart: a branch that fails with one fails with the other.
+Two devices are of one kind if the search cannot distinguish them: if a branch fails with one
+device, it fails with the other.
 """
 
 from collections import Counter, deque
@@ -16,14 +16,14 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 
 _PLENTY = 2**31
-"""Stands for the number of requests that can take a shared device, because that has no limit."""
+"""The number of requests that can take a shared device; in fact it has no limit."""
 
 
 def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
-    """Return whether branches may be skipped: the result must not depend on earlier tries.
+    """Return whether branches may be skipped: earlier tries must not influence the result.
 
-    Before Kubernetes 1.37 the result depends on earlier tries if pools of one name have counters:
-    the pool that is examined first decides how many counters there are.
+    Before Kubernetes 1.37, earlier tries do so if pools of the same name have counters: the pool
+    that is examined first decides about the counters.
     """
     names = [pool.name for pool in node.pools if pool.counter_sets]
     return rules.counters_by_driver or len(names) == len(set(names))
@@ -31,7 +31,7 @@ def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
 
 @dataclass(eq=False, repr=False)
 class Pruning:
-    """The known facts about a node's devices, for the requests of all claims."""
+    """What is known about a node's devices, for the requests of all claims."""
 
     claims: Sequence[Sequence[Sequence[Slot]]]
     node: NodeDevices
@@ -50,10 +50,10 @@ class Pruning:
             for position in range(self.trial.size)
         ]
         self.kinds = range(self.trial.size) if may_fail or self.trial.order_matters else kinds
-        """The kind of each device, by its position."""
+        """The kind of each device, as a number by position."""
 
     def too_few(self, slot: Slot, count: int, start: int) -> bool:
-        """Return whether fewer than `count` devices from `start` on could be taken together."""
+        """Return whether fewer than `count` devices from position `start` on fit together."""
         trial = self.trial
         try:
             found = [p for p in range(start, trial.size) if trial.could_take(slot, p)]
@@ -66,7 +66,7 @@ class Pruning:
         )
 
     def state(self, claim: int) -> Hashable:
-        """Return a key for the state; with equal keys, the rest of the search is the same."""
+        """Return a key for the search's state; equal keys mean that the rest is the same."""
         kinds, trial = self.kinds, self.trial
         return (
             trial.number_of_results(claim),
@@ -75,7 +75,7 @@ class Pruning:
         )
 
     def too_many_requests(self, rest: Sequence[Sequence[Slot]]) -> bool:
-        """Return whether requests (and their alternatives) need more devices than they can have."""
+        """Return whether the remaining requests together need more devices than can be taken."""
         if self._fails:
             return False
         counted = [slots for slots in rest if not any(s.wanted.admin_access for s in slots)]
@@ -102,7 +102,7 @@ class Pruning:
     def _too_few_values(
         self, requests: Sequence[Sequence[Slot]], counts: Sequence[int], masks: Sequence[int]
     ) -> bool:
-        """Return whether requests need more different values of an attribute than there are."""
+        """Return whether the requests need more different values of an attribute than exist."""
         bound: dict[int, tuple[Sequence[Hashable], int]] = {}
         for bit, slots in enumerate(requests):
             for values in self.trial.distinct_values(slots[0]):
@@ -138,7 +138,7 @@ class Pruning:
         )
 
     def _answer(self, slot: Slot, position: int) -> Hashable:
-        """Return the answers about the device, for this request, that depend on no other device."""
+        """Return a key for how the request sees the device, whatever other devices were taken."""
         device = self.node.candidates[position].device
         in_all = slot.every is not None and position in slot.every
         try:
@@ -161,8 +161,8 @@ def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
     """Return whether every request can have its number of devices, each device only once.
 
     Args:
-        counts: The devices that each request needs.
-        devices: The number of devices by the set of requests that they suit, as a bit mask.
+        counts: The number of devices that each request needs.
+        devices: The number of devices by suitable requests; the key is a bit mask of requests.
     """
     left = dict(devices)
     given = [dict.fromkeys(devices, 0) for _ in counts]
@@ -174,7 +174,7 @@ def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
 
 
 def _give_one(request: int, left: dict[int, int], given: list[dict[int, int]]) -> bool:
-    """Give the request a device; if none is free, another request may change to a different device.
+    """Give the request a device; other requests may change to different devices for that.
 
     Returns False if that is impossible. This is a shortest augmenting path of a bipartite matching
     in which equal devices are one node.

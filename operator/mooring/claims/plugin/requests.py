@@ -15,12 +15,12 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.taints import Taint
 
 ELSEWHERE: Final = "on other nodes"
-"""The reason if a device selects its nodes itself, and not this node."""
+"""The reason against a device that selects other nodes."""
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 
 class CandidateDevice(NamedTuple):
-    """A device of a slice for the node; a device with a node selection may exclude the node."""
+    """A device of a slice that is for the node; the device itself may exclude the node."""
 
     id: DeviceId
     device: Device
@@ -29,12 +29,12 @@ class CandidateDevice(NamedTuple):
 
     @property
     def text(self) -> str:
-        """`driver/pool/device`."""
+        """The device as `driver/pool/device`."""
         return "/".join(self.id)
 
 
 class NodeDevices:
-    """The pools of a node and their devices in the order of the search."""
+    """The pools of a node, and their devices in the order of the search."""
 
     def __init__(self, name: str, labels: Mapping[str, str], pools: Sequence[Pool]) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class NodeDevices:
         self.pools = pools
         self.candidates: list[CandidateDevice] = []
         self.starts: list[int] = []
-        """The position of each pool's first device, and at the end the number of devices."""
+        """The position of each pool's first device; the last item is the number of devices."""
         for pool in pools:
             self.starts.append(len(self.candidates))
             if pool.usable:
@@ -62,12 +62,12 @@ class Slot:
     Attributes:
         claim: The claim's index.
         request: The request's index in the claim.
-        wanted: The request or sub-request as parsed.
-        parent: The name of the request that has this sub-request; "" for a request itself.
+        wanted: The parsed request or sub-request.
+        parent: The name of the request if this is a sub-request; else "".
         device_class: The class of the devices.
         count: The number of devices.
-        every: If all devices are wanted, their positions; None if a number is given.
-        selectable: The known results of `Requests.selectable`, by position.
+        every: The positions of all devices if all are wanted; else None.
+        selectable: The results of `Requests.selectable` so far, by position.
     """
 
     claim: int
@@ -81,20 +81,20 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """The name of the request, also for a sub-request."""
+        """The name of the request or sub-request."""
         return self.parent or self.wanted.name
 
     @property
     def full_name(self) -> str:
-        """`request`, or `request/sub-request`."""
+        """The name as `request` or `request/sub-request`."""
         return f"{self.parent}/{self.wanted.name}" if self.parent else self.wanted.name
 
     def tolerates(self, device: Device) -> bool:
-        """Return whether no taint of the device keeps the request away."""
+        """Return whether the request tolerates all taints of the device."""
         return self.first_untolerated(device) is None
 
     def first_untolerated(self, device: Device) -> Taint | None:
-        """Return the first taint of the device that keeps the request away; None if none does."""
+        """Return the first taint that the request does not tolerate; None if it tolerates all."""
         for taint in device.taints:
             if taint.effect in _BLOCKING and not any(
                 each.toleration.tolerates(taint) for each in self.wanted.tolerations
@@ -117,7 +117,7 @@ class Requests:
     ) -> None:
         """Check all requests; `consumed` has the consumed capacities of shared devices.
 
-        Raises AllocationError, as kube-scheduler, if a request is malformed or asks for more
+        Raises AllocationError with kube-scheduler's text if a request is malformed or asks for more
         devices than a claim can have.
         """
         self._claims = claims
@@ -154,7 +154,7 @@ class Requests:
         return [slot for claim in self.claims for request in claim for slot in request]
 
     def selectable(self, slot: Slot, position: int) -> bool:
-        """Return whether the selectors select the device, and the node can use the device.
+        """Return whether the selectors select the device and the node can use it.
 
         Raises AllocationError if a selector fails.
         """
@@ -209,7 +209,7 @@ class Requests:
         return slot
 
     def _all_devices(self, slot: Slot, where: str) -> list[int]:
-        """Return the positions of all devices that the request selects, those in use included."""
+        """Return the positions of all devices that the request selects, even those in use."""
         positions = []
         for pool, start, end in zip(
             self._node.pools, self._node.starts, self._node.starts[1:], strict=False
@@ -240,7 +240,7 @@ class Requests:
             ) from None
 
     def why_not_selected(self, slot: Slot, candidate: CandidateDevice) -> str:
-        """Return which selector rejects the device, or ELSEWHERE; "" if the device is selected.
+        """Return the selector that rejects the device, or ELSEWHERE; "" if the device is selected.
 
         Raises AllocationError if a selector fails.
         """

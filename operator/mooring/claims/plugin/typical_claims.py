@@ -1,7 +1,6 @@
 """Counts the claims that hold devices, by kind.
 
-The current claims are the best guess at the next ones. Claims with equal requests are of one kind,
-whatever their names.
+The present claims are the best guess at future claims. Claims with equal requests are of one kind.
 """
 
 from collections import Counter
@@ -17,24 +16,24 @@ _DIGEST_BYTES: Final = 16
 
 
 class TypicalClaims:
-    """The kinds of the claims that have devices in use; follows the changes of devices."""
+    """The kinds of the claims that have devices in use."""
 
     def __init__(self) -> None:
         self._version = -1
         self._holders: dict[DeviceId, tuple[str, ...]] = {}
         self._kinds: dict[str, bytes] = {}
-        """The kind of each claim that is counted, by its uid."""
+        """The kind of each counted claim, by the claim's uid."""
         self._counts: Counter[bytes] = Counter()
         self._samples: dict[bytes, ResourceClaim] = {}
 
     def most_common(self, cluster: ClusterView, most: int) -> list[tuple[ResourceClaim, int]]:
-        """Return the `most` most common kinds of claims: a sample without devices, and a count."""
+        """Return the `most` most common kinds: a sample claim without devices, and a number."""
         self._follow(cluster)
         ordered = sorted(self._counts.items(), key=lambda each: (-each[1], each[0]))
         return [(self._samples[kind], number) for kind, number in ordered[:most]]
 
     def _follow(self, cluster: ClusterView) -> None:
-        """Update the counts for the claims whose devices have changed since the last call."""
+        """Count the claims whose devices have changed since the last call again."""
         allocated = cluster.dynamic_resources.claims.allocated
         if self._version == allocated.version:
             return
@@ -52,7 +51,7 @@ class TypicalClaims:
             self._count(uid, cluster)
 
     def _count(self, uid: str, cluster: ClusterView) -> None:
-        """Count the claim by its present kind, if it has devices in use; drop its former count."""
+        """Count the claim by its present kind if it has devices in use; remove its former count."""
         before, devices = self._kinds.pop(uid, None), cluster.dynamic_resources
         if before is not None:
             self._counts[before] -= 1
@@ -68,6 +67,6 @@ class TypicalClaims:
 
 
 def kind_of(claims: Sequence[ResourceClaim]) -> bytes:
-    """Return a key of the claims' requests; claims with equal requests have equal keys."""
+    """Return a key of the claims' requests; equal requests give equal keys."""
     asked = "".join([each.spec.asked for each in claims])
     return blake2b(asked.encode(), digest_size=_DIGEST_BYTES).digest()

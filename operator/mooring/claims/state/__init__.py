@@ -1,1 +1,1 @@
-"""Claims for devices, their allocations, and the slices and classes of devices."""
+"""Keeps claims for devices, their allocations, and the slices and classes of devices."""

@@ -1,7 +1,7 @@
 """Counts the uses of devices by claims (allocateddevices.go of kube-scheduler's plugin).
 
-A device that several claims share is free only when the last of them is gone. So every use is
-counted, unlike in kube-scheduler, which keeps sets.
+A device that several claims share is free only when no claim uses it any more. Therefore uses are
+counted, while kube-scheduler only keeps sets of devices.
 """
 
 from collections import Counter, defaultdict, deque
@@ -14,13 +14,13 @@ from mooring.model.indexes import add_count, drop_item
 from mooring.model.quantity import Quantity
 
 _KEPT: Final = 16_384
-"""How many changes of devices are kept, so that readers can catch up with them."""
+"""The number of changes that are kept for readers."""
 
 _NOTHING: Final[Mapping[str, Hashable]] = {}
 
 
 class AllocatedDevices:
-    """The devices that claims hold; devices with only admin access do not count as in use."""
+    """The devices that claims hold; a device with only admin access does not count as in use."""
 
     def __init__(self) -> None:
         self._of_claim: dict[str, tuple[DeviceResult, ...]] = {}
@@ -30,27 +30,27 @@ class AllocatedDevices:
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         self._of_driver: Counter[str] = Counter()
         self._of_pool: dict[tuple[str, str], dict[str, Hashable]] = {}
-        """The devices in use by driver, pool and name, with the use of shared ones (see `_use`)."""
+        """The devices in use, by driver and pool, then by name; the values are those of `_use`."""
         self._holders: defaultdict[DeviceId, dict[str, None]] = defaultdict(dict)
         self.dedicated: Final[Mapping[DeviceId, int]] = MappingProxyType(self._dedicated)
-        """The devices that are not shared, and how many claims hold each."""
+        """Maps a device that is not shared to the number of claims that hold it."""
         self.shares: Final[Mapping[DeviceId, int]] = MappingProxyType(self._shares)
-        """The devices that are shared, and how many shares of each are held."""
+        """Maps a shared device to the number of its shares that claims hold."""
         self.consumed: Final[Mapping[DeviceId, Mapping[str, int]]] = MappingProxyType(
             self._consumed
         )
-        """The consumed amounts of shared devices' capacities, in billionths.
+        """The consumed amounts of shared devices, by device and capacity, in billionths.
 
-        A device has an entry while a share of it says what it consumes, even if that is nothing.
+        A device has an entry while at least one of its shares states consumed amounts.
         """
         self.of_driver: Final[Mapping[str, int]] = MappingProxyType(self._of_driver)
-        """How many devices of each driver are in use; a shared one counts once."""
+        """The number of devices in use, by driver; a shared device counts once."""
         self.version = 0
         """Grows with every change."""
         self._changed: deque[tuple[int, DeviceId]] = deque(maxlen=_KEPT)
 
     def changed_since(self, version: int) -> Collection[DeviceId] | None:
-        """Return the devices that changed after this version; None if that is too long ago."""
+        """Return the devices that changed after this version; None if the version is too old."""
         if len(self._changed) == _KEPT and self._changed[0][0] > version:
             return None
         found: dict[DeviceId, None] = {}
@@ -61,18 +61,17 @@ class AllocatedDevices:
         return found
 
     def of_pool(self, driver: str, pool: str) -> Mapping[str, Hashable]:
-        """Return the pool's devices in use by name, and the consumed capacity of shared ones."""
+        """Return the pool's devices in use by name; the values are those of `_use`."""
         return self._of_pool.get((driver, pool), _NOTHING)
 
     def holders(self, device: DeviceId) -> Collection[str]:
-        """Return the uids of the claims that have the device, also those with admin access."""
+        """Return the uids of the claims that hold the device, even if only with admin access."""
         return tuple(self._holders.get(device, ()))
 
     def put(self, claim: str, results: Iterable[DeviceResult]) -> bool:
-        """Set the devices that the claim holds; return whether that changes them.
+        """Set the devices that the claim holds; return whether this is a change.
 
-        A result that is listed twice counts once: the claim may be known with its allocation while
-        the same allocation is still in flight.
+        A repeated result counts once, because an allocation may be both known and still in flight.
         """
         after = tuple({(r.device, r.share_id, r.request): r for r in results}.values())
         before = self._of_claim.get(claim, ())

@@ -1,9 +1,9 @@
-"""Claims for devices as decisions see them: in flight, assumed, or else mirrored.
+"""Claims for devices, as decisions see them: in flight, assumed, or mirrored.
 
-See dra_manager.go of kube-scheduler's plugin. Reserve holds allocations for a pod: they are in
-flight until PreBind has written them. The API server's answer to a write is assumed until the watch
-has caught up. Devices of allocations in flight and of assumed claims are in use. Claims are
-identified by uid, because a name may return.
+See dra_manager.go of kube-scheduler's plugin. From Reserve until PreBind has written it, an
+allocation is in flight for a pod. The API server's answer to the write is then assumed until the
+watch shows it. The devices of these allocations and claims are in use. Claims are identified by
+uid, because a new claim may have an old name.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ from mooring.state.objects import Objects
 
 @dataclass(slots=True)
 class _InFlight:
-    """An allocation that is not written yet, and its pods; `gone` is the claim if deleted."""
+    """An allocation that is not written yet, and its pods; `gone` is a deleted claim."""
 
     allocation: Allocation
     holders: dict[Uid, None] = field(default_factory=dict)
@@ -34,29 +34,29 @@ class _InFlight:
 
 
 class ResourceClaims:
-    """Mirrored and assumed claims, allocations in flight, and the devices of all of them."""
+    """All claims, the allocations in flight, and the devices of both."""
 
     def __init__(self, objects: Objects) -> None:
         self._mirrored: Mapping[str, ResourceClaim] = objects.of(Kind.RESOURCE_CLAIM)
         self._assumed: dict[str, ResourceClaim] = {}
-        """Claims by namespace/name; the mirrored claim of that name has the same uid, but is older.
-        """
+        """Assumed claims by namespace/name; each is newer than the mirrored claim of the same
+        uid."""
         self._in_flight: dict[str, _InFlight] = {}
-        """Allocations in flight by the uid of the claim."""
+        """Allocations in flight, by the claim's uid."""
         self._held: dict[Uid, dict[str, None]] = {}
-        """The uids of the claims that are in flight for each pod."""
+        """The uids of the claims in flight for each pod."""
         self._known: dict[str, ResourceClaim] = {}
-        """Claims by uid, assumed or else mirrored."""
+        """All claims by uid; an assumed claim replaces the mirrored one."""
         self._of_consumer: dict[str, dict[str, None]] = {}
-        """The uids of the claims that are reserved for each consumer."""
+        """The uids of the claims that are reserved for each consumer, by the consumer's uid."""
         self._of_pod: dict[str, dict[str, None]] = {}
-        """The uids of the claims that were created for the extended resources of each pod."""
+        """The uids of the claims that were created for each pod's extended resources."""
         self._gone: dict[str, None] = {}
-        """The consumers that a trial has taken away with their claims."""
+        """The uids of pods that a trial treats as gone, so that their claims are free."""
         self._asked: dict[str, ClaimSpec] = {}
-        """The specs that claims without devices have in a trial, by the claim's uid."""
+        """In a trial, the replaced specs of claims without devices, by the claim's uid."""
         self.allocated = AllocatedDevices()
-        """The devices in use, by allocated claims and by allocations in flight."""
+        """The devices of allocated claims and of allocations in flight."""
 
     def get(self, key: str) -> ResourceClaim | None:
         """Return the claim of this namespace/name; None if it is unknown."""
@@ -69,21 +69,21 @@ class ResourceClaims:
         return claim if claim is None or not (self._gone or self._asked) else self._tried(claim)
 
     def in_flight(self, uid: str) -> Allocation | None:
-        """Return the allocation that is not yet written to the claim of this uid, if any."""
+        """Return the allocation that is not yet written to the claim of this uid, or None."""
         pending = self._in_flight.get(uid)
         return pending.allocation if pending is not None else None
 
     def holders(self, uid: str) -> Collection[Uid]:
-        """Return the uids of the pods for which the claim of this uid is being allocated."""
+        """Return the uids of the pods for which an allocation of the claim is in flight."""
         pending = self._in_flight.get(uid)
         return tuple(pending.holders) if pending is not None else ()
 
     def held(self, pod: Uid) -> Mapping[str, Allocation]:
-        """Return the allocations that are in flight for the pod, by the uid of the claim."""
+        """Return the allocations in flight for the pod, by the claim's uid."""
         return {uid: self._in_flight[uid].allocation for uid in self._held.get(pod, ())}
 
     def named_by(self, pod: Pod) -> list[ResourceClaim]:
-        """Return the known claims that the pod names, or that were made for its templates."""
+        """Return the known claims that the pod names or that were created for its templates."""
         return [*filter(None, map(self.get, claim_keys(pod)))] if pod.spec.resource_claims else []
 
     def reserved_for(self, consumer: str) -> list[ResourceClaim]:
@@ -91,14 +91,14 @@ class ResourceClaims:
         return [self._known[uid] for uid in self._of_consumer.get(consumer, ())]
 
     def users(self, device: DeviceId) -> list[ResourceClaim]:
-        """Return the claims that have the device, also those with admin access."""
+        """Return the claims that hold the device, even if only with admin access."""
         uids = self.allocated.holders(device)
         return [claim for uid in uids if (claim := self.of_uid(uid)) is not None]
 
     def for_extended_resources(self, pod: Pod) -> list[ResourceClaim]:
         """Return the claims that were created for the pod's extended resources.
 
-        Claims of other namespaces are left out: they may name any pod as their controller.
+        Claims of other namespaces are ignored, because a user may name any pod as their controller.
         """
         if pod.uid in self._gone:
             return []
@@ -108,9 +108,10 @@ class ResourceClaims:
     def shown(
         self, key: str, before: ResourceClaim | None, after: ResourceClaim | None
     ) -> ResourceClaim | None:
-        """Store the claim as the watch shows it; `after` is None if it was deleted.
+        """Store the claim that the watch shows; `after` is None if it was deleted.
 
-        `before` is the mirrored version until now. Return the version that decisions have used.
+        `before` is the version that the watch showed last. Returns the version that decisions have
+        used, which may be an assumed one.
         """
         assumed = self._assumed.get(key)
         if assumed is not None and (after is None or not _is_newer(assumed, after)):
@@ -123,9 +124,9 @@ class ResourceClaims:
         return known
 
     def assume(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """Use the API server's answer until the watch shows this version or a newer one.
+        """Use the API server's answer until the watch shows this version or a newer version.
 
-        Return the former version; None if the claim is gone or its known version is newer.
+        Returns the former version; None if the claim is gone or its known version is newer.
         """
         known = self._latest(claim.key)
         if known is None or known.uid != claim.uid or not _is_newer(claim, known):
@@ -135,7 +136,7 @@ class ResourceClaims:
         return known
 
     def hold(self, pod: Uid, allocations: Mapping[str, Allocation]) -> None:
-        """Mark these allocations, by uid of the claim, as in flight for the pod.
+        """Mark these allocations, by the claim's uid, as in flight for the pod.
 
         An allocation that is already in flight for another pod stays unchanged.
         """
@@ -148,10 +149,10 @@ class ResourceClaims:
     def release(
         self, pod: Uid, claims: Iterable[str] | None = None
     ) -> list[tuple[ResourceClaim, Allocation]]:
-        """End the pod's hold on the claims of these uids, or on all of its claims.
+        """End the pod's hold on the claims of these uids; None means all of its claims.
 
-        A claim that another pod also holds stays in flight. Return the claims that are no longer in
-        flight with their former allocations, including claims that were deleted meanwhile.
+        A claim that another pod also holds stays in flight. Returns the claims that are no longer
+        in flight, with their former allocations; deleted claims are included.
         """
         held = self._held.get(pod, {})
         freed = []
@@ -170,9 +171,9 @@ class ResourceClaims:
 
     @contextmanager
     def without(self, consumer: Uid) -> Iterator[None]:
-        """Free the claims that only this pod uses, also those in flight, until the context ends.
+        """Treat claims that only this pod uses as free until the context ends.
 
-        A claim that other pods use, too, stays as it is.
+        Claims in flight are included. A claim that other pods use too does not change.
         """
         held = self.held(consumer)
         self.release(consumer)
@@ -190,7 +191,7 @@ class ResourceClaims:
 
     @contextmanager
     def asking(self, uid: str, spec: ClaimSpec) -> Iterator[None]:
-        """Replace the spec of this claim inside the context, if it has no devices."""
+        """Replace the spec of this claim inside the context, if the claim has no devices."""
         before = self._asked.get(uid)
         self._asked[uid] = spec
         try:
@@ -204,7 +205,7 @@ class ResourceClaims:
         return self._assumed.get(key) or self._mirrored.get(key)
 
     def _tried(self, claim: ResourceClaim) -> ResourceClaim:
-        """Return the claim as a trial sees it: with another spec, or free if all users are gone."""
+        """Return the claim as trials see it: with a replaced spec, or free without users."""
         asked = self._asked.get(claim.uid)
         if asked is not None and claim.allocation is None:
             return replace(claim, spec=asked)
@@ -252,7 +253,7 @@ class ResourceClaims:
 
 
 def _is_newer(claim: ResourceClaim, than: ResourceClaim) -> bool:
-    """Return whether a claim is newer than another version of the claim; False if unknown."""
+    """Return whether the claim is newer than another version; False if that is unknown."""
     if claim.uid != than.uid:
         return False
     versions = claim.resource_version, than.resource_version

@@ -1,6 +1,7 @@
-"""Maps extended resources to classes of devices (deviceclass/extendedresourcecache).
+"""Maps extended resources to device classes (deviceclass/extendedresourcecache).
 
-Unlike kube-scheduler's cache, this one finds the class that remains when another is deleted.
+If a class is deleted and another class stands for the same resource, the other is found;
+kube-scheduler's cache does not find it.
 """
 
 from collections import defaultdict
@@ -13,7 +14,7 @@ from mooring.state.objects import Objects
 
 
 class DeviceClasses:
-    """The classes by name, and by extended resource."""
+    """The device classes by name and by extended resource."""
 
     def __init__(self, objects: Objects) -> None:
         self._mirrored: Mapping[str, DeviceClass] = objects.of(Kind.DEVICE_CLASS)
@@ -22,13 +23,13 @@ class DeviceClasses:
         """Grows with every change."""
 
     def get(self, name: str) -> DeviceClass | None:
-        """Return the class of this name; None if there is none."""
+        """Return the class of this name; None if it does not exist."""
         return self._mirrored.get(name)
 
     def of_resource(self, resource: str) -> DeviceClass | None:
         """Return the class that stands for the extended resource; None if there is none.
 
-        If several classes name the resource, the newest is taken, or else the first by name.
+        If several classes do, the newest counts; of equally new classes, the first by name.
         """
         if resource.startswith(CLASS_PREFIX):
             return self._mirrored.get(resource.removeprefix(CLASS_PREFIX))
@@ -38,7 +39,7 @@ class DeviceClasses:
         return min(classes.values(), key=lambda c: (-c.created, c.name))
 
     def changed(self, before: DeviceClass | None, after: DeviceClass | None) -> None:
-        """Store a class that was added or changed, or remove it; `after` is None if deleted."""
+        """Store a class that was added or changed, or remove it if `after` is None."""
         if before == after:
             return
         self.version += 1

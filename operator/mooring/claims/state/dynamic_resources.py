@@ -1,4 +1,4 @@
-"""Claims, devices and classes of dynamic resource allocation; written by ClusterState only."""
+"""Keeps claims, slices and device classes; only ClusterState writes these tables."""
 
 from typing import Any
 
@@ -10,22 +10,22 @@ from mooring.state.objects import Objects
 
 
 class ClaimTables:
-    """Claims, slices and classes, and the values derived from them, as decisions see them."""
+    """Claims, slices and device classes as decisions see them, and the values derived from them."""
 
     def __init__(self, objects: Objects) -> None:
         self.claims = ResourceClaims(objects)
         self.slices = ResourceSlices(objects)
         self.classes = DeviceClasses(objects)
         self.unknown: str | None = None
-        """Why claims, slices and classes are not all mirrored now; None if they are.
+        """Why some claims, slices or classes are not mirrored; None if all are.
 
-        While they are not, no device can be allocated: it might be in use.
+        With a reason, no device can be allocated, because any device might be in use.
         """
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> Any:
         """Update the values derived from a claim, slice, class or rule; `after` is None if deleted.
 
-        Return the version that decisions have used; if it was assumed, it is newer than `before`.
+        Returns the version that decisions have used; an assumed version is newer than `before`.
         """
         match kind:
             case Kind.RESOURCE_CLAIM:

@@ -1,4 +1,4 @@
-"""The slices of the cluster, with the taints that DeviceTaintRules add to their devices.
+"""The slices of the cluster, including taints that DeviceTaintRules add to devices.
 
 See resourceslice/tracker of k8s.io/dynamic-resource-allocation.
 """
@@ -16,25 +16,25 @@ from mooring.pausing import pause
 from mooring.state.objects import Objects
 
 _KEPT: Final = 16_384
-"""How many changes are kept, so that readers can catch up with them."""
+"""The number of changes that are kept for readers."""
 
 
 class ResourceSlices:
-    """Slices by name, as the allocator reads them."""
+    """The slices by name, with the taints of all rules."""
 
     def __init__(self, objects: Objects) -> None:
         self._mirrored = objects.of(Kind.RESOURCE_SLICE)
         self._rules = objects.of(Kind.DEVICE_TAINT_RULE)
         self._tainted: dict[str, ResourceSlice] = {}
         self.of_driver: Counter[str] = Counter()
-        """How many devices of each driver are in slices."""
+        """The number of devices in slices, by driver."""
         self.version = 0
         """Grows with every change."""
         self._changes: deque[str] = deque(maxlen=_KEPT)
-        """The name of the slice that each of the last versions has changed."""
+        """The name of the slice that changed in each of the last versions."""
 
     def changed_since(self, version: int) -> Collection[str] | None:
-        """Return the names of slices that changed after this version; None: too long ago."""
+        """Return the names of slices that changed after this version; None if it is too old."""
         changes = self.version - version
         if not 0 <= changes <= len(self._changes):
             return None
@@ -72,14 +72,14 @@ class ResourceSlices:
             self.of_driver[after.driver] += len(after.devices)
 
     def rules_changed(self, *rules: DeviceTaintRule | None) -> None:
-        """Compute the taints of all devices that one of these rules selects or selected."""
+        """Compute the taints again for devices that an old or new rule selects."""
         for each in self._mirrored.values():
             if any(rule is not None and _may_select(rule, each) for rule in rules):
                 self.slice_changed(each.name, each)
             pause()
 
     def _with_rules(self, each: ResourceSlice) -> ResourceSlice:
-        """Return the slice with the taints of all rules, in the order of the rules' names."""
+        """Return the slice with the taints of all rules, which apply in the order of names."""
         rules: Iterable[DeviceTaintRule] = self._rules.values()
         rules = sorted((r for r in rules if _may_select(r, each)), key=lambda rule: rule.name)
         if not rules:
