@@ -27,7 +27,7 @@ PRESETS: Final = {
     ),
     "kai": CardFormat(whole_resource="nvidia.com/gpu", by_annotation=True),
 }
-"""The names of resources and annotations that three projects use for GPU cards."""
+"""The names of resources and annotations for GPU cards in three projects."""
 
 Strategy = Literal["Binpack", "Spread"]
 
@@ -39,20 +39,20 @@ def _annotation_prefix(prefix: str) -> str:
 
 
 class CardArgs(PolicyModel):
-    """Arguments that name cards on nodes and pods; each given field replaces the preset's."""
+    """The names of resources and annotations for GPU cards; a given field replaces the preset's."""
 
     preset: Literal["gpushare", "hami", "kai"] = "gpushare"
-    """The project whose names of resources and annotations are the defaults."""
+    """The project whose names are the defaults."""
     memory_resource: ExtendedResource | None = None
-    """The resource for memory of a share of a card; nodes publish the sum over their cards."""
+    """The resource for memory of a share of a card; nodes publish the sum over all cards."""
     memory_percent_resource: ExtendedResource | None = None
-    """The resource for memory of a share in percent of the card."""
+    """The resource for memory of a share, in percent of the card's memory."""
     cores_resource: ExtendedResource | None = None
-    """The resource for compute of a share in percent of the card."""
+    """The resource for compute of a share, in percent of the card's compute."""
     whole_resource: ExtendedResource | None = None
     """The resource for whole cards."""
     count_resource: ExtendedResource | None = None
-    """The resource by which nodes publish how many cards they have."""
+    """The resource with the number of cards of a node."""
     mib_per_unit: int | None = Field(None, ge=1, le=2**20)
     """MiB per unit of memoryResource."""
     annotation_prefix: Annotated[str, AfterValidator(_annotation_prefix)] | None = None
@@ -62,7 +62,7 @@ class CardArgs(PolicyModel):
     topology_annotation: QualifiedName | None = None
     """The annotation of a node that describes its cards and their links."""
     unhealthy_annotation: QualifiedName | None = None
-    """The annotation of a node that names cards that must not be used."""
+    """The annotation of a node with the cards that must not be used."""
 
     def card_format(self) -> CardFormat:
         """Return the names of the preset, with the given fields replaced."""
@@ -71,10 +71,10 @@ class CardArgs(PolicyModel):
 
 
 class GPUShareArgs(CardArgs):
-    """Arguments of GPUShare: the names of cards, and which nodes and cards it prefers."""
+    """Arguments of GPUShare: the names of cards, and the preferred nodes and cards."""
 
     nodes: Strategy = "Binpack"
-    """Whether shares go to the nodes with the fullest cards, or to those with the emptiest."""
+    """Whether shares go to the nodes with the fullest cards or with the emptiest cards."""
     cards: Literal["Binpack", "Spread", "FirstFit", "LeastFragmentation"] = "Binpack"
-    """The choice of a card for a share: the fullest, the emptiest, the first, or the card by which
-    most free GPU stays usable for typical requests."""
+    """The card for a share: the fullest, the emptiest, the first, or the card that leaves the most
+    free GPU usable for typical requests."""

@@ -1,8 +1,7 @@
 """The common part of plugins that assign GPU cards of a node.
 
-The state counts the cards. Such a plugin decides by these counts and chooses the cards of an
-assumed pod. The Binding writes node and cards together, so the annotation always belongs to the
-node.
+Such a plugin decides by the counts of cards in the state, and chooses the cards of an assumed pod.
+The Binding writes node and cards in one request, so that the annotation always fits the node.
 """
 
 from abc import ABC, abstractmethod
@@ -26,28 +25,28 @@ from mooring.state.view import NodeView
 __all__ = ["AssignsInTrials", "CardPlugin", "assign_cards", "assign_devices", "count_cards"]
 
 _UNITS_PER_NODE: Final = 1200
-"""The cost of counting one node: about 120 us with eight cards and a pod on each."""
+"""The cost of counting the cards of a node: about 120 us for eight cards and eight pods."""
 
 
 class AssignsInTrials(ABC):
-    """A plugin that gives pods devices or volumes, at Reserve and when a trial adds a pod."""
+    """A plugin that assigns devices or volumes to pods at Reserve and in trials."""
 
     @abstractmethod
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Reserve as `reserve` does, but in a trial, whose end undoes it."""
+        """Assign in a trial what `reserve` would assign; the end of the trial undoes this."""
 
 
 def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
-    """Assign devices to a pod in a trial, as these plugins would at Reserve."""
+    """Assign devices to the pod in a trial, as these plugins do at Reserve."""
     for plugin in plugins:
         if isinstance(plugin, AssignsInTrials):
             plugin.assign(pod, row)
 
 
 def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
-    """Give a pod that a trial has added to the row the cards that these plugins choose.
+    """Assign cards to a nominated pod that a trial has added to the row.
 
-    This is for nominated pods. As in kube-scheduler, the devices of their claims do not count.
+    The plugins choose the cards. As in kube-scheduler, nominated pods take no devices of claims.
     """
     for plugin in plugins:
         if isinstance(plugin, CardPlugin):
@@ -55,9 +54,9 @@ def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
 
 
 def count_cards(cards: Cards, evaluations: Evaluations) -> None:
-    """Count the cards of all nodes that were not counted before, with pauses.
+    """Count the cards of all nodes that are not counted yet, with pauses.
 
-    Raises PluginFailed if that is more than one attempt may do; the next call goes on.
+    Raises PluginFailed if the attempt's budget is used up; the next call continues.
     """
     while cards.uncounted:
         evaluations.pause("counting the GPUs of the nodes")
@@ -66,7 +65,7 @@ def count_cards(cards: Cards, evaluations: Evaluations) -> None:
 
 
 class CardPlugin(AssignsInTrials):
-    """Reads requests, assigns cards at Reserve, writes them at PreBind; subclasses choose cards."""
+    """Reads requests, assigns cards at Reserve, writes them at PreBind. Subclasses choose cards."""
 
     name: ClassVar[str]
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
@@ -79,7 +78,7 @@ class CardPlugin(AssignsInTrials):
     )
 
     def __init__(self, args: CardArgs, handle: Handle, *, demand: bool = False) -> None:
-        """Track the cards of this format; if `demand` is true, also typical requests."""
+        """Count the cards of this format; if `demand` is True, also find typical requests."""
         self._format = args.card_format()
         self._cluster = handle.cluster
         self._api = handle.api
@@ -89,20 +88,20 @@ class CardPlugin(AssignsInTrials):
 
     @abstractmethod
     def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
-        """Return the request if this plugin handles it, SKIP if not, or why it is rejected."""
+        """Return the request if this plugin handles it; else SKIP, or why it is rejected."""
 
     @abstractmethod
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best cards of the node in this row for a pod that is assumed there.
+        """Return the best cards of the row's node for a pod that is assumed there.
 
-        None if none fit.
+        Returns None if no cards have room.
         """
 
     @abstractmethod
     def _annotations(
         self, request: CardRequest, assignment: Assignment, row: int
     ) -> Mapping[str, str]:
-        """Return the annotations that name the pod's cards of the row."""
+        """Return the annotations that name the pod's cards."""
 
     def largest_card(self, resource: str, rows: IntArray) -> int | None:
         """Return the memory of the largest card of the rows; None for any other resource."""
@@ -111,9 +110,9 @@ class CardPlugin(AssignsInTrials):
         return int(self._cards.total(rows).max(initial=0))
 
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> CardRequest | Skip | Unschedulable:
-        """Return the cards that the pod requests; SKIP for none, and reject a malformed request.
+        """Return the request for cards; SKIP without one; Unschedulable if it is malformed.
 
-        Raises PluginFailed if the cards of too many nodes are yet to be counted.
+        Raises PluginFailed if too many nodes' cards must still be counted.
         """
         try:
             request = card_request(pod.spec, self._format)
@@ -125,7 +124,7 @@ class CardPlugin(AssignsInTrials):
         return self._handled(request)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> CardRequest | Skip:
-        """Return the cards that the pod requests; SKIP if `pre_filter` would reject the pod."""
+        """Return the request for cards; SKIP if `pre_filter` would not return a request."""
         request = self.pre_filter(pod, cluster)
         return SKIP if isinstance(request, Unschedulable) else request
 
@@ -135,7 +134,7 @@ class CardPlugin(AssignsInTrials):
         return None if row is None else self.assign(pod, row)
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assign the best cards of the row to a pod that is assumed there, also in a trial."""
+        """Assign the best cards of the row to a pod that is assumed there, perhaps in a trial."""
         request = self.pre_filter(pod, self._cluster)
         if isinstance(request, Unschedulable):
             return request
@@ -152,7 +151,7 @@ class CardPlugin(AssignsInTrials):
         """Do nothing: the pod's cards are freed when it is forgotten."""
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
-        """Add the pod's cards as annotations to its binding; PluginError if the node lost them."""
+        """Add annotations with the pod's cards to its binding; PluginError if a card is gone."""
         self._evaluations.begin_attempt()
         request = self.pre_filter(pod, self._cluster)
         if not isinstance(request, CardRequest):
@@ -166,7 +165,7 @@ class CardPlugin(AssignsInTrials):
         self._api.annotate(pod, self._annotations(request, assignment, placed.row))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a pod with cards left or changed, or a node came or changed its cards."""
+        """Return QUEUE if a pod freed cards, or if a node was added or its cards changed."""
         match event.before, event.after:
             case Pod() as before, after:
                 same = isinstance(after, Pod) and (
@@ -186,5 +185,5 @@ class CardPlugin(AssignsInTrials):
 
 
 def _read_of(node: Node) -> tuple[Mapping[str, object], ...]:
-    """Return the values from which a node's cards are read (`node_cards`)."""
+    """Return the values of a node that `node_cards` reads."""
     return node.labels, node.annotations, node.allocatable, node.unavailable

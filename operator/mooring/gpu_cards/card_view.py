@@ -1,4 +1,4 @@
-"""The GPU cards and devices of nodes, their owners, and the requests that would still fit."""
+"""The GPU cards and devices of nodes, the pods on the cards, and the requests that still fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from mooring.state.cluster_view import ClusterView
 class Card:
     """One card: memory in units of the format, compute in percent; `owners` are its pods.
 
-    `guessed` are the owners whose card is a guess, because no annotation names one.
+    `guessed` are owners without an annotation; the card of such a pod is a guess.
     """
 
     number: int
@@ -34,7 +34,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class NodeGPUs:
-    """The cards of a node, the largest requests that it could still take, and its devices."""
+    """The cards of a node, the largest requests that still fit, and the node's devices."""
 
     node: str
     cards: tuple[Card, ...]
@@ -75,7 +75,7 @@ def shared_devices(state: ClusterState) -> list[NodeDevice]:
 
 
 def cards_of(name: str, row: int, books: Cards) -> NodeGPUs:
-    """Return the cards of the node `name`, which is on this row; devices are left out."""
+    """Return the cards of the node `name` on this row, without its devices."""
     known, left = books.known(row), books.remaining(np.array([row], np.int64))
     over = books.overcommitted(row)
     owners = [*books.owners(row)]

@@ -1,7 +1,7 @@
-"""Prefers nodes where the least free GPU becomes unusable for typical requests.
+"""Prefers nodes where the pod makes the least free GPU unusable for typical requests.
 
-The measure is in `mooring.gpu_cards.state.fragmentation`. The pods on nodes say which requests are
-typical.
+See `mooring.gpu_cards.state.fragmentation` for the measure. The pods on nodes show the typical
+requests.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from mooring.state.view import NodeView
 
 _HALF: Final = 50
 _SCALE: Final = 250
-"""The growth, in thousandths of a card, at which a score is halfway between 50 and 0 or 100."""
+"""The growth, in thousandths of a card, for the score 25; a loss of this size has the score 75."""
 _FAR: Final = np.int64(2**40)
 
 
@@ -40,7 +40,7 @@ class _RequestedCards:
 
 
 class GPUFragmentation:
-    """Prefers nodes where fragmentation grows least or shrinks most."""
+    """Prefers nodes where the pod makes fragmentation grow least or shrink most."""
 
     name: ClassVar[str] = "GPUFragmentation"
     depends_on_node_only: ClassVar[bool] = True
@@ -55,9 +55,9 @@ class GPUFragmentation:
     def pre_score(
         self, pod: Pod, _nodes: NodeView, _cluster: ClusterView
     ) -> _RequestedCards | Skip:
-        """Return the cards that the pod requests, perhaps none; SKIP for a malformed request.
+        """Return the cards that the pod requests, if any; SKIP if the request is malformed.
 
-        Raises PluginFailed if the cards of too many nodes are yet to be counted.
+        Raises PluginFailed if too many nodes' cards must still be counted.
         """
         try:
             request = card_request(pod.spec, self._format)
@@ -67,7 +67,7 @@ class GPUFragmentation:
         return _RequestedCards(request)
 
     def score(self, pod: Pod, nodes: NodeView, wanted: _RequestedCards) -> IntArray:
-        """Return 50 where fragmentation stays the same, more where it shrinks."""
+        """Return 50 if fragmentation stays the same, more if it shrinks, less if it grows."""
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
         cpu = Cpu(free, pod.spec.demand.resources.get("cpu", 0))
         growth = self._growth(nodes.rows, wanted.request, cpu)
@@ -75,7 +75,7 @@ class GPUFragmentation:
         return np.clip(score, 0, 2 * _HALF)
 
     def _growth(self, rows: IntArray, request: CardRequest | None, cpu: Cpu) -> IntArray:
-        """Return by how much each node's fragmentation grows with the pod on the best cards."""
+        """Return how much each node's fragmentation grows if the pod gets the best cards."""
         remaining, total, typical = (
             self._cards.remaining(rows),
             self._cards.total(rows),

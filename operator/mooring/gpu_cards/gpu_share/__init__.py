@@ -1,1 +1,1 @@
-"""GPUShare: several pods on one GPU card, by memory."""
+"""GPUShare: several pods share the memory of one GPU card."""

@@ -1,4 +1,4 @@
-"""Places the shares of a pod on the cards of many nodes at once."""
+"""Chooses cards for the shares of a pod, on many nodes at once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ _NOT = np.int64(2**62)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedShares:
-    """Per node row: whether all shares fit, each share's cards (int64[row, n]), and the rest.
+    """For each row: whether all shares fit, the cards of each share, and the remaining amounts.
 
-    Cards and rest are undefined where the shares do not fit.
+    Cards (int64[row, n]) and remaining amounts have no meaning where the shares do not fit.
     """
 
     fits: BoolArray
@@ -30,12 +30,12 @@ class PlacedShares:
     remaining: RemainingCards
 
     def assignment(self, index: int) -> Assignment:
-        """Return the cards of each share on the row with this index."""
+        """Return the cards of each share on the row at this index."""
         return tuple(tuple(sorted(cards[index].tolist())) for cards in self.chosen)
 
 
 def needed(share: CardShare, total: IntArray) -> IntArray:
-    """Return int64[row, card]: the memory the share takes of each card."""
+    """Return int64[row, card]: the memory that the share takes on each card."""
     if share.permille:
         part: IntArray = -(-total * share.permille // 1000)
         return part
@@ -45,7 +45,7 @@ def needed(share: CardShare, total: IntArray) -> IntArray:
 def fitting(
     share: CardShare, remaining: RemainingCards, need: IntArray, suitable: BoolArray | None
 ) -> BoolArray:
-    """Return bool[row, card]: cards that can be used and have space for the share."""
+    """Return bool[row, card]: whether the card may be used and has room for the share."""
     fits: BoolArray = remaining.free >= need
     if share.cores:
         fits &= remaining.free_cores >= share.cores
@@ -63,11 +63,11 @@ def place_shares(
     typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> PlacedShares:
-    """Place each share on cards with space for it, the largest share first.
+    """Place each share on cards with room, the largest share first.
 
-    One or two different shares are placed wherever that is possible; with more, a solution may be
-    missed. Among equal cards the lowest number wins. `typical` and `cpu` are for
-    `LeastFragmentation`, which without `cpu` chooses as `Binpack` does.
+    One or two different shares find cards if that is possible; with more, a solution may be missed.
+    Among equal cards the lowest number is chosen. `typical` and `cpu` are only for
+    `LeastFragmentation`; without `cpu`, it chooses as `Binpack`.
     """
     now = RemainingCards(remaining.free.copy(), remaining.free_cores.copy(), remaining.free_cards)
     fits = np.ones(len(total), np.bool_)
@@ -93,7 +93,7 @@ def place_plain_share(
 ) -> IntArray:
     """Return int64[row]: the card that `place_shares` chooses for one share of only memory.
 
-    The card is undefined where the share fits on none.
+    The card has no meaning on rows without room.
     """
     order: IntArray = -free if choice == "Spread" else free
     fits = free >= memory
@@ -110,7 +110,7 @@ def _size(share: CardShare) -> tuple[int, int, int, int]:
 
 
 def _smallest(preference: IntArray, count: int) -> IntArray:
-    """Return the columns of the `count` smallest values of each row; of equal values, the first."""
+    """Return the columns of the `count` smallest values of each row; the first ones if equal."""
     columns: IntArray
     if count == 1:
         columns = np.argmin(preference, axis=1)[:, None]
@@ -127,7 +127,7 @@ def _preference(
     typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> IntArray:
-    """Return int64[row, card]: the share goes to the card with the smallest number."""
+    """Return int64[row, card]: the share goes to the card with the smallest value."""
     free_after: IntArray = remaining.free - need
     match choice:
         case "Binpack":

@@ -33,7 +33,7 @@ _MAX: Final = 100
 
 
 class GPUShare(CardPlugin):
-    """Rejects nodes where no single card has space for a share, and chooses the cards."""
+    """Rejects nodes without a card that has room for a share, and chooses the cards."""
 
     name: ClassVar[str] = "GPUShare"
     depends_on_node_only: ClassVar[bool] = True
@@ -46,7 +46,7 @@ class GPUShare(CardPlugin):
         self._choice = args.cards
 
     def filter(self, pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
-        """Return True where every share fits on cards that can be used."""
+        """Return True where every share has a usable card with room."""
         rows, (share, *others) = nodes.rows, request.shares
         if _is_plain(request):
             return self._cards.largest_free(rows) >= share.memory
@@ -59,7 +59,7 @@ class GPUShare(CardPlugin):
         return enough
 
     def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
-        """Explain why no card has space; unresolvable where an empty node has no space either."""
+        """Explain why no card has room; unresolvable where the empty node has no room either."""
         rows = nodes.rows
         left, total = self._cards.remaining(rows), self._cards.total(rows)
         usable, suitable = left.usable, self._cards.suitable(request, rows)
@@ -91,9 +91,9 @@ class GPUShare(CardPlugin):
         return Explanation(reasons, np.left_shift(np.uint64(1), case.astype(np.uint64)), case >= 3)
 
     def score(self, pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return 0-100: how full the chosen card and all cards of the node become, on average.
+        """Return 0-100: the mean of how full the chosen card and all cards of the node become.
 
-        For `Spread` the score is 100 minus the mean.
+        For `Spread`, the score is 100 minus this mean.
         """
         rows, share = nodes.rows, request.shares[0]
         index, total, sums = np.arange(len(rows)), self._cards.total(rows), self._cards.sums(rows)
@@ -119,7 +119,7 @@ class GPUShare(CardPlugin):
         return full if self._nodes == "Binpack" else _MAX - full
 
     def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
-        """Return the request if it is for shares of cards; SKIP for whole cards; reject a mix."""
+        """Return the request if it is for shares; SKIP if it is for whole cards; reject a mix."""
         if request.is_whole:
             return SKIP
         return request if request.is_shared else Unschedulable(_MIXED)
@@ -169,7 +169,7 @@ def _cpu(nodes: NodeView, pod: Pod) -> Cpu:
 
 
 def _is_plain(request: CardRequest) -> bool:
-    """Return whether the request is one share of only memory, on any card."""
+    """Return whether the request is one share of only memory, and any card is allowed."""
     share = request.shares[0]
     return request == CardRequest((CardShare(1, share.memory),))
 

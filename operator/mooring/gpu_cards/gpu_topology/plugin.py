@@ -1,6 +1,6 @@
-"""Gives pods with whole GPU cards the best-connected free set of a node.
+"""Gives pods the best-connected free GPU cards of a node.
 
-The Binding writes the choice to the pod, for a device plugin or a container runtime to obey.
+The Binding names the cards in an annotation, which a device plugin or container runtime obeys.
 """
 
 from typing import ClassVar, Final
@@ -32,12 +32,12 @@ _REASONS: Final = (
     "node(s) had no free GPUs linked as requested",
 )
 _RESOLVABLE: Final = 4
-"""The first of the reasons that preemption may resolve, because other pods cause them."""
+"""The index of the first reason that preemption may resolve."""
 _MAX: Final = 100
 
 
 class GPUTopology(CardPlugin):
-    """Rejects nodes without enough free cards, and chooses the best-linked cards."""
+    """Rejects nodes without enough free cards, and chooses the best-connected cards."""
 
     name: ClassVar[str] = "GPUTopology"
     depends_on_node_only: ClassVar[bool] = True
@@ -45,7 +45,7 @@ class GPUTopology(CardPlugin):
     Args: ClassVar[type[CardArgs]] = CardArgs
 
     def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
-        """Return True where enough cards are free, linked as the pod requires."""
+        """Return True where enough cards are free that are connected as requested."""
         free = self._free(nodes.rows, request)
         fits = np.bitwise_count(free) >= request.whole_cards
         if request.link_required:
@@ -80,7 +80,7 @@ class GPUTopology(CardPlugin):
         return Explanation(_REASONS, bits, case >= _RESOLVABLE)
 
     def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return 0-100: how well the chosen cards are linked, and whether groups of 8 or 4 stay."""
+        """Return 0-100: high for well-connected cards and for unbroken groups of 8 or 4 cards."""
         free = self._free(nodes.rows, request)
         scores = np.zeros(len(nodes), np.int64)
         seen: dict[tuple[Subsets, int, int], int] = {}
@@ -96,7 +96,7 @@ class GPUTopology(CardPlugin):
         return request if request.is_whole else SKIP
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best set of the node's free cards; None if it is not linked as required."""
+        """Return the best set of the row's free cards; None if none is connected as requested."""
         remaining = self._cards.remaining_without(row, pod.uid)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
         untouched = remaining.untouched if suitable is None else remaining.untouched & suitable
@@ -112,7 +112,7 @@ class GPUTopology(CardPlugin):
         return {self._format.cards_annotation: assignment_text(assignment)}
 
     def _free(self, rows: IntArray, request: CardRequest) -> IntArray:
-        """Return per row a mask of the cards that are free and of the requested kind."""
+        """Return for each row a bit mask of the free cards of the requested kind."""
         free = self._cards.free_cards(rows)
         suitable = self._cards.suitable(request, rows)
         return free if suitable is None else free & _masks(suitable)
@@ -122,7 +122,7 @@ class GPUTopology(CardPlugin):
         return subsets(cards.links, len(cards))
 
     def _best(self, row: int, free: int, request: CardRequest) -> int | None:
-        """Return the best set of free cards; None if it is not linked as the pod requires."""
+        """Return the best set of free cards; None if no set is connected as requested."""
         sets = self._subsets(row)
         chosen = sets.best(free, request.whole_cards)
         if chosen is None or sets.weakest_link(chosen) < request.link_required:
@@ -136,7 +136,7 @@ def _masks(cards: BoolArray) -> IntArray:
 
 
 def _score(sets: Subsets, free: int, all_free: int, request: CardRequest) -> int:
-    """Return 0-100: the links of several cards count two thirds, unbroken groups the rest."""
+    """Return 0-100: two thirds for the links of several cards, one third for unbroken groups."""
     chosen = sets.best(free, request.whole_cards)
     if chosen is None:
         return 0

@@ -1,9 +1,8 @@
-"""Finds the best-connected set of a node's free cards by looking at every set.
+"""Finds the best-connected set of a node's free cards by comparing all sets.
 
-A set is a bit mask of card numbers, and 16 cards have 65,536 sets. Each property of the sets is an
-array indexed by the mask, computed once per matrix of links. Of two sets, the one with the higher
-rank of the weakest link is better connected; with equal ranks, the one with the higher sum of all
-ranks.
+A set is a bit mask of card numbers; 16 cards have 65,536 sets. Each property of the sets is an
+array indexed by the mask, computed once for each matrix of links. The set with the better weakest
+link is better connected; with equal weakest links, the set with the higher sum of ranks.
 """
 
 from typing import Final
@@ -16,18 +15,18 @@ from mooring.model.bounded_cache import BoundedCache, bytes_of, cached
 from mooring.state.columns import IntArray
 
 _NO_LINK: Final = 127
-"""The weakest link of sets with fewer than two cards, which have no links."""
+"""The weakest link of sets with fewer than two cards, because these have no links."""
 _GROUPS: Final = (8, 4, 2)
 
 
 @cached(64 * 2**20)
 def subsets(links: Links, count: int) -> "Subsets":
-    """Return the sets of a node's cards; equal matrices of several nodes share one object."""
+    """Return the sets of a node's cards; nodes with equal links share one object."""
     return Subsets(links, count)
 
 
 class Subsets:
-    """All sets of a node's `count` cards; without a matrix all links are equal and unknown."""
+    """All sets of a node's cards; without links, all links count as equal and unknown."""
 
     def __init__(self, links: Links, count: int) -> None:
         self.count = count
@@ -41,13 +40,13 @@ class Subsets:
         self._chosen: BoundedCache[tuple[int, int], tuple[int | None]] = BoundedCache(2**20)
         arrays = (self._cards, self._weakest, self._sum, self._best_group)
         self.memory = self._chosen.most_bytes + bytes_of(*arrays)
-        """The most bytes that this object takes."""
+        """The most bytes of this object, cached results included."""
 
     def best(self, free: int, cards: int) -> int | None:
-        """Return the best-connected set of this many free cards; None if there are too few.
+        """Return the best-connected set of `cards` free cards; None if there are too few.
 
-        Among equals, the set wins that leaves the best-connected groups of 8, 4 and 2 free cards,
-        then the one with the lowest numbers.
+        Of equally good sets, the one is chosen that leaves the best-connected groups of 8, 4 and 2
+        free cards, and then the one with the lowest numbers.
         """
         key = (free, cards)
         known = self._chosen.get(key)
@@ -57,11 +56,11 @@ class Subsets:
         return known[0]
 
     def weakest_link(self, chosen: int) -> int:
-        """Return the rank of the weakest link in a set; `_NO_LINK`, the highest, for one card."""
+        """Return the rank of the set's weakest link; `_NO_LINK`, the highest, for one card."""
         return int(self._weakest[chosen])
 
     def quality(self, chosen: int) -> int:
-        """Return a number to compare sets of one size; better connected sets have a higher one."""
+        """Return how well the set is connected, for comparison with sets of equal size."""
         return int(self._weakest[chosen]) * 2**16 + int(self._sum[chosen])
 
     def _choose(self, free: int, cards: int) -> int | None:
@@ -75,7 +74,7 @@ class Subsets:
         return int(masks[0])
 
     def _add_card(self, card: int, ranks: tuple[int, ...]) -> None:
-        """Compute the links of sets whose highest card is this one, from sets of lower cards."""
+        """Compute the links of all sets with this card as the highest card."""
         size = 1 << card
         weakest, total = np.full(size, _NO_LINK, np.int32), np.zeros(size, np.int32)
         for other in range(card):
@@ -86,7 +85,7 @@ class Subsets:
         self._sum[size : 2 * size] = self._sum[:size] + total
 
     def _best_within(self, group: int) -> npt.NDArray[np.int32]:
-        """Return for each set the quality of its best subset of `group` cards; -1 if too small."""
+        """Return for each set the quality of its best subset of `group` cards; -1 if smaller."""
         quality = self._weakest * 2**16 + self._sum
         best = np.where(self._cards == group, quality, -1)
         masks = np.arange(len(best))

@@ -1,1 +1,1 @@
-"""Cards and requests for them, parsed."""
+"""Parses GPU cards and requests for cards."""

@@ -1,8 +1,8 @@
-"""GPU cards of nodes and the requests of pods for them, parsed once from API objects.
+"""GPU cards of nodes and the requests of pods for cards, parsed from API objects.
 
-A `CardFormat` has the names of resources and annotations that a cluster uses. Everything here that
-nodes or pods write is bounded in size and count. A malformed value on a node counts as absent; on a
-pod it raises `CardRequestError`.
+A `CardFormat` has the names of resources and annotations that a cluster uses. All values from nodes
+and pods are limited in size and number. A malformed value on a node counts as absent; on a pod it
+raises `CardRequestError`.
 """
 
 import re
@@ -17,18 +17,18 @@ from mooring.model.node import Node
 from mooring.model.pod_spec import PodSpec
 
 MAX_CARDS: Final = 16
-"""The most cards of a node that are looked at; further cards are never assigned."""
+"""The most cards of a node; further cards are never assigned."""
 _MOST_SHARES: Final = 8
 _MOST_BYTES: Final = 16_384
 _MOST_MEMORY: Final = 2**40
-"""Larger amounts are cut to this, so that sums of them fit into int64."""
+"""The largest amount; larger amounts are cut, so that sums fit into int64."""
 
 _CHANGING_SUFFIXES: Final = ("_ASSIGNED", "_ASSUME_TIME")
 
 GPU_COUNT: Final = "nvidia.com/gpu.count"
 GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 GPU_PRODUCT: Final = "nvidia.com/gpu.product"
-"""The three node labels of GPU feature discovery; the memory is in MiB."""
+"""The three node labels of GPU feature discovery; memory is in MiB."""
 
 GPU_TYPE: Final = "scheduling.mooring.dev/gpu-type"
 MEMORY_AT_LEAST: Final = "scheduling.mooring.dev/gpu-memory-at-least"
@@ -39,57 +39,58 @@ _FRACTION_MEMORY: Final = "gpu-memory"
 _FRACTION_CARDS: Final = "gpu-fraction-num-devices"
 
 Assignment = tuple[tuple[int, ...], ...]
-"""The cards of a pod: for each share, in order, the numbers of the share's cards."""
+"""The cards of a pod: the numbers of the cards of each share."""
 Links = tuple[tuple[int, ...], ...]
-"""Ranks of the links between cards, symmetric; 0 on the diagonal and for unknown links."""
+"""A symmetric matrix of the links' ranks; 0 on the diagonal and for unknown links."""
 
 _CODES: Final[Mapping[str, int]] = {"SYS": 1, "NODE": 2, "PHB": 3, "PXB": 4, "PIX": 5}
 _NVLINK: Final = re.compile(r"NV([1-9][0-9]?)")
 _NVLINK_BASE: Final = 10
 LINK_RANKS: Final[Mapping[str, int]] = {"NUMANode": 2, "PCIeSwitch": 4, "NVLink": _NVLINK_BASE + 1}
-"""The least rank of each kind of link that a pod can name."""
+"""The lowest rank of each kind of link that a pod can request."""
 
 
 def link_rank(code: str) -> int:
-    """Return the rank of a code of `nvidia-smi topo -m`, higher is closer; 0 for an unknown one."""
+    """Return the rank of a link code of `nvidia-smi topo -m`: higher is closer, 0 unknown."""
     nvlink = _NVLINK.fullmatch(code)
     return _NVLINK_BASE + int(nvlink[1]) if nvlink else _CODES.get(code, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class CardFormat:
-    """The names that nodes and pods of a cluster use for cards; an empty name is not used."""
+    """The names of resources and annotations for cards in a cluster; an empty name is not used."""
 
     memory_resource: str = ""
-    """The resource for memory of a share; nodes publish the sum over their cards."""
+    """The resource for memory of a share; nodes publish the sum over all cards."""
     memory_percent_resource: str = ""
-    """The resource for memory of a share in percent of the card."""
+    """The resource for memory of a share, in percent of the card's memory."""
     cores_resource: str = ""
-    """The resource for compute of a share in percent of the card."""
+    """The resource for compute of a share, in percent of the card's compute."""
     whole_resource: str = ""
-    """The resource for whole cards; with memory or compute in one container, for its number of
-    shares."""
+    """The resource for whole cards; if a container also requests memory or compute, the number of
+    its shares."""
     count_resource: str = ""
-    """The resource by which nodes publish how many cards they have."""
+    """The resource with the number of cards of a node."""
     mib_per_unit: int = 1
     """MiB per unit of `memory_resource`."""
     per_container: bool = False
-    """Whether each container has its own share; if not, the pod has one share on one card."""
+    """Whether each container has its own share; otherwise the pod has one share on one card."""
     by_annotation: bool = False
-    """Whether pods request a fraction by the annotations `gpu-fraction` and `gpu-memory`."""
+    """Whether pods may request a fraction with the annotations `gpu-fraction` and `gpu-memory`."""
     annotation_prefix: str = ""
-    """The prefix of gpushare's annotations: ALIYUN_COM_GPU_MEM in ALIYUN_COM_GPU_MEM_IDX."""
+    """The prefix of gpushare's annotations, such as ALIYUN_COM_GPU_MEM for
+    ALIYUN_COM_GPU_MEM_IDX."""
     cards_annotation: str = "scheduling.mooring.dev/gpu-cards"
-    """The pod annotation with the numbers of its cards; semicolons separate shares."""
+    """The annotation of a pod with the numbers of its cards; semicolons separate shares."""
     topology_annotation: str = "scheduling.mooring.dev/gpu-topology"
     unhealthy_annotation: str = "scheduling.mooring.dev/gpu-unhealthy"
-    """The node annotation with the numbers of cards that must not be used."""
+    """The annotation of a node with the numbers of cards that must not be used."""
 
     def assigned(self, annotations: Mapping[str, str], request: "CardRequest") -> Assignment | None:
-        """Return the cards that a bound pod's annotations name; None unless they suit the request.
+        """Return the cards in a bound pod's annotations; None if they contradict the request.
 
-        Each share must have as many cards as requested. Otherwise a tenant, who can write
-        annotations too, could name fewer cards and make used cards look free.
+        Each share must have as many cards as requested. Otherwise a user could name fewer cards in
+        the annotation, and used cards would seem free.
         """
         index = f"{self.annotation_prefix}_IDX" if self.writes_index(request) else ""
         assignment = parse_assignment(annotations.get(index or self.cards_annotation, ""))
@@ -99,21 +100,21 @@ class CardFormat:
         return assignment
 
     def writes_index(self, request: "CardRequest") -> bool:
-        """Return whether the annotation has gpushare's form for one share on one card."""
+        """Return whether the cards are written in gpushare's form, for one share on one card."""
         share, *others = request.shares
         return bool(self.annotation_prefix) and not (others or share.whole or share.cards > 1)
 
 
 class CardRequestError(Exception):
-    """A pod's request for cards cannot be read; the text says which field and what is expected."""
+    """A pod's request for cards is malformed; the text names the field and the expected value."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardShare:
-    """A request for the same amount on each of `cards` distinct cards; `whole` means whole cards.
+    """A request for the same amount on each of `cards` different cards, or for whole cards.
 
-    `memory` is in units of the format; `permille`, if it is not 0, replaces it by thousandths of
-    the card's memory. `cores` is in percent of a card.
+    `memory` is in units of the format. If `permille` is not 0, the memory is this many thousandths
+    of the card's. `cores` is in percent of a card.
     """
 
     cards: int = 1
@@ -123,14 +124,14 @@ class CardShare:
     whole: bool = False
 
     def memory_on(self, total: int) -> int:
-        """Return how much memory the share takes of a card with this much memory."""
+        """Return how much memory the share takes of a card with `total` memory."""
         if self.whole:
             return total
         return -(-total * self.permille // 1000) if self.permille else self.memory
 
     @property
     def cores_on_card(self) -> int:
-        """The percentage of a card's compute that the share takes."""
+        """The share of a card's compute, in percent."""
         return 100 if self.whole else self.cores
 
 
@@ -138,8 +139,8 @@ class CardShare:
 class CardRequest:
     """A pod's request for cards, all on one node.
 
-    `products` (none: any) and `least_memory` (MiB) restrict the cards. `link_required` and
-    `link_preferred` are the least ranks for the weakest link between whole cards; 0 means any.
+    `products` (empty: any) and `least_memory` (MiB) restrict the cards. `link_required` and
+    `link_preferred` are the lowest ranks for the weakest link between whole cards; 0 means any.
     """
 
     shares: tuple[CardShare, ...]
@@ -150,23 +151,23 @@ class CardRequest:
 
     @property
     def whole_cards(self) -> int:
-        """How many whole cards are requested."""
+        """The number of requested whole cards."""
         return sum(share.cards for share in self.shares if share.whole)
 
     @property
     def is_whole(self) -> bool:
-        """Whether whole cards are requested, and nothing else."""
+        """Whether only whole cards are requested."""
         return all(share.whole for share in self.shares)
 
     @property
     def is_shared(self) -> bool:
-        """Whether shares of cards are requested, and no whole card."""
+        """Whether only shares of cards are requested."""
         return not any(share.whole for share in self.shares)
 
 
 @cached(16 * 2**20)
 def card_request(spec: PodSpec, form: CardFormat) -> CardRequest | None:
-    """Return the cards that pods of the spec request, or None; CardRequestError if unreadable."""
+    """Return the request for cards in the spec, or None; CardRequestError if malformed."""
     if form.by_annotation:
         shares = _by_annotation(spec, form)
     elif form.per_container:
@@ -235,7 +236,7 @@ def _percent(amounts: Mapping[str, int], form: CardFormat) -> int:
 
 
 def _permille(text: str) -> int:
-    """Return a fraction above 0 and at most 1 in thousandths, rounded up."""
+    """Return a fraction in thousandths, rounded up; it must be above 0 and at most 1."""
     if re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0{1,9})?|0\.[0-9]{1,9}", text):
         value = -(-int(float(text) * 10**9 + 0.5) // 10**6)
         if value:
@@ -270,7 +271,7 @@ def _shown(text: str) -> str:
 
 @cached(2**20)
 def parse_assignment(text: str) -> Assignment | None:
-    """Parse the cards of an annotation, `0,1` or `0;2,3`; return None if it is malformed."""
+    """Parse the cards in an annotation, such as `0,1` or `0;2,3`; None if it is malformed."""
     if len(text) > 256 or not re.fullmatch(
         r"[0-9]{1,2}(,[0-9]{1,2})*(;[0-9]{1,2}(,[0-9]{1,2})*)*", text
     ):
@@ -281,14 +282,14 @@ def parse_assignment(text: str) -> Assignment | None:
 
 
 def assignment_text(assignment: Assignment) -> str:
-    """Return the text that `parse_assignment` reads."""
+    """Return the text for an annotation; `parse_assignment` is the reverse."""
     return ";".join(",".join(str(card) for card in cards) for cards in assignment)
 
 
 def same_cards(wanted: Mapping[str, str], found: Mapping[str, str]) -> bool:
     """Return whether the annotations found on a pod name the same cards as the wanted ones.
 
-    All wanted annotations must be found with the same values, except two of gpushare's: a device
+    All wanted annotations must be found with equal values, except two of gpushare's: a device
     plugin rewrites `_ASSIGNED`, and `_ASSUME_TIME` differs between attempts.
     """
     return all(
@@ -302,8 +303,8 @@ def same_cards(wanted: Mapping[str, str], found: Mapping[str, str]) -> bool:
 class NodeCards:
     """The cards of a node, at most `MAX_CARDS`, by number.
 
-    `memory` is in units of the format, 0 where the node does not publish it. `unhealthy` cards must
-    not be used. `unnamed` counts further cards that the node has lost without naming them.
+    `memory` is in units of the format, 0 if unknown. `unhealthy` cards must not be used. `unnamed`
+    is the number of further cards that are lost but not named by the node.
     """
 
     memory: tuple[int, ...]
@@ -330,7 +331,7 @@ _NO_TOPOLOGY: Final = _Topology((), (), ())
 
 
 def node_cards(node: Node, form: CardFormat) -> NodeCards:
-    """Return the cards a node publishes by its resources, labels and annotations."""
+    """Return the cards that a node publishes by its resources, labels and annotations."""
     topology = _topology(node.annotations.get(form.topology_annotation, ""))
     counted = _card_count(node, form) or len(topology.links) or len(topology.memory)
     if not counted:
@@ -364,7 +365,7 @@ def _card_count(node: Node, form: CardFormat) -> int:
 
 
 def _capacity(node: Node, resource: str) -> int:
-    """Return how much of the resource the node would offer if all of its cards were healthy."""
+    """Return how much of the resource the node would offer if all its cards were healthy."""
     if not resource:
         return 0
     amount = node.allocatable.get(resource, 0) + node.unavailable.get(resource, 0)
@@ -372,9 +373,9 @@ def _capacity(node: Node, resource: str) -> int:
 
 
 def _lost(node: Node, form: CardFormat, count: int, memory: int) -> int:
-    """Return how many cards the node no longer offers, by the resource that lost most cards.
+    """Return the number of lost cards, by the resource that lost the most.
 
-    One card may count several times in a resource, as with HAMi and time slicing.
+    With HAMi or time slicing, a card counts several times in a resource.
     """
     lost = node.unavailable.get(form.count_resource, 0)
     whole = _capacity(node, form.whole_resource)
@@ -411,7 +412,7 @@ def _topology(text: str) -> _Topology:
 
 
 def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return memory in MiB and product of each card; empty unless every card has both."""
+    """Return the memory in MiB and the product of each card; empty unless all cards have both."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return (), ()
     memory, products = [], []
@@ -427,7 +428,7 @@ def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def _links(raw: Any) -> Links:
-    """Return the link ranks, () if malformed; if [i][j] and [j][i] differ, the lower is used."""
+    """Return the ranks of links, () if malformed; of [i][j] and [j][i] the lower counts."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return ()
     count = len(raw)

@@ -1,1 +1,1 @@
-"""The cards of nodes, counted."""
+"""Counts the cards of nodes."""

@@ -1,13 +1,12 @@
 """The free amounts of each GPU card of each node, as columns over node rows.
 
-The columns of a row depend only on the node's cards and the set of pods on the row, and are
-computed again after each change. So a restart gives the same counts, and a trial that is undone
-leaves no trace. A pod counts on its cards if they are known. If no scheduler chose cards, or the
-annotation is malformed, the pod counts on the cards where it fits best; such pods are placed last,
-sorted by name.
+A row's columns depend only on the node's cards and the pods on the row. Therefore a restart gives
+the same counts, and a trial leaves no trace. A pod whose cards are unknown, because no scheduler
+chose cards or the annotation is malformed, counts on the cards where it fits best; such pods are
+placed last, sorted by name.
 
-A row that existed when counting began is counted when it is first read, or by `count_row`. Until
-then changes of the row are ignored.
+A row that already exists when counting begins is counted at its first use, or by `count_row`; its
+changes until then are ignored.
 """
 
 from collections import Counter
@@ -58,14 +57,14 @@ class CardDemand(NamedTuple):
 
 
 class CardsOfRow(NamedTuple):
-    """The node of a row and its pods, with the cards of the pods if known."""
+    """The node of a row, and its pods with their cards if known."""
 
     node: Node | None
     pods: Iterable[tuple[Pod, Assignment | None]]
 
 
 class RemainingCards(NamedTuple):
-    """Free amounts on some node rows: memory and compute (-1: unusable), bits of unused cards."""
+    """Free memory and compute (-1: unusable) on some rows, and bits of unused cards."""
 
     free: IntArray
     free_cores: IntArray
@@ -73,17 +72,17 @@ class RemainingCards(NamedTuple):
 
     @property
     def usable(self) -> npt.NDArray[np.bool_]:
-        """bool[row, card]: the card exists and can be used."""
+        """bool[row, card]: True if the card may be used."""
         return self.free >= 0
 
     @property
     def untouched(self) -> npt.NDArray[np.bool_]:
-        """bool[row, card]: the card can be used and no pod is on it."""
+        """bool[row, card]: True if the card may be used and has no pod."""
         return (self.free_cards[:, None] >> np.arange(MAX_CARDS)) & 1 > 0
 
 
 class CardOwner(NamedTuple):
-    """A pod on cards of a node; `known` is False if the cards are only a guess."""
+    """A pod on cards of a node; `known` is False if the cards are a guess."""
 
     uid: Uid
     key: str
@@ -94,7 +93,7 @@ class CardOwner(NamedTuple):
 
 @dataclass(slots=True)
 class _Held:
-    """A pod's name and request, its cards if known, and the class of its request."""
+    """A pod's name, its request and the request's class, and its cards if known."""
 
     key: str
     request: CardRequest
@@ -103,9 +102,9 @@ class _Held:
 
 
 class _Row:
-    """One node's cards and the pods on them; `used` and `cores` count pods whose cards are known.
+    """The cards of a node and its pods; `used` and `cores` are the amounts of known cards.
 
-    `elsewhere` has the uids of pods whose cards are unknown, or do not exist on the node.
+    `elsewhere` has the uids of pods whose cards are unknown or do not exist on the node.
     """
 
     __slots__ = ("cards", "cores", "elsewhere", "guessed", "held", "used")
@@ -119,7 +118,7 @@ class _Row:
         self.guessed: dict[Uid, Assignment] = {}
 
     def put_cards(self, cards: NodeCards) -> None:
-        """Set the node's cards, and count its pods again."""
+        """Set the node's cards, and count the pods again."""
         held, self.held = self.held, {}
         self.cards = cards
         self.used, self.cores = [0] * MAX_CARDS, [0] * MAX_CARDS
@@ -143,7 +142,7 @@ class _Row:
         return held
 
     def books(self, without: Uid | None = None) -> "_Books":
-        """Return the free amounts of the cards; the pod of the uid `without` is not counted."""
+        """Return the free amounts of the cards, without the pod of the uid `without`."""
         used, cores = self.used.copy(), self.cores.copy()
         held = self.held.get(without) if without is not None else None
         if held is not None and held.known is not None and without not in self.elsewhere:
@@ -165,12 +164,12 @@ class _Row:
         return _Books(free, free_cores, free_cards, guessed, over)
 
     def _name(self, uid: Uid) -> tuple[str, Uid]:
-        """Return the sort key of a pod: with its name, a guess is the same after a restart."""
+        """Return a sort key for a pod; by name, guesses are the same after a restart."""
         return self.held[uid].key, uid
 
 
 class _Books(NamedTuple):
-    """The free amounts of a row by card number, the guessed cards, and the overcommitted cards."""
+    """The free amounts of a row's cards, guessed assignments, and overcommitted cards."""
 
     free: list[int]
     free_cores: list[int]
@@ -180,10 +179,10 @@ class _Books(NamedTuple):
 
 
 class Cards:
-    """The cards of all nodes in one format; arrays are [row, card number], to be read only.
+    """The cards of all nodes in one format; callers must not change the arrays [row, card].
 
     Memory is int64 in the format's units, compute in percent of a card. `uncounted` are the rows of
-    all nodes that exist, and `read` returns the node and the pods of one row.
+    all nodes at first; `read` returns the node and the pods of a row.
     """
 
     def __init__(
@@ -200,23 +199,23 @@ class Cards:
         self._demand: Counter[CardDemand] = Counter()
         self._typical: Mapping[CardDemand, int] = {}
         self.followed = False
-        """Whether a plugin reads `typical`, so that `typical` must be kept up to date."""
+        """Whether `typical` is kept up to date, because a plugin reads it."""
         self._since_published = 0
 
     @property
     def typical(self) -> Mapping[CardDemand, int]:
-        """The most frequent classes of requests, with their numbers of pods when last counted."""
+        """The most frequent classes of requests, with the number of pods at the last count."""
         while self._uncounted:
             self.count_row()
         return self._typical
 
     @property
     def uncounted(self) -> int:
-        """How many rows are yet to be counted."""
+        """The number of rows that are not counted yet."""
         return len(self._uncounted)
 
     def count_row(self) -> None:
-        """Count one uncounted row; to count all rows in one step would take too long."""
+        """Count one row that is not counted yet; all rows in one step would take too long."""
         if self._uncounted:
             self._count_row(next(iter(self._uncounted)))
 
@@ -227,7 +226,7 @@ class Cards:
         return RemainingCards(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
 
     def remaining_without(self, row: int, uid: Uid) -> RemainingCards:
-        """Return the free amounts of the row's cards without the pod of this uid."""
+        """Return the free amounts of the row's cards as if the pod of this uid were gone."""
         books = self._row(row).books(uid)
         return RemainingCards(
             np.array([books.free], np.int64),
@@ -236,23 +235,23 @@ class Cards:
         )
 
     def free(self, rows: IntArray) -> IntArray:
-        """Return the free memory of each card; -1 if it does not exist or must not be used."""
+        """Return int64[row, card]: free memory; -1 if there is no usable card."""
         return self._read_columns(rows, _FREE)
 
     def free_cards(self, rows: IntArray) -> IntArray:
-        """Return an int64 per row; bit i is set if card i is usable and has no pod."""
+        """Return int64[row]: bit i is set if card i may be used and has no pod."""
         return self._read_columns(rows, _FREE_CARDS)
 
     def largest_free(self, rows: IntArray) -> IntArray:
-        """Return per row the most free memory of any card; -1 where no card can be used."""
+        """Return int64[row]: the most free memory of a card; -1 if no card may be used."""
         return self._read_columns(rows, _LARGEST)
 
     def sums(self, rows: IntArray) -> IntArray:
-        """Return int64[row, 2]: memory and free memory of all cards that can be used."""
+        """Return int64[row, 2]: memory and free memory, summed over the cards that may be used."""
         return self._read_columns(rows, _SUMS)
 
     def total(self, rows: IntArray) -> IntArray:
-        """Return the memory of each card; 0 if it is unknown or there is no card."""
+        """Return int64[row, card]: memory; 0 if it is unknown or the card does not exist."""
         return self._read_columns(rows, _TOTAL)
 
     def _read_columns(self, rows: IntArray, part: int | slice) -> IntArray:
@@ -261,7 +260,7 @@ class Cards:
         return found
 
     def suitable(self, request: CardRequest, rows: IntArray) -> npt.NDArray[np.bool_] | None:
-        """Return which cards have a requested product and enough memory; None if all suit."""
+        """Return which cards have a requested product and enough memory; None if all have."""
         if not request.products and not request.least_memory:
             return None
         least = request.least_memory
@@ -273,7 +272,7 @@ class Cards:
         return fits
 
     def known(self, row: int) -> NodeCards:
-        """Return the cards of a row's node."""
+        """Return the cards of the row's node."""
         return self._row(row).cards
 
     def owners(self, row: int) -> Iterator[CardOwner]:
@@ -285,20 +284,20 @@ class Cards:
             yield CardOwner(uid, held.key, held.request, cards or (), guess is None)
 
     def overcommitted(self, row: int) -> list[int]:
-        """Return the numbers of the cards whose pods hold more than the card has."""
+        """Return the numbers of the cards whose pods take more than the card has."""
         return self._row(row).books().overcommitted
 
     # What follows is for `Devices` alone.
 
     def put_node(self, row: int, node: Node | None) -> None:
-        """Set the row's cards to those of the node, or to none."""
+        """Set the row's cards to those of the node; without a node, the row has no cards."""
         if node is None:
             self._uncounted.pop(row, None)  # pods of unknown nodes may be counted there next
         if row not in self._uncounted and self._count_node(row, node):
             self._refresh(row)
 
     def _count_node(self, row: int, node: Node | None) -> bool:
-        """Set the row's cards; return whether they changed, so that columns are out of date."""
+        """Set the row's cards; return whether the row's columns must be computed again."""
         cards = node_cards(node, self.format) if node is not None else NO_CARDS
         known = self._rows.get(row)
         if known is None:
@@ -311,7 +310,7 @@ class Cards:
         return True
 
     def put_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
-        """Count the pod on the row, on its cards if known; return whether counts changed."""
+        """Count the pod on the row; return whether counts changed. `known` are its cards."""
         if row in self._uncounted:
             return False
         changed = self._count_pod(row, pod, known)
@@ -340,7 +339,7 @@ class Cards:
         return True
 
     def drop_pod(self, row: int, uid: Uid) -> None:
-        """Stop counting the pod, if it was counted."""
+        """Stop counting the pod, if it is counted."""
         if self._count_no_more(row, uid):
             self._refresh(row)
 
@@ -354,8 +353,7 @@ class Cards:
     def publish(self, row: int, uid: Uid) -> bool:
         """Note that the pod was placed; return whether `typical` was computed again.
 
-        If a plugin reads `typical`, compute it again when half as many pods were placed as are
-        counted.
+        It is computed again when the placed pods since then are half as many as the counted pods.
         """
         if not self.followed or self._uncounted or uid not in self._row(row).held:
             return False
@@ -366,7 +364,7 @@ class Cards:
         return True
 
     def follow(self) -> None:
-        """Compute `typical` from the pods counted so far, and keep it up to date from now on."""
+        """Compute `typical` from the pods counted so far, and keep it up to date."""
         self.followed = True
         self._since_published = 0
         self._typical = dict(sorted(self._demand.items(), key=_frequency)[:_MOST_CLASSES])
@@ -388,7 +386,7 @@ class Cards:
             self.follow()
 
     def _reach(self, rows: IntArray) -> None:
-        """Count the rows that are not counted yet; add columns for new nodes without cards."""
+        """Count those of the rows that are not counted yet; add columns for new nodes."""
         if self._uncounted:
             for row in filter(self._uncounted.__contains__, rows.tolist()):
                 self._count_row(row)
@@ -404,7 +402,7 @@ class Cards:
         self._columns = grown
 
     def _refresh(self, row: int) -> None:
-        """Compute the row's columns from its node's cards and its pods."""
+        """Compute the row's columns from its cards and its pods."""
         if row >= len(self._columns):
             self._grow(row + 1)
         there = self._rows[row]
@@ -432,7 +430,7 @@ _NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
-    """Return the unhealthy cards; the last unused ones stand for lost cards without a number."""
+    """Return the unhealthy cards, with the last unused cards in place of the unnamed ones."""
     if not cards.unnamed:
         return cards.unhealthy
     remaining = [card for card in range(len(cards)) if card not in cards.unhealthy]
@@ -448,7 +446,7 @@ def _columns(rows: int) -> IntArray:
 
 
 def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
-    """Return the pod's request for cards; None if there is none or it is malformed."""
+    """Return the pod's request for cards; None if it has none or if it is malformed."""
     try:
         return card_request(pod.spec, form)
     except CardRequestError:
@@ -464,7 +462,7 @@ def _class_of(request: CardRequest, pod: Pod) -> CardDemand:
 
 
 def _frequency(entry: tuple[CardDemand, int]) -> tuple[int, CardDemand]:
-    """Return a sort key: frequent classes first, equally frequent ones in a fixed order."""
+    """Return a sort key: frequent classes first, and a fixed order of equally frequent classes."""
     return -entry[1], entry[0]
 
 
@@ -476,7 +474,7 @@ def _take(
     cores: list[int],
     times: int,
 ) -> None:
-    """Add the pod's shares to the used amounts; subtract them if `times` is -1."""
+    """Add the pod's shares to the used amounts; with `times` -1, subtract its shares."""
     for share, numbers in zip(request.shares, assignment, strict=True):
         for card in numbers:
             used[card] += times * share.memory_on(cards.memory[card])
@@ -490,9 +488,9 @@ def _guess(
     used: list[int],
     cores: list[int],
 ) -> Assignment:
-    """Guess the pod's cards, for accounting: the fullest cards with space for it.
+    """Guess the pod's cards: the fullest cards that have room.
 
-    If the pod fits on no card, it counts on the emptiest cards, because it is on the node anyway.
+    If no card has room, these are the emptiest cards, because the pod is on the node anyway.
     """
     assignment = []
     usable = [card for card in range(len(cards)) if card not in unhealthy]

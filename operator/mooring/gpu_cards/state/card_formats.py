@@ -1,6 +1,6 @@
-"""Counts cards in every format that a plugin reads; `ClusterState` keeps the counts up to date.
+"""Counts cards in every format that a plugin reads; `ClusterState` calls it at changes.
 
-Counting begins when the first plugin that reads a format is built, and ends with the last one.
+Counting begins with the first plugin that reads a format, and ends with the last.
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ from mooring.state.pods import PlacedPod, PodTable
 
 
 class CardFormats:
-    """The counts of cards by format; only `ClusterState` changes them."""
+    """The counts of cards, by format; only `ClusterState` changes this object."""
 
     def __init__(self, nodes: NodeTable, pods: PodTable) -> None:
         self._nodes = nodes
         self._pods = pods
         self._cards: WeakValueDictionary[CardFormat, Cards] = WeakValueDictionary()
         self.mismatches = 0
-        """How many pods turned out to have other cards than those that were chosen for them."""
+        """The number of pods that got other cards than those chosen for them."""
 
     def track(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the counts in this format; they are kept while the caller holds them.
+        """Return the counts in this format, which are kept as long as the caller holds this object.
 
-        If `demand` is true, they also find typical requests. Rows are counted later, when they are
-        read.
+        If `demand` is True, the counts have typical requests, too. Rows are counted at their first
+        use.
         """
         cards = self._cards.get(form)
         if cards is None:
@@ -56,7 +56,7 @@ class CardFormats:
                 cards.put_pod(placed.row, placed.pod, _known(placed, form))
 
     def detach(self, pods: Sequence[PlacedPod]) -> None:
-        """Stop counting pods of one row on their cards."""
+        """Stop counting pods of one row."""
         if not self._cards or not self._is_counted(pods[0]):
             return
         for cards in self._cards.values():
@@ -64,7 +64,7 @@ class CardFormats:
                 cards.drop_pod(placed.row, placed.pod.uid)
 
     def assign(self, placed: PlacedPod, form: CardFormat, assignment: Assignment) -> bool:
-        """Assign these cards to an assumed pod; return whether the counts changed."""
+        """Assign cards to an assumed pod; return whether the counts changed."""
         placed.cards = (form, assignment)
         cards = self._cards.get(form)
         return cards is not None and cards.put_pod(placed.row, placed.pod, assignment)
@@ -72,7 +72,7 @@ class CardFormats:
     def renew(self, placed: PlacedPod) -> bool:
         """Count a newer version of the pod; return whether the counts changed.
 
-        If the annotations differ from the chosen cards, the annotations count.
+        The annotations decide, even if other cards were chosen for the pod.
         """
         if not self._is_counted(placed):
             return False
@@ -88,16 +88,16 @@ class CardFormats:
         return changed
 
     def _is_counted(self, placed: PlacedPod) -> bool:
-        """Return whether the pod's node exists; a pod without a node has no cards."""
+        """Return whether the pod's node exists; otherwise the pod has no cards."""
         return not self._nodes.is_unknown(placed.row)
 
     def node_changed(self, row: int, node: Node | None) -> None:
-        """Count the cards of the row's node; None means that the row has no node any more."""
+        """Count the cards of the row's node; `node` is None if the row has no node any more."""
         for cards in self._cards.values():
             cards.put_node(row, node)
 
     def publish(self, placed: PlacedPod) -> bool:
-        """Note that a pod was placed; return whether `typical` of a format was computed again."""
+        """Note that a pod was placed; return whether a format computed `typical` again."""
         if not self._cards:
             return False
         uid = placed.pod.uid
@@ -106,7 +106,7 @@ class CardFormats:
 
 
 def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
-    """Return the pod's cards: from its annotations if bound, else from the plugin's choice."""
+    """Return the pod's cards: from annotations if it is bound, else as the plugin has chosen."""
     actual = _actual(placed, form)
     if actual is None and placed.cards is not None and placed.cards[0] == form:
         return placed.cards[1]
@@ -114,9 +114,9 @@ def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
 
 
 def _actual(placed: PlacedPod, form: CardFormat) -> Assignment | None:
-    """Return the cards that the annotations of a bound pod name.
+    """Return the cards in the annotations of a bound pod.
 
-    An annotation of an assumed pod does not count: an earlier attempt or a tenant has written it.
+    Annotations of an assumed pod do not count: they are a user's or an earlier attempt's.
     """
     if placed.assumed:
         return None

@@ -1,12 +1,10 @@
-"""Measures how much of a node's free GPU typical requests of the cluster cannot use.
+"""Measures how much of a node's free GPU the cluster's typical requests cannot use.
 
 The measure follows Weng et al., "Beware of Fragmentation" (USENIX ATC 2023). A class of requests
-cannot use the free amounts of cards that are too small for it. If the node lacks cards or cpu for
-the class, the class can use none of the node's free GPU. The node's fragmentation is the mean over
-the classes, weighted by their frequency.
-
-In the paper, cpu for one request of a class makes all of a node's free GPU usable for it. Here the
-usable GPU is limited to the number of requests that the node's free cpu allows.
+cannot use free amounts on cards that are too small for it, and nothing on a node that lacks cards
+or cpu for it. A node's fragmentation is the mean over the classes, weighted by frequency. In the
+paper, cpu for one request makes all free GPU usable; here, the free cpu limits the number of
+requests.
 
 Amounts of GPU are in thousandths of a card.
 """
@@ -26,7 +24,7 @@ _NO_LIMIT: Final = 2**40
 
 
 class Cpu(NamedTuple):
-    """Per row the free cpu (int64, millicores), and the cpu that the pod takes."""
+    """The free cpu of each row (int64, millicores), and the cpu that the pod takes."""
 
     free: IntArray
     taken: int
@@ -39,10 +37,10 @@ def growth_by_share(
     typical: Mapping[CardDemand, int],
     cpu: Cpu,
 ) -> IntArray:
-    """Return int64[row, card]: by how much fragmentation grows if a share is placed on the card.
+    """Return int64[row, card]: how much fragmentation grows if the card gets the share.
 
-    `need` (int64[row, card]) is the memory that the share takes of each card. The result is
-    undefined where the share does not fit.
+    `need` (int64[row, card]) is the memory that the share takes on each card. The result has no
+    meaning where the share does not fit.
     """
     after = np.maximum(remaining.free - need, 0)
     before_permille, after_permille = _permille(remaining.free, total), _permille(after, total)
@@ -70,7 +68,7 @@ def growth_by_whole_cards(
     typical: Mapping[CardDemand, int],
     cpu: Cpu,
 ) -> IntArray:
-    """Return int64[row]: by how much fragmentation grows if the chosen cards (bool) are taken."""
+    """Return int64[row]: how much fragmentation grows if the pod takes the chosen cards."""
     after = np.where(chosen, np.minimum(remaining.free, 0), remaining.free)
     untouched = remaining.untouched & ~chosen
     before_permille, after_permille = _permille(remaining.free, total), _permille(after, total)
@@ -98,13 +96,13 @@ def growth_by_whole_cards(
 def growth_by_cpu(
     remaining: RemainingCards, total: IntArray, typical: Mapping[CardDemand, int], cpu: Cpu
 ) -> IntArray:
-    """Return int64[row]: by how much fragmentation grows if a pod without cards takes its cpu."""
+    """Return int64[row]: how much fragmentation grows if a pod without cards takes its cpu."""
     nothing = np.zeros(remaining.free.shape, np.bool_)
     return growth_by_whole_cards(remaining, total, nothing, typical, cpu)
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) -> IntArray:
-    """Return the growth of unusable GPU: the classes' mean loss, without the pod's own share."""
+    """Return the growth of unusable GPU: the mean loss of the classes, minus the pod's share."""
     if not typical:
         return np.zeros_like(lost)
     growth: IntArray = lost // sum(typical.values()) - taken
@@ -112,7 +110,7 @@ def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) 
 
 
 def _usable(served: IntArray, cards: IntArray, demand: CardDemand, limit: IntArray) -> IntArray:
-    """Return how much of `served`, the free amount on `cards` suitable cards, the class can use."""
+    """Return how much the class can use of `served`, the free amount on suitable cards."""
     usable: IntArray = np.where(cards >= demand.cards, np.minimum(served, limit), 0)
     return usable
 
@@ -134,6 +132,6 @@ def _serves(free: IntArray, untouched: BoolArray, demand: CardDemand) -> BoolArr
 
 
 def _permille(free: IntArray, total: IntArray) -> IntArray:
-    """Return the free part of each card in thousandths, 0 for cards that cannot be used."""
+    """Return the free part of each card in thousandths; 0 for cards that must not be used."""
     permille: IntArray = np.maximum(free, 0) * 1000 // np.maximum(total, 1)
     return permille
