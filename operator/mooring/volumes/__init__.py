@@ -1,1 +1,1 @@
-"""Volumes: their objects, tables and plugins."""
+"""Volumes: their objects, state and plugins."""

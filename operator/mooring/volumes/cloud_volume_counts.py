@@ -1,8 +1,8 @@
-"""Limits the disks of a cloud that one node can attach: the Max...VolumeCount predicates.
+"""Limits the disks of a cloud on one node: the Max...VolumeCount predicates.
 
 See nodevolumelimits/non_csi.go of Kubernetes before 1.31. In-tree disks and volumes of the cloud's
-CSI driver are counted together, because they use the same slots. On nodes whose in-tree plugin is
-migrated to the CSI driver, NodeVolumeLimits counts instead.
+CSI driver use the same slots, so they are counted together. If a node's in-tree plugin is migrated
+to the CSI driver, NodeVolumeLimits counts instead.
 """
 
 import re
@@ -44,7 +44,7 @@ _NITRO_LIMIT: Final = 25
 
 @dataclass(frozen=True, slots=True)
 class _CloudDisks:
-    """The pod's disks that the cloud's CSI driver attaches, in-tree disks included."""
+    """The pod's disks that the cloud's CSI driver attaches, and its in-tree disks."""
 
     disks: tuple[CSISource, ...]
     storage: Storage
@@ -69,7 +69,7 @@ class _VolumeCount:
     )
     plugin: ClassVar[DiskKind]
     published_as: ClassVar[str]
-    """The allocatable resource with a node's limit; 0 counts as not published."""
+    """The allocatable resource for a node's limit; 0 counts as absent."""
     limit: ClassVar[int]
 
     def __init__(self, args: VolumeCountArgs, handle: Handle) -> None:
@@ -91,7 +91,7 @@ class _VolumeCount:
         return _CloudDisks(disks, storage) if disks else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _CloudDisks) -> BoolArray:
-        """Return True where attached and new disks together are within the limit."""
+        """Return True where the attached and the new disks are within the limit."""
         rows, storage = nodes.rows, wanted.storage
         total = storage.attachments.counts(self._driver, rows) + len(wanted.disks)
         for disk in wanted.disks:
@@ -99,13 +99,13 @@ class _VolumeCount:
         return (total <= self._limits(nodes)) | storage.csi_nodes.migrated(self.plugin, rows)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _CloudDisks) -> Explanation:
-        """Return one reason; evicting pods can help, because their disks are detached."""
+        """Return one reason; evicting pods can help, because this detaches disks."""
         return Explanation.single("node(s) exceed max volume count", len(nodes), resolvable=True)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node came or its limit or migration changed, or a volume was freed.
+        """Return QUEUE if a node came, its limit or migration changed, or a volume was freed.
 
-        Also return QUEUE when a claim of the pod changed, and therefore the pod's disks.
+        A change of a claim of the pod returns QUEUE too, because it may change the pod's disks.
         """
         match event.before, event.after:
             case Pod() as gone, None:
@@ -136,7 +136,7 @@ class _VolumeCount:
 
 
 class EBSVolumeCount(_VolumeCount):
-    """Limits EBS volumes to 39 (Amazon recommends 40 with the root volume), on Nitro to 25."""
+    """Limits EBS volumes: 39 (Amazon recommends 40 with the root volume), 25 on Nitro."""
 
     name: ClassVar[str] = "EBSVolumeCount"
     plugin = DiskKind.AWS_EBS
@@ -153,7 +153,7 @@ class EBSVolumeCount(_VolumeCount):
 
 
 class GCEPDVolumeCount(_VolumeCount):
-    """Limits persistent disks to 16 on any instance."""
+    """Limits persistent disks: 16 on any instance."""
 
     name: ClassVar[str] = "GCEPDVolumeCount"
     plugin = DiskKind.GCE_PD
@@ -162,7 +162,7 @@ class GCEPDVolumeCount(_VolumeCount):
 
 
 class AzureDiskVolumeCount(_VolumeCount):
-    """Limits managed Azure disks to 16, although larger machines take more."""
+    """Limits managed Azure disks: 16, although larger machines take more."""
 
     name: ClassVar[str] = "AzureDiskVolumeCount"
     plugin = DiskKind.AZURE_DISK

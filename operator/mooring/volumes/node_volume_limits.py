@@ -33,7 +33,7 @@ _NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 class _CSIVolumes:
     """The pod's volumes by CSI driver, or a message about a missing claim.
 
-    `required` are the drivers, sorted by name, that must be on the node.
+    `required` are the drivers that the node must have, sorted by name.
     """
 
     volumes: Mapping[str, Sequence[CSISource]]
@@ -69,7 +69,7 @@ class NodeVolumeLimits:
         self._may_require_drivers = handle.kubernetes.volume_limit_scaling
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _CSIVolumes:
-        """Return the volumes that drivers have to attach; SKIP if there are none."""
+        """Return the volumes that CSI drivers must attach; SKIP if there are none."""
         if not any(map(_counts, pod.volumes)):
             return SKIP
         for volume in pod.volumes:
@@ -96,9 +96,9 @@ class NodeVolumeLimits:
         return sorted(name for name in drivers if name in known and known[name].required_on_node)
 
     def filter(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> BoolArray:
-        """Return False where a required driver is missing, or a driver would exceed its limit.
+        """Return False where a required driver is missing, or a driver's limit would be exceeded.
 
-        As in kube-scheduler, `wanted` is None if the profile disables PreFilter.
+        `wanted` is None if the profile disables PreFilter, as in kube-scheduler.
         """
         wanted = wanted or self._wanted(pod)
         fits = np.full(len(nodes), wanted.missing is None)
@@ -112,10 +112,10 @@ class NodeVolumeLimits:
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> Explanation:
-        """Return one reason per node; preemption may resolve every reason except a missing claim.
+        """Return one reason per node; only a missing claim is unresolvable by preemption.
 
-        If several drivers are missing, the reason names the first by name; kube-scheduler names
-        any. As in kube-scheduler, a missing driver counts as resolvable by preemption.
+        Of several missing drivers, the first by name is named; kube-scheduler names any. A missing
+        driver counts as resolvable, as in kube-scheduler.
         """
         wanted = wanted or self._wanted(pod)
         if wanted.missing is not None:
@@ -133,12 +133,12 @@ class NodeVolumeLimits:
         return Explanation.from_masks(masks, resolvable=np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node came or can attach more, or a volume or claim changed.
+        """Return QUEUE if a node came or can attach more, or if a volume or claim changed.
 
-        Unlike kube-scheduler, return QUEUE in four more cases: a driver without a limit came to a
-        node, or is no longer required; another pod on a node now uses one of the pod's volumes; a
-        volume was detached and the pod has ephemeral volumes; or a StorageClass came back under its
-        name with another provisioner.
+        Four cases return QUEUE only here, not in kube-scheduler: a driver without a limit came to a
+        node or is no longer required; another pod on a node now uses a volume of the pod; a volume
+        was detached and the pod has ephemeral volumes; a StorageClass came back with another
+        provisioner.
         """
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:
@@ -184,7 +184,7 @@ def _have_one_in_common(pod: Pod, other: Pod, storage: Storage) -> bool:
 def _new(volumes: Sequence[CSISource], rows: IntArray, storage: Storage) -> IntArray:
     """Return int64[rows]: the number of volumes that no pod on the row uses yet.
 
-    A volume that only a VolumeAttachment shows on a node counts twice there, as in kube-scheduler.
+    A volume that is on a row only by a VolumeAttachment counts twice there, as in kube-scheduler.
     """
     new = np.full(len(rows), len(volumes), np.int64)
     for volume in volumes:

@@ -27,14 +27,14 @@ _IN_USE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _ExclusiveVolumes:
-    """Disks that no pod on the node may use, and claims (namespace/name) that no pod may use."""
+    """Disks that no other pod on the node may use, and claims that no other pod may use at all."""
 
     disks: tuple[PodVolume, ...]
     claims: tuple[str, ...]
 
 
 class VolumeRestrictions:
-    """Rejects nodes where the pod's disk is in use; all nodes, if its ReadWriteOncePod claim is."""
+    """Rejects nodes where a disk of the pod is in use, and all if its ReadWriteOncePod claim is."""
 
     name: ClassVar[str] = "VolumeRestrictions"
     depends_on_node_only: ClassVar[bool] = False
@@ -53,7 +53,7 @@ class VolumeRestrictions:
     def pre_filter(
         self, pod: Pod, cluster: ClusterView
     ) -> Skip | _ExclusiveVolumes | Unschedulable:
-        """Return disks and claims that pods cannot share; Unschedulable if a claim is missing."""
+        """Return the pod's disks and claims that cannot be shared, or that a claim is missing."""
         if not pod.volumes:
             return SKIP
         once = []
@@ -73,20 +73,20 @@ class VolumeRestrictions:
         return _ExclusiveVolumes(disks, tuple(once)) if disks or taken else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
-        """Return False where a disk is in use, and for all nodes if a claim is in use."""
+        """Return False where a disk is in use, and everywhere if a claim is in use."""
         if any(map(self._cluster.storage.users.claim_in_use, wanted.claims)):
             return np.zeros(len(nodes), np.bool_)
         return ~self._conflicts(nodes, wanted)
 
     def explain(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> Explanation:
-        """Return one reason per node, disks before claims; evicting the pod that has them helps."""
+        """Return one reason per node, disks before claims; evicting the using pod can help."""
         bits = np.where(self._conflicts(nodes, wanted), np.uint64(1), np.uint64(2))
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a pod with such a disk or claim was deleted, or a node or claim came.
+        """Return QUEUE if a pod with such a disk or claim was deleted, or a node or claim came.
 
-        Unlike kube-scheduler, also return QUEUE when a node was deleted: its pods free their
+        A deleted node returns QUEUE too, unlike in kube-scheduler, because its pods free their
         claims.
         """
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
@@ -102,7 +102,7 @@ class VolumeRestrictions:
                 return QueueingHint.QUEUE
 
     def _conflicts(self, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
-        """Return True where a pod uses one of the disks in conflict."""
+        """Return True where a pod uses one of the wanted disks."""
         storage = self._cluster.storage
         rows = {row for disk in wanted.disks for row in storage.users.rows_in_conflict(disk)}
         return np.isin(nodes.rows, list(rows))

@@ -26,14 +26,14 @@ from mooring.volumes.model.storage_objects import (
 
 _KEYS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _CURRENT: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION}
-"""The label that replaced each beta label; a node may have only one of the two."""
+"""Maps each beta label to the label that replaced it; a node may have only one of the two."""
 
 _Topology: TypeAlias = tuple[str, tuple[str, ...]]
-"""A label of a volume and the values that nodes may have there."""
+"""A label of a volume, and the values that a node may have for it."""
 
 
 class VolumeZone:
-    """Rejects nodes outside the zones and regions that the labels of bound volumes name."""
+    """Rejects nodes outside the zones and regions in the labels of bound volumes."""
 
     name: ClassVar[str] = "VolumeZone"
     depends_on_node_only: ClassVar[bool] = False
@@ -72,7 +72,7 @@ class VolumeZone:
     ) -> BoolArray:
         """Return True where every label matches, and for nodes without any zone or region label.
 
-        As in kube-scheduler, `topologies` is None if the profile disables PreFilter.
+        `topologies` is None if the profile disables PreFilter, as in kube-scheduler.
         """
         if topologies is None:
             found = self.pre_filter(pod, self._cluster)
@@ -94,7 +94,7 @@ class VolumeZone:
     def explain(
         self, pod: Pod, nodes: NodeView, topologies: tuple[_Topology, ...] | None
     ) -> Explanation:
-        """Return one reason; evicting pods changes no labels."""
+        """Return one reason; evicting pods cannot help, because it changes no labels."""
         reason = "node(s) had no available volume zone"
         if topologies is None and isinstance(
             found := self.pre_filter(pod, self._cluster), Unschedulable
@@ -103,10 +103,10 @@ class VolumeZone:
         return Explanation.single(reason, len(nodes), resolvable=False)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node or volume came or changed zones, or the pod's claim changed.
+        """Return QUEUE if a node or volume came or changed zones, or the pod's claim changed.
 
-        Also return QUEUE when a StorageClass waits for the first consumer only since this event:
-        the class may have been created again while no watch was open.
+        A StorageClass that now waits for the first consumer returns QUEUE too: it may have been
+        created again while no watch was open.
         """
         before, after = event.before, event.after
         match after:
@@ -127,7 +127,7 @@ class VolumeZone:
 def _volume_of(
     namespace: str, name: str, cluster: ClusterView
 ) -> PersistentVolume | Unschedulable | None:
-    """Return the volume that a claim is bound to; None while it waits for its first consumer."""
+    """Return the volume of a claim; None while the claim waits for its first consumer."""
     if not name:
         return Unschedulable("PersistentVolumeClaim had no name")
     claim: PersistentVolumeClaim | None
@@ -148,7 +148,7 @@ def _volume_of(
 
 
 def _topologies(volume: PersistentVolume) -> Iterator[_Topology]:
-    """Yield the volume's zones and regions; a label with an empty part is ignored."""
+    """Yield the volume's zones and regions; skip a label with an empty part."""
     for key in _KEYS:
         if key in volume.labels:
             values = tuple(part.strip() for part in volume.labels[key].split(ZONE_DELIMITER))

@@ -1,1 +1,1 @@
-"""Volumes and storage objects, parsed."""
+"""Parses volumes and storage objects."""

@@ -26,7 +26,7 @@ _MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 class CSINode:
     """The CSI drivers on a node, each with its limit of attached volumes (None: no limit).
 
-    `migrated_plugins` are the in-tree plugins whose volumes a CSI driver handles on this node.
+    `migrated_plugins` are in-tree plugins whose volumes a CSI driver attaches on this node.
     """
 
     name: str
@@ -36,20 +36,21 @@ class CSINode:
 
 @dataclass(frozen=True, slots=True)
 class CSIDriver:
-    """The checks that a CSI driver requests from the scheduler."""
+    """What a CSI driver wants the scheduler to check."""
 
     name: str
     storage_capacity: bool
-    """Whether the scheduler checks the free capacity, see CSIStorageCapacity."""
+    """Whether to check the free capacity for new volumes; see CSIStorageCapacity."""
     required_on_node: bool
-    """Whether pods with the driver's volumes must not run on nodes without the driver."""
+    """Whether pods with the driver's volumes need nodes with the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class CSIStorageCapacity:
     """The capacity for new volumes of one class on the nodes that `node_topology` selects.
 
-    `node_topology` None selects no node; `capacity` and `maximum_volume_size` are None if unknown.
+    A `node_topology` of None selects no node. `capacity` and `maximum_volume_size` are bytes, None
+    if unknown.
     """
 
     namespace: str
@@ -61,18 +62,18 @@ class CSIStorageCapacity:
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
+        """The object as `namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def largest(self) -> int | None:
-        """The size of the largest volume that can be provisioned, None if unknown."""
+        """The size of the largest volume that can be provisioned; None if unknown."""
         return self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeAttachment:
-    """A volume attached to a node by the driver `attacher`; `volume_name` is "" if inline."""
+    """A volume attached to a node by the driver `attacher`; `volume_name` is "" if it is inline."""
 
     name: str
     attacher: str
@@ -82,7 +83,7 @@ class VolumeAttachment:
 
 @naming_the_object("CSINode")
 def parse_csi_node(raw: Mapping[str, Any]) -> CSINode:
-    """Parse a raw CSINode; ManifestError names the object and the field that is wrong."""
+    """Parse a CSINode; ManifestError names the object and the wrong field."""
     limits = {}
     for index, driver in enumerate(mappings(mapping(raw, "spec"), "drivers", "spec")):
         where = f"spec.drivers[{index}]"
@@ -98,7 +99,7 @@ def parse_csi_node(raw: Mapping[str, Any]) -> CSINode:
 
 @naming_the_object("CSIDriver")
 def parse_csi_driver(raw: Mapping[str, Any]) -> CSIDriver:
-    """Parse a raw CSIDriver; ManifestError names the object and the field that is wrong."""
+    """Parse a CSIDriver; ManifestError names the object and the wrong field."""
     spec = mapping(raw, "spec")
     return CSIDriver(
         name=name_of(raw),
@@ -109,7 +110,7 @@ def parse_csi_driver(raw: Mapping[str, Any]) -> CSIDriver:
 
 @naming_the_object("CSIStorageCapacity")
 def parse_csi_storage_capacity(raw: Mapping[str, Any]) -> CSIStorageCapacity:
-    """Parse a raw CSIStorageCapacity; ManifestError names the object and the wrong field."""
+    """Parse a CSIStorageCapacity; ManifestError names the object and the wrong field."""
     return CSIStorageCapacity(
         namespace=namespace_of(raw),
         name=name_of(raw),
@@ -122,7 +123,7 @@ def parse_csi_storage_capacity(raw: Mapping[str, Any]) -> CSIStorageCapacity:
 
 @naming_the_object("VolumeAttachment")
 def parse_volume_attachment(raw: Mapping[str, Any]) -> VolumeAttachment:
-    """Parse a raw VolumeAttachment; ManifestError names the object and the field that is wrong."""
+    """Parse a VolumeAttachment; ManifestError names the object and the wrong field."""
     spec = mapping(raw, "spec")
     source = mapping(spec, "source", "spec")
     return VolumeAttachment(

@@ -1,8 +1,8 @@
-"""Translates volumes of in-tree plugins to their CSI drivers (csi-translation-lib).
+"""Translates volumes of in-tree plugins to volumes of CSI drivers (csi-translation-lib).
 
-If a node's CSINode lists an in-tree plugin as migrated, the plugin's CSI driver attaches its disks
-on that node. Then a disk counts for the driver's limit, under the driver's volume handle, and the
-node affinity of its PersistentVolume uses the driver's zone label.
+A node's CSINode may list an in-tree plugin as migrated. On such a node, the plugin's CSI driver
+attaches the disks. A disk then counts for the driver's limit, under the driver's volume handle, and
+its PersistentVolume's node affinity uses the driver's zone label.
 """
 
 import re
@@ -16,14 +16,14 @@ from mooring.volumes.model.pod_volumes import CSI_DRIVERS, Disk, DiskKind
 from mooring.volumes.model.storage_objects import CSISource, PersistentVolume
 
 ZONE_DELIMITER: Final = "__"
-"""Separates the zones in a PersistentVolume's zone label."""
+"""Separates zones in the zone label of a PersistentVolume."""
 
 _ZONE_LABELS: Final[Mapping[DiskKind, str]] = {
     DiskKind.AWS_EBS: "topology.ebs.csi.aws.com/zone",
     DiskKind.CINDER: "topology.cinder.csi.openstack.org/zone",
     DiskKind.GCE_PD: "topology.gke.io/zone",
 }
-"""The zone label of each driver; the other drivers do not change the node affinity."""
+"""The zone label of each driver that changes the node affinity of volumes."""
 
 _AWS_URL: Final = "aws://"
 _AWS_VOLUME: Final = re.compile(r"vol-[^/]*")
@@ -32,8 +32,8 @@ _AWS_VOLUME: Final = re.compile(r"vol-[^/]*")
 def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
     """Return the CSI volume of a migrated disk.
 
-    `labels` are those of its PersistentVolume, empty for a disk in a pod's spec. Return None if no
-    CSI driver handles the disk, or if its name cannot be translated.
+    `labels` are those of its PersistentVolume, or empty for a disk in a pod's spec. Returns None if
+    no CSI driver attaches the disk, or if its name cannot be translated.
     """
     driver = CSI_DRIVERS.get(disk.kind)
     if driver is None:
@@ -77,7 +77,7 @@ def _rewritten(
 
 
 def _topology_labels(volume: PersistentVolume) -> tuple[str, str]:
-    """Return the zone and region label keys that the volume uses: the current or the beta ones."""
+    """Return the keys of the zone and region labels that the volume has: current or beta."""
     terms = volume.node_affinity.terms if volume.node_affinity is not None else ()
     asked = {r.key for term in terms for r in term.expressions}
     for keys in (asked, volume.labels):
@@ -93,7 +93,7 @@ def _zones(label: str) -> set[str]:
 
 
 def _aws_handle(volume_id: str) -> str:
-    """Return the id in `aws://zone/vol-1`, "" if it is malformed; other names stay unchanged."""
+    """Return the id in `aws://zone/vol-1`, "" if it is malformed; other names unchanged."""
     if not volume_id.startswith(_AWS_URL):
         return volume_id
     name = volume_id.removeprefix(_AWS_URL).partition("/")[2].strip("/")

@@ -1,6 +1,7 @@
-"""The volumes of a pod that restrict or rank its nodes.
+"""The volumes of a pod that restrict its nodes or influence their scores.
 
-Config maps, secrets, empty directories and the like exist on every node and are left out.
+Config maps, secrets, empty directories and similar volumes exist on every node, so they are left
+out.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,16 +30,16 @@ CSI_DRIVERS: Final[Mapping[str, str]] = {
     DiskKind.GCE_PD: "pd.csi.storage.gke.io",
     DiskKind.PORTWORX: "pxd.portworx.com",
 }
-"""The CSI driver of each migrated in-tree plugin.
+"""Maps each migrated in-tree plugin to its CSI driver.
 
-These are the plugins that both NodeVolumeLimits and VolumeBinding treat as migrated
+Only plugins that both NodeVolumeLimits and VolumeBinding treat as migrated
 (nodevolumelimits/utils.go).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimVolume:
-    """A pod's claim by name; an `ephemeral` claim is created for the pod, which must control it."""
+    """A claim of a pod, by name; an `ephemeral` claim belongs to the pod, which must control it."""
 
     claim: str
     ephemeral: bool
@@ -46,9 +47,9 @@ class ClaimVolume:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """One disk of an in-tree plugin: `id` is its PD name, volume id, disk name or IQN.
+    """A disk of an in-tree plugin; `id` is its PD name, volume id, disk name or IQN.
 
-    `uri` is the name of a managed Azure disk for its CSI driver, "" for all other disks.
+    `uri` is the name of a managed Azure disk for its CSI driver; "" for other disks.
     """
 
     kind: DiskKind
@@ -59,7 +60,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class RbdVolume:
-    """A Ceph image; two are the same if pool, image and at least one monitor are equal."""
+    """A Ceph image; two images are the same if pool, image and a monitor are equal."""
 
     monitors: frozenset[str]
     pool: str
@@ -84,13 +85,13 @@ _DISKS: Final[Mapping[str, tuple[DiskKind, str]]] = {
     "iscsi": (DiskKind.ISCSI, "iqn"),
     "portworxVolume": (DiskKind.PORTWORX, "volumeID"),
 }
-"""For each field of a volume source, the plugin and the field with the disk's name."""
+"""Maps each field of a volume source to its plugin and to the field with the disk's name."""
 
 
 def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:
-    """Return the volumes of a raw pod that a filter may read, in the order of its spec.
+    """Return the volumes of a pod that filters read, in the order of its spec.
 
-    Raises ManifestError with the path, from `spec`, of a field of the wrong type.
+    Raises ManifestError with the path of a field of the wrong type, beginning with `spec`.
     """
     found: list[PodVolume] = []
     for index, volume in enumerate(mappings(mapping(pod, "spec"), "volumes", "spec")):
@@ -109,9 +110,9 @@ def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:
 
 
 def has_local_storage(pod: Mapping[str, Any]) -> bool:
-    """Return whether a raw pod has a hostPath, or an emptyDir that is not in memory.
+    """Return whether a pod has a hostPath, or an emptyDir that is not in memory.
 
-    Raises ManifestError with the path, from `spec`, of a field of the wrong type.
+    Raises ManifestError with the path of a field of the wrong type, beginning with `spec`.
     """
     for index, volume in enumerate(mappings(mapping(pod, "spec"), "volumes", "spec")):
         if volume.get("hostPath") is not None:
@@ -125,9 +126,9 @@ def has_local_storage(pod: Mapping[str, Any]) -> bool:
 
 
 def parse_disk(source: Mapping[str, Any], where: str) -> Disk | None:
-    """Parse the disk in a raw volume of a pod or in a PersistentVolume's spec; None if it has none.
+    """Parse the disk in a pod's volume or in a PersistentVolume's spec; None without a disk.
 
-    Raises ManifestError with the path, from `where`, of a field of the wrong type.
+    Raises ManifestError with the path of a field of the wrong type, beginning with `where`.
     """
     for field in source:
         if field in _DISKS and source[field] is not None:

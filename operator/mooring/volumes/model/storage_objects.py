@@ -1,7 +1,7 @@
 """PersistentVolume, PersistentVolumeClaim and StorageClass objects.
 
-Sizes are bytes. A storage class in the old annotation takes precedence over the field, as in
-component-helpers' `storage/volume/helpers.go`.
+Sizes are bytes. If an object names its storage class in the old annotation and in the field, the
+annotation counts (component-helpers' `storage/volume/helpers.go`).
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from mooring.model.selectors import (
 from mooring.volumes.model.pod_volumes import Disk, parse_disk
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""The annotation of a claim with the node for which its volume is to be provisioned."""
+"""The annotation of a claim that names the node for which a volume must be provisioned."""
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 """The annotation of a claim whose binding is complete."""
 _OLD_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
@@ -40,7 +40,7 @@ _OLD_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """The claim that a volume is reserved for; `uid` is "" if only the name is known."""
+    """The claim for which a volume is reserved; `uid` is "" if only the name is known."""
 
     namespace: str
     name: str
@@ -49,21 +49,20 @@ class ClaimRef:
 
 @dataclass(frozen=True, slots=True)
 class CSISource:
-    """A volume of a CSI driver, or an in-tree disk as the volume of its CSI driver."""
+    """A volume of a CSI driver; an in-tree disk is translated to such a volume."""
 
     driver: str
     handle: str
     migrated: bool = field(default=False, compare=False)
-    """Whether the disk is one of an in-tree plugin; on nodes with a CSINode the driver attaches it.
-    """
+    """Whether this is a translated in-tree disk; only nodes with a CSINode attach it by CSI."""
 
 
 @dataclass(frozen=True, slots=True)
 class PersistentVolume:
     """A volume of the cluster.
 
-    `node_affinity` None allows every node; `source` is None for sources that no filter reads;
-    `labels` contain the zones that VolumeZone compares.
+    A `node_affinity` of None allows every node. `source` is None if no filter reads the volume's
+    source. `labels` include the zones for VolumeZone.
     """
 
     name: str
@@ -86,9 +85,9 @@ class PersistentVolume:
 class PersistentVolumeClaim:
     """A claim for a volume.
 
-    `requested`, `selected_node` and `selector` are None if not set; if `selector` is None, every
-    volume is eligible. `controller_uid` is the uid of the pod for which an ephemeral claim was
-    created. `annotated` says whether the claim has any annotation.
+    `requested`, `selected_node` and `selector` are None if not set; without a `selector`, all
+    volumes are suitable. `controller_uid` is the uid of the pod for which an ephemeral claim was
+    created. `annotated` is True if the claim has any annotation.
     """
 
     namespace: str
@@ -111,18 +110,18 @@ class PersistentVolumeClaim:
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
+        """The claim as `namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def bound(self) -> bool:
-        """Whether the binding of the claim is complete (volumebinding's isPVCFullyBound)."""
+        """Whether the binding of the claim is complete (isPVCFullyBound)."""
         return self.volume_name != "" and self.bind_completed
 
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """How volumes of the class are provisioned; `allowed_topologies` None allows every node."""
+    """How volumes of the class are provisioned; `allowed_topologies` of None allows every node."""
 
     name: str
     provisioner: str
@@ -132,7 +131,7 @@ class StorageClass:
 
 @naming_the_object("PersistentVolume")
 def parse_persistent_volume(raw: Mapping[str, Any]) -> PersistentVolume:
-    """Parse a raw PersistentVolume; ManifestError names the object and the field that is wrong."""
+    """Parse a PersistentVolume; ManifestError names the object and the wrong field."""
     metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
     affinity = mapping(spec, "nodeAffinity", "spec")
     return PersistentVolume(
@@ -158,7 +157,7 @@ def parse_persistent_volume(raw: Mapping[str, Any]) -> PersistentVolume:
 
 @naming_the_object("PersistentVolumeClaim")
 def parse_persistent_volume_claim(raw: Mapping[str, Any]) -> PersistentVolumeClaim:
-    """Parse a raw claim; ManifestError names the object and the field that is wrong."""
+    """Parse a claim; ManifestError names the object and the wrong field."""
     metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
     annotations = strings(metadata, "annotations", "metadata")
     resources = mapping(spec, "resources", "spec")
@@ -186,7 +185,7 @@ def parse_persistent_volume_claim(raw: Mapping[str, Any]) -> PersistentVolumeCla
 
 @naming_the_object("StorageClass")
 def parse_storage_class(raw: Mapping[str, Any]) -> StorageClass:
-    """Parse a raw StorageClass; without `volumeBindingMode`, volumes are bound at once."""
+    """Parse a StorageClass; the default of `volumeBindingMode` is Immediate."""
     return StorageClass(
         name=name_of(raw),
         provisioner=text(raw, "provisioner"),
@@ -217,7 +216,7 @@ def _source(spec: Mapping[str, Any]) -> Disk | CSISource | None:
 
 
 def _topologies(raw: Mapping[str, Any]) -> NodeSelector | None:
-    """Parse `allowedTopologies` as a node selector; None (every node) if there are no terms."""
+    """Parse `allowedTopologies` as a node selector; None (every node) without terms."""
     terms = []
     for index, term in enumerate(mappings(raw, "allowedTopologies")):
         where = f"allowedTopologies[{index}]"

@@ -1,1 +1,1 @@
-"""Volumes, claims and attachments: their counts, and the assumptions about them."""
+"""Keeps volumes, claims and attachments: their counts, and assumptions about objects."""

@@ -1,4 +1,4 @@
-"""Keeps objects as the scheduler will change them soon (volumebinding/passive_assume_cache.go)."""
+"""Keeps the changes of objects that the scheduler assumes (passive_assume_cache.go)."""
 
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -7,11 +7,11 @@ from mooring.model.indexes import drop_item
 
 
 class Versioned(Protocol):
-    """An object that AssumeCache can hold, because its versions can be compared."""
+    """An object with a resource version, as AssumeCache holds it."""
 
     @property
     def resource_version(self) -> str:
-        """A string that differs between any two versions of the object."""
+        """A string that differs between versions of the object."""
 
 
 _Value = TypeVar("_Value", bound=Versioned)
@@ -26,21 +26,21 @@ class _Assumption(Generic[_Value]):
 class AssumeCache(Generic[_Value]):
     """Assumed values by key, until all holders restore them or the watch shows another version.
 
-    An assumed value has the resource version of the mirrored one from which it was made.
+    An assumed value has the resource version of the mirrored value from which it was made.
     """
 
     def __init__(self) -> None:
         self._assumed: dict[str, _Assumption[_Value]] = {}
         self._keys: dict[str, dict[str, None]] = {}
-        """The keys of the values that each holder assumes."""
+        """Maps a holder to the keys of the values that it assumes."""
 
     def get(self, key: str, mirrored: _Value | None) -> _Value | None:
-        """Return the assumed value of the key, else the mirrored one."""
+        """Return the assumed value of the key, or else the mirrored value."""
         assumption = self._assumed.get(key)
         return assumption.value if assumption is not None else mirrored
 
     def assume(self, holder: str, key: str, value: _Value) -> None:
-        """Assume the value until `holder` and all earlier holders have restored it."""
+        """Assume the value until `holder` and all earlier holders have called `restore`."""
         assumption = self._assumed.setdefault(key, _Assumption(value))
         assumption.value = value
         assumption.holders.add(holder)
@@ -51,7 +51,7 @@ class AssumeCache(Generic[_Value]):
         return holder in self._keys
 
     def restore(self, holder: str) -> list[str]:
-        """Remove the holder; return the keys that no other holder assumes."""
+        """Remove the holder; return the keys of values that are not assumed any more."""
         restored = []
         for key in self._keys.pop(holder, ()):
             holders = self._assumed[key].holders
@@ -62,7 +62,7 @@ class AssumeCache(Generic[_Value]):
         return restored
 
     def shown(self, key: str, value: _Value | None) -> None:
-        """Note the value that the watch shows; another resource version ends the assumption."""
+        """Note the value that the watch shows; a new resource version ends the assumption."""
         assumption = self._assumed.get(key)
         if assumption is None:
             return

@@ -1,8 +1,8 @@
-"""Resolves the claims and disks of pods to the CSI volumes that a node attaches for them.
+"""Finds the CSI volumes that a node must attach for a pod's claims and disks.
 
-kube-scheduler treats an in-tree plugin as migrated to its CSI driver on every node that has a
-CSINode (nodevolumelimits/csi.go). A node without one has no limits, so treating it as migrated
-everywhere gives the same result.
+kube-scheduler treats an in-tree plugin as migrated on every node that has a CSINode
+(nodevolumelimits/csi.go). A node without a CSINode has no limits, so here plugins count as migrated
+on every node, with the same result.
 """
 
 from typing import Final
@@ -23,11 +23,11 @@ from mooring.volumes.model.storage_objects import (
 from mooring.volumes.state.attachments import Attachments
 
 _NOT_MIGRATED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""In-tree provisioners whose volumes are not counted (nodevolumelimits/utils.go)."""
+"""In-tree provisioners whose volumes do not count (nodevolumelimits/utils.go)."""
 
 
 class AttachableVolumes:
-    """Resolves claims to volumes, and records the uses of volumes in `Attachments`."""
+    """Finds the volumes of claims, and records the uses of volumes in `Attachments`."""
 
     def __init__(self, objects: Objects, attachments: Attachments) -> None:
         self._objects = objects
@@ -40,7 +40,7 @@ class AttachableVolumes:
     def source(self, key: str) -> CSISource | None:
         """Return the CSI volume of a claim; None if the claim is unknown or does not count.
 
-        The volume of an unbound claim has no name yet; the claim's name stands for it.
+        The volume of an unbound claim has no name yet, so the claim's name is used.
         """
         claim: PersistentVolumeClaim | None
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
@@ -60,7 +60,7 @@ class AttachableVolumes:
         )
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Count the pod's volumes as used on the row."""
+        """Count the pod's volumes on the row."""
         for volume in pod.volumes:
             if isinstance(volume, ClaimVolume):
                 self._add_claim(f"{pod.namespace}/{volume.claim}", row)
@@ -76,17 +76,17 @@ class AttachableVolumes:
                 self._use(csi_source(volume, {}), row, -1)
 
     def claim_changed(self, key: str) -> None:
-        """Resolve a claim again after it was added, updated or deleted."""
+        """Find the volume of a claim again, after the claim was added, updated or deleted."""
         if key in self._rows:
             self._resolve(key)
 
     def volume_changed(self, name: str) -> None:
-        """Resolve a volume's claims again after it was added, deleted, or changed its source."""
+        """Find the volume of claims again, after the volume was added, deleted or changed."""
         for key in tuple(self._claims_of.get(name, ())):
             self._resolve(key)
 
     def class_changed(self, name: str) -> None:
-        """Resolve claims without a volume again after a change of their StorageClass."""
+        """Find the volume of unbound claims again, after their StorageClass changed."""
         claims = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM)
         volumes = self._objects.of(Kind.PERSISTENT_VOLUME)
         for key in self._rows:
@@ -112,7 +112,7 @@ class AttachableVolumes:
             self._bind(key, "")
 
     def _resolve(self, key: str) -> None:
-        """Resolve the claim again, and move its uses to the volume that it resolves to now."""
+        """Find the claim's volume again, and move the claim's uses to this volume."""
         before, after = self._sources.get(key), self.source(key)
         self._sources[key] = after
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)

@@ -1,6 +1,6 @@
-"""Counts the volumes that each CSI driver has on each node (nodevolumelimits/csi.go).
+"""Counts the volumes of each CSI driver on each node (nodevolumelimits/csi.go).
 
-A volume counts once per node, whether pods use it there or only a VolumeAttachment names it.
+A volume counts once per node, no matter how many pods use it or a VolumeAttachment names it.
 """
 
 from collections import Counter
@@ -22,27 +22,27 @@ _NONE: Final[Counter[int]] = Counter()
 
 
 class Attachments:
-    """The number of distinct volumes on each row, as an int64 column for each driver."""
+    """The number of different volumes on each row, as an int64 column for each driver."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._counts: dict[str, Column] = {}
         self._on_rows: Counter[str] = Counter()
-        """The sum of each driver's column; a driver without a volume on any row has no column."""
+        """The sum over each driver's column; a driver whose sum is 0 has no column."""
         self._used: _Uses = {}
         self._observed: _Uses = {}
 
     def rows_using(self, source: CSISource) -> Collection[int]:
-        """Return the rows whose pods use the volume."""
+        """Return the rows with a pod that uses the volume."""
         return self._used.get(source, _NONE)
 
     def counts(self, driver: str, rows: IntArray) -> IntArray:
-        """Return how many of the driver's volumes are on each of the rows."""
+        """Return the number of the driver's volumes on each of the rows."""
         column = self._counts.get(driver)
         return np.zeros(len(rows), np.int64) if column is None else column.data[rows]
 
     def use(self, source: CSISource, row: int, times: int) -> None:
-        """Add `times` uses of the volume by pods on the row; a negative number removes uses."""
+        """Add `times` uses of the volume by pods on the row; remove uses if it is negative."""
         self._add(self._used, self._observed, source, row, times)
 
     def observe(self, source: CSISource, row: int, times: int) -> None:
@@ -50,7 +50,7 @@ class Attachments:
         self._add(self._observed, self._used, source, row, times)
 
     def _add(self, counters: _Uses, others: _Uses, source: CSISource, row: int, times: int) -> None:
-        """Add to `counters`; a row counts the volume once if `counters` or `others` have it."""
+        """Add to `counters`; the volume counts on a row if `counters` or `others` contain it."""
         rows = counters.setdefault(source, Counter())
         before = rows[row]
         add_count(rows, row, times)
@@ -72,7 +72,7 @@ class Attachments:
 
 
 class ObservedAttachments:
-    """Keeps in `Attachments` every VolumeAttachment to an existing node."""
+    """Counts in `Attachments` every VolumeAttachment to an existing node."""
 
     def __init__(self, nodes: NodeTable, objects: Objects, attachments: Attachments) -> None:
         self._nodes = nodes
@@ -116,7 +116,7 @@ class ObservedAttachments:
             self._attachments.observe(*found, 1)
 
     def _found(self, attachment: VolumeAttachment) -> tuple[CSISource, int] | None:
-        """Return the CSI volume and the row; None without a CSI volume or without the node."""
+        """Return the CSI volume and the row of its node; None if either does not exist."""
         row = self._nodes.row_of.get(attachment.node_name)
         volume: PersistentVolume | None = self._objects.of(Kind.PERSISTENT_VOLUME).get(
             attachment.volume_name

@@ -1,4 +1,4 @@
-"""Finds volumes, or capacities for new ones, by size and node affinity."""
+"""Finds the best volumes, or capacities for new volumes, by size and node affinity."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
@@ -12,7 +12,7 @@ from mooring.state.nodes import NodeTable
 from mooring.volumes.state.node_affinities import NO_AFFINITY, NodeAffinities
 
 NO_POSITION: Final = 2**62
-"""Stands where a node has no item; larger than every position."""
+"""The position for a node without an item; it is larger than every position."""
 
 _MANY: Final = 64
 
@@ -20,33 +20,34 @@ _Item = TypeVar("_Item")
 
 
 class BestFitIndex(Generic[_Item]):
-    """Items in the order of their size, then name; finds the smallest suitable ones per node.
+    """Items in the order of size and name; finds the smallest suitable items for each node.
 
-    Items with equal `traits` differ only in size, node affinity and name: either all are suitable
-    or none. Positions in `items` are valid until an item is added or removed.
+    Items with equal `traits` are all suitable or all unsuitable; they differ only in size, node
+    affinity and name. Positions in `items` are valid until an item is added or removed.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self.items: list[_Item] = []
         self._keys: list[tuple[int, str]] = []
-        """Size and name of each item."""
+        """The size and the name of each item."""
         self._numbers: list[tuple[int, int, int]] = []
-        """The numbers of each item's node affinity and traits, and its amount."""
+        """For each item the number of its node affinity, the number of its traits, and its
+        amount."""
         self._affinities = NodeAffinities(nodes)
         self._traits: dict[Hashable, int] = {}
         self._columns: IntArray | None = None
-        """Size, affinity, traits and amount of each item, int64[4, items]; None until the next
+        """int64[4, items]: size, affinity, traits and amount of each item; None until the next
         read."""
         self._changes = 0
-        """How often items were added or removed since the columns were read."""
+        """The number of items added or removed since `_columns` was last read."""
 
     def __len__(self) -> int:
         return len(self.items)
 
     @property
     def amounts(self) -> IntArray:
-        """The `amount` of each item, by position (int64)."""
+        """The amount of each item (int64), by position."""
         amounts: IntArray = self._read_columns()[3]
         return amounts
 
@@ -59,7 +60,7 @@ class BestFitIndex(Generic[_Item]):
         item: _Item,
         amount: int | None = None,
     ) -> None:
-        """Add an item with a name that no other item has; `amount` is by default the size."""
+        """Add an item; its name must be new. The default of `amount` is the size."""
         at = bisect_left(self._keys, (size, name))
         numbers = (
             self._affinities.number(affinity),
@@ -75,7 +76,7 @@ class BestFitIndex(Generic[_Item]):
         self._columns = columns
 
     def remove(self, size: int, name: str) -> None:
-        """Remove the item of this size and name; ValueError if there is none."""
+        """Remove the item of this size and name; ValueError if it does not exist."""
         at = self._keys.index((size, name), bisect_left(self._keys, (size, name)))
         del self._keys[at], self._numbers[at], self.items[at]
         columns = self._columns_to_update()
@@ -84,11 +85,11 @@ class BestFitIndex(Generic[_Item]):
             self._renumber()
 
     def at_least(self, size: int) -> int:
-        """Return the position of the first item of this size or larger."""
+        """Return the position of the first item that is at least this large."""
         return int(np.searchsorted(self._read_columns()[0], size))
 
     def largest_of_traits(self) -> IntArray:
-        """Return the position of the largest item for each distinct traits, or NO_POSITION."""
+        """Return, for each distinct traits, the position of the largest item, or NO_POSITION."""
         traits = self._read_columns()[2]
         largest = np.full(len(self._traits), NO_POSITION)
         largest[traits] = np.arange(len(traits))
@@ -97,10 +98,10 @@ class BestFitIndex(Generic[_Item]):
     def suitable(
         self, positions: IntArray, largest: IntArray, suits: Callable[[_Item], bool]
     ) -> IntArray:
-        """Return the positions whose items are suitable.
+        """Return the positions with suitable items.
 
-        `suits` is called once for each distinct traits, with the item that `largest_of_traits`
-        found.
+        `suits` is called once for each distinct traits, with the largest item
+        (`largest_of_traits`).
         """
         found = [at != NO_POSITION and suits(self.items[at]) for at in largest.tolist()]
         if all(found):
@@ -110,10 +111,10 @@ class BestFitIndex(Generic[_Item]):
         return chosen
 
     def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
-        """Yield arrays (int64[len(rows)]) with a position for each row, or NO_POSITION.
+        """Yield arrays (int64[len(rows)]) that have a position for each row, or NO_POSITION.
 
-        For each row, the `count` smallest of `positions` that match its node are in different
-        arrays. The arrays may have further positions.
+        Together they contain, for each row, the `count` smallest of `positions` that match its
+        node. They may contain further positions.
         """
         affinities = self._read_columns()[1]
         columns = [column[rows] for column in self._affinities.by_row()]
@@ -129,8 +130,8 @@ class BestFitIndex(Generic[_Item]):
     def _smallest_of_each(self, positions: IntArray) -> IntArray:
         """Return for each affinity the smallest of the ascending positions, or NO_POSITION.
 
-        The last item is for NO_AFFINITY, -1. Thousands of items may have few affinities: if the
-        first positions cover all affinities, the other positions are not looked at.
+        The last entry is for NO_AFFINITY, -1. The search ends as soon as all affinities are found,
+        because thousands of items may have few affinities.
         """
         affinities, number = self._read_columns()[1], len(self._affinities)
         smallest = np.full(number + 1, NO_POSITION)
@@ -142,7 +143,7 @@ class BestFitIndex(Generic[_Item]):
         return smallest
 
     def largest_on(self, rows: IntArray) -> IntArray:
-        """Return the size of the largest item for each row's node (int64); -1 if none matches."""
+        """Return int64[rows]: the size of the largest item for the row's node, -1 without one."""
         sizes, affinities, _, _ = self._read_columns()
         largest = np.full(len(self._affinities) + 1, -1)
         largest[affinities] = sizes  # of several with one affinity the last one stays
@@ -152,7 +153,7 @@ class BestFitIndex(Generic[_Item]):
         return found
 
     def rows_with(self, rows: IntArray) -> IntArray:
-        """Return int64[items]: how many of the rows have a node that matches the item."""
+        """Return int64[items]: the number of rows whose node matches the item."""
         numbers = np.zeros(len(self._affinities), np.int64)
         for column in self._affinities.by_row():
             here = column[rows]
@@ -161,7 +162,7 @@ class BestFitIndex(Generic[_Item]):
         return found
 
     def _columns_to_update(self) -> IntArray | None:
-        """Return the columns; None if rebuilding them at the next read is cheaper."""
+        """Return the columns, or None if it is cheaper to build new columns at the next read."""
         self._changes += 1
         return self._columns if self._changes <= _MANY else None
 
@@ -174,7 +175,7 @@ class BestFitIndex(Generic[_Item]):
         return self._columns
 
     def _renumber(self) -> None:
-        """Drop the numbers of affinities and traits that no item has any more."""
+        """Remove the numbers of affinities and traits that no item has any more."""
         affinities, self._affinities = self._affinities, NodeAffinities(self._nodes)
         traits, self._traits = [*self._traits], {}
         self._numbers = [

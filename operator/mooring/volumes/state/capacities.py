@@ -1,4 +1,4 @@
-"""Where CSI drivers can provision volumes, from their CSIStorageCapacity objects."""
+"""Keeps where CSI drivers can provision volumes, from CSIStorageCapacity objects."""
 
 from typing import Final
 
@@ -11,18 +11,18 @@ from mooring.volumes.model.csi import CSIStorageCapacity
 from mooring.volumes.state.best_fit import NO_POSITION, BestFitIndex
 
 UNKNOWN: Final = -1
-"""Stands for a capacity that no object publishes."""
+"""The value of a capacity that no object publishes."""
 
 
 class Capacities:
-    """Every CSIStorageCapacity, by storage class."""
+    """All CSIStorageCapacity objects, by storage class."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._by_class: dict[str, BestFitIndex[CSIStorageCapacity]] = {}
 
     def changed(self, before: CSIStorageCapacity | None, after: CSIStorageCapacity | None) -> None:
-        """Count a capacity again after it was added, updated or deleted."""
+        """Update the index after a capacity was added, updated or deleted."""
         if before == after:
             return
         if before is not None and before.largest is not None:
@@ -38,15 +38,15 @@ class Capacities:
             found.add(after.largest, after.key, _affinity(after), None, after, amount=amount)
 
     def largest(self, storage_class: str, rows: IntArray) -> IntArray:
-        """Return the size in bytes of the largest volume that can be provisioned (int64), or -1."""
+        """Return int64[rows]: the bytes of the largest volume that can be provisioned, or -1."""
         capacities = self._by_class.get(storage_class)
         return np.full(len(rows), -1) if capacities is None else capacities.largest_on(rows)
 
     def capacity(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
         """Return the bytes that each row offers for a volume of this class and size.
 
-        The result is UNKNOWN (-1) if there is no capacity object, or if its maximum size is
-        smaller. If there are several, the smallest maximum size wins, then the first name.
+        The result is UNKNOWN (-1) without an object whose maximum size is sufficient. Of several
+        objects, the one with the smallest maximum size counts, then the first by name.
         """
         smallest = self._smallest(storage_class, size, rows)
         found = np.full(len(rows), UNKNOWN)
@@ -67,7 +67,7 @@ class Capacities:
 
 
 def _affinity(capacity: CSIStorageCapacity) -> NodeSelector | None:
-    """Return the nodes of the capacity: no node without a topology, all nodes with an empty one."""
+    """Return the capacity's nodes: none if it has no topology, all if its topology is empty."""
     topology = capacity.node_topology
     if topology is None:
         return NodeSelector()

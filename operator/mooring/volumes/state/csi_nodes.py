@@ -15,11 +15,11 @@ from mooring.volumes.model.csi import CSINode
 from mooring.volumes.model.storage_objects import CSISource
 
 UNLIMITED: Final = 2**62
-"""The limit of a driver on nodes without a CSINode, or whose CSINode gives no limit."""
+"""The limit of a driver if a node has no CSINode, or if its CSINode states no limit."""
 
 
 class CSINodes:
-    """The attach limits of every driver, and the rows where each in-tree plugin is migrated."""
+    """The attach limits of all drivers, and the rows where in-tree plugins are migrated."""
 
     def __init__(self, nodes: NodeTable, objects: Objects) -> None:
         self._nodes = nodes
@@ -27,13 +27,13 @@ class CSINodes:
         self._shown: dict[str, tuple[int, CSINode]] = {}
         self._present = nodes.add_column(np.bool_)
         self._limits = nodes.add_resource_columns()
-        """For each driver its limit plus 1; 0 on rows without the driver."""
+        """For each driver, its limit on each row plus 1; 0 on rows without the driver."""
         self._migrated: dict[str, set[int]] = {}
 
     def lacks_driver(self, volumes: Iterable[CSISource], driver: str, rows: IntArray) -> BoolArray:
-        """Return True on rows that need the driver for one of the volumes but lack it.
+        """Return True on rows that lack the driver but need it for one of the volumes.
 
-        On a node without a CSINode, no driver attaches the volumes of in-tree plugins.
+        On a node without a CSINode, in-tree plugins attach their volumes themselves.
         """
         lacking = np.equal(self._limits.of_rows(driver, rows), 0)
         if all(volume.migrated for volume in volumes):
@@ -41,16 +41,16 @@ class CSINodes:
         return lacking
 
     def limits(self, driver: str, rows: IntArray) -> IntArray:
-        """Return how many of the driver's volumes each of the rows may have."""
+        """Return the number of the driver's volumes that each row may have."""
         more = self._limits.of_rows(driver, rows)
         return np.where(more == 0, UNLIMITED, more - 1)
 
     def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
-        """Return True on rows where the plugin's volumes belong to its CSI driver."""
+        """Return True on rows where a CSI driver attaches the plugin's volumes."""
         return np.isin(rows, list(self._migrated.get(plugin, ())))
 
     def refresh(self, name: str) -> None:
-        """Update the limits for a name whose node or CSINode was added, updated or deleted."""
+        """Update the limits of the node `name` after the node or its CSINode changed."""
         shown = self._shown.pop(name, None)
         if shown is not None:
             self._clear(*shown)

@@ -1,4 +1,4 @@
-"""Node affinities of volumes and the nodes that match them."""
+"""Node affinities of volumes, and the nodes that match."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,13 @@ from mooring.state.nodes import NodeTable
 from mooring.state.view import BoolArray, NodeView
 
 NO_AFFINITY = -1
-"""The number for a row whose node matches no affinity of a column."""
+"""The number for a row whose node matches no affinity."""
 
 
 def check_node_affinity(nodes: NodeView, affinity: NodeSelector | None) -> BoolArray:
     """Return True where the node matches a volume's node affinity; everywhere if it is None.
 
-    Only match expressions count, not match fields (CheckNodeAffinity in component-helpers
-    storage/volume/helpers.go).
+    Only match expressions count, not match fields (CheckNodeAffinity in component-helpers).
     """
     if affinity is None:
         return np.ones(len(nodes), np.bool_)
@@ -32,10 +31,10 @@ def check_node_affinity(nodes: NodeView, affinity: NodeSelector | None) -> BoolA
 
 
 class NodeAffinities:
-    """Distinct node affinities by number.
+    """Gives numbers to different node affinities, and finds the affinities that a node matches.
 
-    Most affinities require one value of one label, a host name or a zone. No node matches two such
-    affinities of the same label, so one column holds all of them.
+    Most affinities require one value of one label, such as a zone. A node matches at most one such
+    affinity of a label, so one column is enough for all of them.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -50,7 +49,7 @@ class NodeAffinities:
         return len(self.affinities)
 
     def number(self, affinity: NodeSelector | None) -> int:
-        """Return the affinity's number; a new one if the affinity is new."""
+        """Return the affinity's number; a new affinity gets a new number."""
         number = self._numbers.get(affinity)
         if number is None:
             number = self._numbers[affinity] = len(self.affinities)
@@ -59,7 +58,7 @@ class NodeAffinities:
         return number
 
     def by_row(self) -> Sequence[IntArray]:
-        """Return columns (int64 per row) of the affinities' numbers, or NO_AFFINITY.
+        """Return columns (int64[rows]) with numbers of matching affinities, or NO_AFFINITY.
 
         Each affinity is in one of the columns, on all rows whose nodes match it.
         """
@@ -89,7 +88,7 @@ class NodeAffinities:
 
 
 def _one_label(affinity: NodeSelector | None) -> tuple[str, str] | None:
-    """Return the label and value, if the affinity requires one value of one label; else None."""
+    """Return label and value if the affinity requires one value of one label; else None."""
     if affinity is None or len(affinity.terms) != 1:
         return None
     (term,) = affinity.terms

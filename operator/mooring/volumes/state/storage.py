@@ -1,4 +1,4 @@
-"""Volumes, claims, and their use by pods and nodes; written by ClusterState only."""
+"""Keeps volumes, claims, and their use by pods and nodes; only ClusterState writes it."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from mooring.volumes.state.volume_users import VolumeUsers
 
 
 class Storage:
-    """Volumes and claims as decisions see them, and all counts and indexes of storage."""
+    """Volumes and claims as decisions see them, with all counts and indexes of storage."""
 
     def __init__(self, nodes: NodeTable, objects: Objects) -> None:
         self._nodes = nodes
@@ -29,9 +29,9 @@ class Storage:
         self._observed = ObservedAttachments(nodes, objects, self.attachments)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Count the volumes of a pod on the row, if the row's node exists.
+        """Count the volumes of a pod on the row, if the row has a node.
 
-        Without the node, the pod keeps no other pod from its volumes, and no driver attaches them.
+        Without a node, the pod does not exclude other pods from its volumes.
         """
         if pod.volumes and not self._nodes.is_unknown(row):
             self.users.add(row, pod)
@@ -44,12 +44,12 @@ class Storage:
             self.attachable.remove_pod(row, pod)
 
     def node_changed(self, name: str) -> None:
-        """Update the values that depend on the node, which was added or deleted."""
+        """Update the values that depend on the node after it was added or deleted."""
         self.csi_nodes.refresh(name)
         self._observed.node_changed(name)
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> None:
-        """Update values derived from an object (no node or pod); `after` is None if deleted."""
+        """Update the values derived from a storage object; `after` is None if it was deleted."""
         match kind:
             case Kind.PERSISTENT_VOLUME:
                 self.volumes.volume_changed(key, after)
@@ -72,5 +72,5 @@ class Storage:
 
 
 def _identity(volume: PersistentVolume | None) -> tuple[Any, Any] | None:
-    """Return the parts of a PersistentVolume that say which CSI volume it is."""
+    """Return the fields of a PersistentVolume that identify its CSI volume."""
     return (volume.source, volume.labels) if volume is not None else None

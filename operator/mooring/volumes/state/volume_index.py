@@ -1,7 +1,7 @@
-"""Returns PersistentVolumes and claims in their assumed version, or else the mirrored one.
+"""Finds PersistentVolumes and claims; an assumed version replaces the mirrored version.
 
-A volume chosen for a claim must not be chosen again before the API server knows of it, and a claim
-with a selected node must not get another one (volumebinding/passive_assume_cache.go).
+So a volume that was chosen for a claim is not chosen again before the watch shows this, and a claim
+keeps its selected node (volumebinding/passive_assume_cache.go).
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from mooring.volumes.state.best_fit import BestFitIndex
 
 
 class Volumes:
-    """Finds volumes by claim, and available ones by class."""
+    """Finds volumes by claim, and available volumes by class."""
 
     def __init__(self, nodes: NodeTable, objects: Objects) -> None:
         self._nodes = nodes
@@ -39,7 +39,7 @@ class Volumes:
         return self._claims.get(key, self._mirrored.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key))
 
     def with_claim_ref(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
-        """Return the volumes of the claim's class that are bound or pre-bound to it, by name."""
+        """Return the volumes of the claim's class whose claimRef names the claim, by name."""
         volumes = self._by_claim_ref.get(claim.key, {}).values()
         return sorted(
             (
@@ -53,7 +53,7 @@ class Volumes:
         )
 
     def available(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
-        """Return the Available volumes of a class; traits are mode, attributes and access modes."""
+        """Return the available volumes of a class; traits are mode, attributes and access modes."""
         return self._available.get(storage_class, self._none)
 
     def volume_changed(self, name: str, value: PersistentVolume | None) -> None:
@@ -71,7 +71,7 @@ class Volumes:
         volumes: Iterable[PersistentVolume],
         claims: Iterable[PersistentVolumeClaim],
     ) -> None:
-        """Let decisions see these objects until the watch has newer ones; `holder` is a pod uid."""
+        """Let decisions see these objects until the watch shows newer ones, for this pod uid."""
         for volume in volumes:
             self._volumes.assume(holder, volume.name, volume)
             self._index(volume.name)
@@ -79,11 +79,11 @@ class Volumes:
             self._claims.assume(holder, claim.key, claim)
 
     def holds(self, holder: str) -> bool:
-        """Return whether anything is assumed for the holder."""
+        """Return whether an object is assumed for the holder."""
         return self._volumes.holds(holder) or self._claims.holds(holder)
 
     def restore(self, holder: str) -> None:
-        """Undo the assumptions that only this holder needs."""
+        """End the assumptions that only this holder needs."""
         self._claims.restore(holder)
         for name in self._volumes.restore(holder):
             self._index(name)

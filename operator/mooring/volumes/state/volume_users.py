@@ -1,4 +1,4 @@
-"""Counts the pods that use each claim and disk; some cannot be shared (volumerestrictions/)."""
+"""Counts the pods that use each claim, and each disk that pods cannot share."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,35 +11,35 @@ from mooring.volumes.model.pod_volumes import ClaimVolume, Disk, DiskKind, PodVo
 _RESTRICTED: Final = frozenset({DiskKind.AWS_EBS, DiskKind.GCE_PD, DiskKind.ISCSI})
 
 _Name: TypeAlias = tuple[str, str]
-"""Plugin and disk, or pool and image; the same volumes have the same name."""
+"""Plugin and disk, or pool and image; equal volumes have equal names."""
 
 
 def is_restricted(volume: PodVolume) -> bool:
-    """Return whether two pods on one node may be unable to share a volume of this type."""
+    """Return whether it may be impossible for two pods on a node to share such a volume."""
     return isinstance(volume, RbdVolume) or (
         isinstance(volume, Disk) and volume.kind in _RESTRICTED
     )
 
 
 class VolumeUsers:
-    """Counts the pods that use each claim, and the disks that are used on each row."""
+    """Counts the pods that use each claim, and the used disks on each row."""
 
     def __init__(self) -> None:
         self._claims: Counter[str] = Counter()
         self._disks: dict[_Name, dict[int, Counter[PodVolume]]] = {}
 
     def claim_in_use(self, key: str) -> bool:
-        """Return whether a pod with a node uses the claim; ephemeral claims are not counted."""
+        """Return whether a pod on a node uses the claim; ephemeral claims are not counted."""
         return key in self._claims
 
     def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
-        """Yield the rows with a pod that uses the same volume in a way that excludes this use."""
+        """Yield the rows with a pod whose use of the same volume excludes this use."""
         for row, users in self._disks.get(_name(volume), {}).items():
             if any(in_conflict(volume, other) for other in users):
                 yield row
 
     def add(self, row: int, pod: Pod) -> None:
-        """Count the pod's claims, and its restricted disks on the row."""
+        """Count the pod's claims, and its disks that cannot be shared."""
         self._claims.update(_named_claims(pod))
         for volume in filter(is_restricted, pod.volumes):
             rows = self._disks.setdefault(_name(volume), {})
@@ -75,7 +75,7 @@ def _name(volume: PodVolume) -> _Name:
 
 
 def in_conflict(one: PodVolume, other: PodVolume) -> bool:
-    """Return whether two volumes are the same and cannot both be used on one node."""
+    """Return whether both are the same volume, and one node cannot use it twice."""
     match one, other:
         case Disk(), Disk():
             same = (one.kind, one.id) == (other.kind, other.id) and one.kind in _RESTRICTED

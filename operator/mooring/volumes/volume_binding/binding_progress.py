@@ -1,6 +1,6 @@
 """Checks whether a pod's claims have been bound (checkBindings in volumebinding/binder.go).
 
-This module reads only mirrored objects, because another pod may have assumed the objects by now.
+It reads only mirrored objects, because other pods may have assumed changes of the objects.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,14 +16,15 @@ from mooring.volumes.volume_binding.find_volumes import matches_node_affinity
 
 
 class VolumesLostError(Exception):
-    """The claims can no longer be bound for the pod on this node; the text says why."""
+    """The claims can no longer be bound for the pod on this node; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BindingProgress:
-    """The volumes and claims that were written for a pod on a node.
+    """The volumes and claims that PreBind has written for a pod on a node.
 
-    `bindings` are volumes with their claims, `provisioning` the claims with a selected node.
+    `bindings` are volumes with their claims. `provisioning` are claims with a selected node, which
+    wait for a new volume.
     """
 
     pod: Pod
@@ -33,7 +34,7 @@ class BindingProgress:
     cluster: ClusterView
 
     def done(self) -> bool:
-        """Return whether all claims are bound; VolumesLostError if one can no longer be bound."""
+        """Return whether all claims are bound; VolumesLostError if a claim cannot be any longer."""
         node = self.cluster.nodes.only(self.node)
         if not len(node):
             raise VolumesLostError(f'failed to get node "{self.node}": not found')
@@ -44,7 +45,7 @@ class BindingProgress:
         )
 
     def unbound(self) -> Iterator[str]:
-        """Yield the claims, as namespace/name, that are not bound yet."""
+        """Yield the claims (namespace/name) that are not bound yet."""
         for claim in (*(claim for _, claim in self.bindings), *self.provisioning):
             shown = self._claims.get(claim.key)
             if shown is None or not shown.bound:

@@ -1,7 +1,7 @@
-"""Scores nodes by how much of their storage a pod's claims request (volumebinding/scorer.go).
+"""Scores nodes by the share of their storage that a pod's claims use (volumebinding/scorer.go).
 
-If available volumes are bound to claims, their capacity counts; else the driver's capacity for new
-volumes. The score is the mean over the storage classes.
+For claims that get available volumes, the capacity of these volumes counts; for other claims, the
+driver's capacity for new volumes. The score is the mean over the storage classes.
 """
 
 from collections import defaultdict
@@ -20,9 +20,9 @@ from mooring.volumes.volume_binding.find_volumes import UnboundClaims, find_choi
 
 
 class _ClassUsage:
-    """The claims' share of a storage class's capacity, as arrays by node.
+    """The share of a storage class's capacity that the claims request, as arrays by node.
 
-    `counts` is True where the class is scored: a volume was found, or the capacity is known.
+    `counts` is True where the class has a score: a volume was found, or the capacity is known.
     """
 
     def __init__(self, nodes: int) -> None:
@@ -31,7 +31,7 @@ class _ClassUsage:
         self.capacity = np.zeros(nodes, np.int64)
 
     def percent(self) -> IntArray:
-        """Return the requested share in percent, 100 where more is requested than there is."""
+        """Return the requested share in percent; 100 if more is requested than the capacity."""
         exceeded = (self.capacity == 0) | (self.requested > self.capacity)
         # Beyond 80 PiB the product wraps around as in Go; what is negative scores like 0.
         share = np.maximum(self.requested * 100 // np.maximum(self.capacity, 1), 0)
@@ -48,10 +48,10 @@ def capacity_scores(
     nodes: NodeView,
     cluster: ClusterView,
 ) -> IntArray:
-    """Return int64[nodes]: the mean score of the claims' classes, 0 if no capacity is known.
+    """Return int64[nodes]: the mean score of the claims' classes; 0 if no capacity is known.
 
-    The caller passes only nodes where all claims can be bound or provisioned. `by_percent` is
-    int64[101], the score of each percentage.
+    All claims can be bound or provisioned on all of `nodes`. `by_percent` is int64[101]: the score
+    for each percentage.
     """
     by_class = _usage_by_class(find_choices(unbound, nodes, cluster), nodes, cluster)
     total, classes = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)

@@ -1,8 +1,8 @@
-"""Finds the volume for an unbound claim on each node.
+"""Chooses a volume for an unbound claim on each node.
 
-A volume whose claimRef names the claim comes first, then the smallest available volume that matches
-the claim and the node. Among equally small volumes the first name wins; kube-scheduler takes any of
-them (FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
+A volume whose claimRef names the claim is preferred. Otherwise the smallest available volume is
+chosen that matches the claim and the node; of equally small volumes the first by name, while
+kube-scheduler takes any (FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,10 +26,10 @@ _NOTHING: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The volume for a claim on each node: `chosen` is int64[nodes], an index into `volumes` or -1.
+    """The volume for a claim on each node: `chosen` is int64[nodes], an index of `volumes` or -1.
 
-    `sizes` are the capacities of all `volumes` in bytes (int64). It is valid until a volume is
-    added, updated or deleted.
+    `sizes` are the capacities of all `volumes` in bytes (int64). The object is valid until a volume
+    is added, updated or deleted.
     """
 
     claim: PersistentVolumeClaim
@@ -39,32 +39,32 @@ class Choice:
 
     @property
     def found(self) -> BoolArray:
-        """True where there is a volume for the claim."""
+        """True on nodes with a volume for the claim."""
         return np.not_equal(self.chosen, _NOTHING)
 
     def at(self, index: int) -> PersistentVolume | None:
-        """Return the volume on the node at this position; None if there is none."""
+        """Return the volume on the node at this index; None if there is none."""
         chosen = int(self.chosen[index])
         return None if chosen == _NOTHING else self.volumes[chosen]
 
 
 class _Taken:
-    """The available volumes of a class, and those that earlier, smaller claims have taken."""
+    """The available volumes of a class, without those that earlier, smaller claims take."""
 
     def __init__(self, available: BestFitIndex[PersistentVolume], nodes: NodeView) -> None:
         self.available = available
         self.nowhere: IntArray = np.full(len(nodes), _NOTHING)
         self._left = available.rows_with(nodes.rows)
-        """On how many of the nodes each volume can be used and is not taken (int64)."""
+        """int64[volumes]: the number of nodes on which the volume fits and is not taken."""
         self._positions = np.flatnonzero(self._left)
         self._largest = available.largest_of_traits()
         self._values: dict[str, tuple[Mapping[str | None, int], IntArray]] = {}
         self.partly: list[IntArray] = []
-        """For each claim the index of the volume that it has taken, by node. A claim is left out if
-        none of its volumes can still be used on another node."""
+        """For each claim, the indexes of the volumes that it takes, by node. A claim is dropped
+        once its volumes cannot be used on any other node."""
 
     def take(self, chosen: IntArray) -> None:
-        """Note the volume that one more claim has taken on each node: an index, or -1 for none."""
+        """Note the volumes that a further claim takes: an index for each node, or -1 for none."""
         found = chosen[chosen != _NOTHING]
         first = int(found.min())
         counts = np.bincount(found - first)
@@ -79,9 +79,9 @@ class _Taken:
         self.partly = [each for each in (*self.partly, chosen) if self._is_left(each)]
 
     def matching(self, claim: PersistentVolumeClaim) -> IntArray:
-        """Return the positions of volumes that suit the claim and are left on some node.
+        """Return the positions of volumes that suit the claim and are not taken on every node.
 
-        Also drop smaller volumes for later claims, because no later claim is smaller.
+        Later claims are not smaller, so volumes that are too small for this claim are dropped.
         """
         smallest = self.available.at_least(claim.requested or 0)
         self._positions = self._positions[np.searchsorted(self._positions, smallest) :]
@@ -96,8 +96,8 @@ class _Taken:
     def _selected(self, positions: IntArray, requirement: Requirement) -> IntArray:
         """Return the positions of volumes whose label meets the requirement.
 
-        Thousands of volumes may have thousands of values, and 1,000 claims may all differ. So only
-        the values in the requirement are compared.
+        Only the values in the requirement are compared, because the volumes may have thousands of
+        values and every claim may have another requirement.
         """
         if requirement.key not in self._keys:
             return positions if requirement.matches(None) else positions[:0]
@@ -116,7 +116,7 @@ class _Taken:
         return frozenset(key for volume in self.available.items for key in volume.labels)
 
     def _values_of(self, key: str) -> tuple[Mapping[str | None, int], IntArray]:
-        """Return a number for each value of a label, and each volume's number (int64)."""
+        """Return a number for each value of a label, and the number for each volume (int64)."""
         found = self._values.get(key)
         if found is None:
             numbers: dict[str | None, int] = {}
@@ -135,7 +135,7 @@ def choices(
 ) -> list[Choice]:
     """Return the choice for each unbound claim; no two claims get the same volume on a node.
 
-    The caller passes the claims in the order of their sizes, the smallest first.
+    The claims must be sorted by size, the smallest first.
     """
     made: list[Choice] = []
     taken: dict[str, _Taken] = {}
@@ -168,12 +168,12 @@ def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _available_matches(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Return whether an available volume matches the claim, apart from the claim's selector."""
+    """Return whether an available volume matches the claim, without regard to its selector."""
     return _matches(volume, claim) and claim.access_modes <= volume.access_modes
 
 
 def _smallest(claim: PersistentVolumeClaim, nodes: NodeView, taken: _Taken) -> Choice:
-    """Return for each node the smallest suitable volume that no earlier claim has taken there."""
+    """Return for each node the smallest suitable volume that earlier claims do not take there."""
     available, positions = taken.available, taken.matching(claim)
     if not len(positions):
         return Choice(claim, available.items, available.amounts, taken.nowhere)

@@ -23,21 +23,21 @@ from mooring.volumes.state.node_affinities import check_node_affinity
 from mooring.volumes.volume_binding.choice import Choice, choices
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
-"""The provisioner of classes whose volumes an administrator creates."""
+"""The provisioner of a class whose volumes an administrator creates."""
 
 NODE_CONFLICT: Final = np.uint64(1)
-"""The node does not match a bound volume's node affinity."""
+"""The node does not match the node affinity of a bound volume."""
 BIND_CONFLICT: Final = np.uint64(2)
 """No volume is available on the node, and none can be provisioned there."""
 NOT_ENOUGH_SPACE: Final = np.uint64(4)
-"""The driver has not enough capacity to provision a volume there."""
+"""The driver has too little capacity to provision a volume on the node."""
 PV_NOT_EXIST: Final = np.uint64(8)
 """A claim is bound to a volume that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodVolumeClaims:
-    """A pod's claims without duplicates: bound claims, and unbound claims with delayed binding."""
+    """A pod's claims without duplicates; the class of an unbound claim delays binding."""
 
     bound: tuple[PersistentVolumeClaim, ...]
     unbound: tuple[PersistentVolumeClaim, ...]
@@ -47,9 +47,10 @@ class PodVolumeClaims:
 class PodVolumes:
     """The volumes for a pod's claims on some nodes.
 
-    `conflicts` is uint64[nodes] of the bits above, 0 where all claims have volumes. `choices` are
-    the available volumes that claims are bound to. `to_provision` are the claims for which volumes
-    are provisioned, each with bool[nodes] that says where.
+    Attributes:
+        conflicts: uint64[nodes]: the bits above; 0 where all claims have volumes.
+        choices: The available volumes for claims.
+        to_provision: Claims that need a new volume, with bool[nodes] for where.
     """
 
     conflicts: npt.NDArray[np.uint64]
@@ -59,11 +60,12 @@ class PodVolumes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnboundClaims:
-    """Ways to bind a pod's unbound claims on some nodes, or the reasons against it.
+    """Available volumes for a pod's unbound claims on some nodes, and claims without a volume.
 
-    `choices` are the available volumes for claims. `left` are the claims that still need a volume,
-    each with bool[nodes] where it needs one. `selected` is bool[nodes], False where a claim has
-    another node selected.
+    Attributes:
+        choices: The available volumes for claims.
+        left: Claims that still need a volume, with bool[nodes] for where.
+        selected: bool[nodes]: False where a claim's selected node is another node.
     """
 
     choices: Sequence[Choice]
@@ -74,7 +76,7 @@ class UnboundClaims:
 def find_choices(
     unbound: Sequence[PersistentVolumeClaim], nodes: NodeView, cluster: ClusterView
 ) -> UnboundClaims:
-    """Return the available volumes for the claims on each node, and where each claim has none."""
+    """Return the available volumes for the claims on each node, and the claims without one."""
     by_size = sorted(
         (claim for claim in unbound if claim.selected_node is None),
         key=lambda claim: claim.requested or 0,
@@ -90,7 +92,7 @@ def find_choices(
 
 
 def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: ClusterView) -> PodVolumes:
-    """Return the volumes for all claims on each node, and the conflicts if a claim has none."""
+    """Return the volumes for all claims on each node, and the conflicts of nodes."""
     conflicts = np.zeros(len(nodes), np.uint64)
     _check_bound(claims.bound, nodes, cluster, conflicts)
     found = find_choices(claims.unbound, nodes, cluster)
@@ -105,7 +107,7 @@ def _check_bound(
     cluster: ClusterView,
     conflicts: npt.NDArray[np.uint64],
 ) -> None:
-    """Add to `conflicts` the first conflict of a bound claim on each node."""
+    """Add to `conflicts` the first conflict that bound claims have with each node."""
     undecided = np.ones(len(nodes), np.bool_)
     for claim in claims:
         pause()
@@ -135,7 +137,7 @@ def _check_provisions(
     cluster: ClusterView,
     conflicts: npt.NDArray[np.uint64],
 ) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
-    """Yield the claims to provision and where; add each node's first conflict to `conflicts`."""
+    """Yield the claims to provision and where; add the first conflict of each node."""
     undecided = np.ones(len(nodes), np.bool_)
     classes: dict[str, _Provisioner] = {}
     for claim, where in without_volume:
@@ -157,9 +159,9 @@ def _check_provisions(
 
 
 class _Provisioner:
-    """The nodes on which the provisioner of a class can make volumes.
+    """The nodes on which the provisioner of a class can create volumes.
 
-    `allowed` is True on nodes in the class's allowed topologies, if the class has a provisioner.
+    `allowed` is True on nodes in the class's allowed topologies; False without a provisioner.
     """
 
     def __init__(self, storage_class: StorageClass, nodes: NodeView, cluster: ClusterView) -> None:
@@ -173,7 +175,7 @@ class _Provisioner:
         )
 
     def has_capacity(self, claim: PersistentVolumeClaim) -> BoolArray:
-        """Return True where the claim fits; everywhere if the driver publishes no capacity."""
+        """Return True where the claim fits; always if the driver publishes no capacity."""
         size = tracked_size(claim, self._class, self._cluster)
         return self._everywhere if size is None else np.greater_equal(self._largest, size)
 
@@ -181,6 +183,6 @@ class _Provisioner:
 def tracked_size(
     claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: ClusterView
 ) -> int | None:
-    """Return the claim's size in bytes; None if the driver of its class publishes no capacities."""
+    """Return the claim's size in bytes; None if the driver of its class publishes no capacity."""
     driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)
     return claim.requested if driver is not None and driver.storage_capacity else None

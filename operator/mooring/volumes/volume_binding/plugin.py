@@ -1,7 +1,7 @@
-"""Binds the claims of a pod when its node is chosen (framework/plugins/volumebinding).
+"""Binds the claims of a pod once its node is chosen (framework/plugins/volumebinding).
 
-Filter finds volumes on each node. Reserve assumes them. PreBind writes them to the API server and
-waits until the volume controller and the provisioners have bound all claims.
+Filter finds volumes on each node, and Reserve assumes the volumes. PreBind writes the changes to
+the API server, and waits until the volume controller and the provisioners have bound all claims.
 """
 
 from collections.abc import Iterable
@@ -53,18 +53,17 @@ from mooring.volumes.volume_binding.find_volumes import PodVolumeClaims, find_vo
 
 
 class VolumeBindingArgs(PolicyModel):
-    """The time limit for binding a pod's volumes, and the score of nodes by their storage."""
+    """The time limit for binding a pod's volumes, and the scores of nodes by their storage."""
 
     bind_timeout_seconds: int = Field(600, ge=0)
-    """After this time the pod is forgotten on its node and queued again; 0 means no waiting."""
+    """After this time, the attempt fails and the pod is queued again; 0 means no waiting."""
     shape: Annotated[
         tuple[ShapePoint, ...],
         AfterValidator(rising),
         AfterValidator(lambda given: given or LESS_USED_FIRST),
     ] = LESS_USED_FIRST
     """The function from the requested share of the storage to the score; an empty list means the
-    default. The rules of Kubernetes 1.37 and newer use it.
-    """
+    default. It is used from Kubernetes 1.37 on."""
 
 
 _REASONS: Final = (
@@ -73,7 +72,7 @@ _REASONS: Final = (
     "node(s) did not have enough free storage",
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 )
-"""The reasons in the order of the bits in `mooring.volumes.volume_binding.find_volumes`."""
+"""The reasons, in the order of the bits in `find_volumes.py`."""
 
 _READ: Final = (
     Kind.NODE,
@@ -85,12 +84,12 @@ _READ: Final = (
 )
 
 _FREED: Final = (Kind.POD, Kind.PERSISTENT_VOLUME, Kind.CSI_DRIVER, Kind.CSI_NODE)
-"""The kinds of object whose deletion may free a volume or lift a limit."""
+"""The kinds of objects whose deletion may free a volume or lift a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A volume to bind to a claim; `prebound` if its claimRef names the claim already."""
+    """A volume to bind to a claim; `prebound` if the volume's claimRef already names the claim."""
 
     volume: PersistentVolume
     claim: PersistentVolumeClaim
@@ -99,14 +98,14 @@ class _Binding:
 
 @dataclass(frozen=True, slots=True)
 class _Reserved:
-    """The assumptions for a pod: volumes to bind, and claims to provision volumes for."""
+    """The assumptions for a pod: volumes to bind, and claims that need a new volume."""
 
     bindings: tuple[_Binding, ...]
     to_provision: tuple[PersistentVolumeClaim, ...]
 
 
 class VolumeBinding(AssignsInTrials):
-    """Rejects nodes where a claim cannot be bound, scores nodes by storage, binds the claims."""
+    """Rejects nodes where a claim cannot be bound, scores nodes by storage, and binds claims."""
 
     name: ClassVar[str] = "VolumeBinding"
     depends_on_node_only: ClassVar[bool] = False
@@ -132,7 +131,7 @@ class VolumeBinding(AssignsInTrials):
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodVolumeClaims | Unschedulable:
         """Return the pod's claims, or why a claim rejects the pod on every node.
 
-        Every claim must be usable, and bound unless its class delays the binding.
+        Every claim must be usable. It must also be bound, unless its class delays binding.
         """
         volumes = [volume for volume in pod.volumes if isinstance(volume, ClaimVolume)]
         if not volumes:
@@ -144,39 +143,39 @@ class VolumeBinding(AssignsInTrials):
         return _claims_of(pod, volumes, cluster)
 
     def filter(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> BoolArray:
-        """Return True where each claim has a suitable volume, or can be bound or provisioned."""
+        """Return True where each claim's volume is usable, or can be bound or provisioned."""
         return np.equal(find_volumes(claims, nodes, self._cluster).conflicts, 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> Explanation:
-        """Return every conflict; none is resolvable, because evicting pods frees no volume."""
+        """Return the conflicts of each node; evicting pods cannot help: it frees no volume."""
         conflicts = find_volumes(claims, nodes, self._cluster).conflicts
         return Explanation(_REASONS, conflicts, np.zeros(len(nodes), np.bool_))
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodVolumeClaims:
-        """Return the pod's claims; SKIP if all are bound already."""
+        """Return the pod's claims; SKIP if all claims are already bound."""
         if not self._scores_capacity or not pod.volumes:
             return SKIP
         claims = self.pre_filter(pod, cluster)
         return claims if isinstance(claims, PodVolumeClaims) and claims.unbound else SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> IntArray:
-        """Return int64[nodes]: the score for the share of its storage that the claims request."""
+        """Return int64[nodes]: the score for the share of storage that the claims request."""
         return capacity_scores(claims.unbound, self._score_by_percent, nodes, self._cluster)
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Assume volumes on the node for the pod's claims, or the node as their selected node."""
+        """Assume for the pod's claims volumes on the node, or the node as selected node."""
         found = self._assumed(pod, node)
         if isinstance(found, _Reserved):
             self._reserved[pod.uid] = found
         return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assume the volumes of the row for a pod that a trial has added there."""
+        """Assume volumes on the row for a pod that a trial has added there."""
         found = self._assumed(pod, self._cluster.nodes.name(row))
         return found if isinstance(found, Unschedulable) else None
 
     def _assumed(self, pod: Pod, node: str) -> _Reserved | Unschedulable | None:
-        """Assume volumes for the pod on the node and return them; None if there are none."""
+        """Assume volumes on the node for the pod, and return these; None if it needs none."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -210,7 +209,7 @@ class VolumeBinding(AssignsInTrials):
         """Write volumes and claims, and wait until all of the pod's claims are bound.
 
         If a write fails, earlier writes stay, as in kube-scheduler. Raises PluginError if a claim
-        is not bound in time, or can no longer be bound.
+        is not bound in time or can no longer be bound.
         """
         reserved = self._reserved.pop(pod.uid, None)
         if reserved is None:
@@ -323,7 +322,7 @@ def _claims_of(
 
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-"""The annotation of a volume whose claimRef was written by a controller, not by a user."""
+"""The annotation of a volume if a controller, not a user, has written its claimRef."""
 
 
 def binding_patch(
@@ -345,7 +344,7 @@ def binding_patch(
 
 
 def selected_node_patch(claim: PersistentVolumeClaim, node: str) -> dict[str, Any]:
-    """Return the patch that asks the claim's provisioner for a volume on the node."""
+    """Return the patch that lets the claim's provisioner create a volume for the node."""
     return {
         "metadata": {
             "resourceVersion": claim.resource_version,
