@@ -1,4 +1,4 @@
-"""Reads fields and elements of values (cel-go's `interpreter/attributes.go`)."""
+"""Reads fields of objects and elements of lists (cel-go's `interpreter/attributes.go`)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ from mooring.cel.values import (
 
 Value = Any
 Frame = list[Value]
-"""The values of all variables in one evaluation, indexed by the variable's number."""
+"""The values of all variables in one evaluation; each variable has an index."""
 Evaluate = Callable[[Frame], Value]
 _GO_TYPES = {
     bool: "types.Bool",
@@ -38,7 +38,7 @@ _KEYS = frozenset((bool, int, UInt, float, str))
 
 
 def go_type(value: Value) -> str:
-    """Return the name of the type in Go, which some messages use."""
+    """Return the name of the value's type in Go, for messages."""
     if isinstance(value, Opaque):
         return value.go_type
     names = {"Joined": "*types.concatList", "Type": "*types.Type"}
@@ -49,8 +49,8 @@ def go_type(value: Value) -> str:
 def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Evaluate:
     """Return a function that evaluates a field or an element of the operand.
 
-    If `optional` is set, the field or element may be absent; if `tests` is set, the result says
-    whether it exists. A field of an optional value is optional too.
+    If `optional` is True, the field or element may be absent. If `tests` is True, the result says
+    whether it exists. A field of an optional value is optional, too.
     """
 
     def evaluate(frame: Frame) -> Value:
@@ -92,7 +92,7 @@ def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]
 
 
 def _at(value: Value, index: int) -> Value:
-    """Return an element of a list, which may consist of several joined lists."""
+    """Return an element of a list; the list may consist of several joined lists."""
     while not isinstance(value, tuple | list):
         before = size_of(value.first)
         value, index = (value.first, index) if index < before else (value.second, index - before)

@@ -1,4 +1,4 @@
-"""Mistakes in expressions, in the form of cel-go's reports."""
+"""Mistakes in expressions, reported in the form of cel-go."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ExpressionMistake:
-    """A mistake and its offset in the source in characters; -1 if it has no position."""
+    """A mistake and its position in the source, counted in characters; -1 without a position."""
 
     at: int
     text: str
@@ -21,7 +21,7 @@ class CompileError(Exception):
 
 
 def compile_error(source: str, mistakes: Iterable[ExpressionMistake]) -> CompileError:
-    """Return one error with the first 100 mistakes in the source, each with its line."""
+    """Return one error with the first 100 mistakes; each mistake shows its line of the source."""
     ordered = sorted(mistakes, key=lambda mistake: mistake.at)[:100]
     return CompileError(
         "compilation failed: " + "\n".join(_shown(source, mistake) for mistake in ordered), ordered

@@ -1,7 +1,6 @@
-"""Checks the types of an expression, and finds the overloads that its calls may run.
+"""Checks the types of an expression, and finds the suitable overloads of each call.
 
-The rules and the messages are those of cel-go's `checker`. The overloads that fit decide which
-implementation a call runs.
+The rules and the messages are those of cel-go's `checker`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,14 +61,14 @@ _TYPE_NAMES: Final[Mapping[str, Type]] = {
         optional_of(DYN),
     )
 }
-"""Names of types that an expression may use: `type(1) == int`."""
+"""Names of types that an expression may use, as in `type(1) == int`."""
 
 
 class Checker:
     """Checks one expression.
 
-    `variables` are the types of variables, whose names may have dots; `fields` are the types of the
-    fields of object types.
+    `variables` maps a variable's name, which may have dots, to its type. `fields` maps an object
+    type to the types of its fields.
     """
 
     def __init__(
@@ -202,7 +201,7 @@ class Checker:
         return self._resolved(node, known[name])
 
     def _resolved(self, node: FunctionCall, overloads: Sequence[Overload]) -> Type:
-        """Return the type of a call, and note the overloads that fit its arguments."""
+        """Return the type of a call, and set the overloads that suit its arguments."""
         if node.function in {AND, OR}:
             return self._logical(node, overloads[0].name)
         parts = [*([node.target] if node.target is not None else []), *node.args]
@@ -231,7 +230,7 @@ class Checker:
         return result
 
     def _logical(self, node: FunctionCall, overload: str) -> Type:
-        """Return the type of && or ||; report each term that is not a bool."""
+        """Return the type of && or ||; report each operand that is not a bool."""
         wrong = False
         for arg in node.args:
             if not self._known.assign(arg.type or ERROR, BOOL):
@@ -241,7 +240,7 @@ class Checker:
         return ERROR if wrong else BOOL
 
     def _instance(self, overload: Overload) -> tuple[Sequence[Type], Type]:
-        """Return the types of an overload, with its type parameters replaced by new ones."""
+        """Return the types of the parameters and of the result, with new type parameters."""
         if not overload.is_generic:
             return overload.parameters, overload.result
         made = dict[str, Type]()
@@ -279,7 +278,7 @@ class Checker:
         return map_of(keys or self._known.new_parameter(), values or self._known.new_parameter())
 
     def _joined(self, before: Type | None, found: Type) -> Type:
-        """Return the more general of two types, else DYN; `validators` reject mixed types."""
+        """Return the more general of two types; DYN if the types do not match."""
         if before is None:
             return found
         if self._known.assign(before, found):
@@ -319,7 +318,7 @@ class Checker:
 
 
 def _qualified(node: Expression) -> str:
-    """Return the dotted name (`google.protobuf`) of the node; "" if the node is no name."""
+    """Return the node as a name with dots, such as `google.protobuf`; "" if it is no name."""
     match node:
         case Ident():
             return node.name

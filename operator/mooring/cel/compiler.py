@@ -1,4 +1,4 @@
-"""Compiles selectors of devices: parses them, checks their types and plans them.
+"""Compiles selectors of devices: parses the text, checks types, and makes a program.
 
 Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
 """
@@ -19,9 +19,8 @@ _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 def compiled(expression: str, *, newer: bool) -> Program:
     """Return the program of the expression.
 
-    `newer` says that attributes may be lists, as from Kubernetes 1.37 on. Raises CompileError if
-    the expression is no selector. Raises EvaluationCrash if computing a constant takes too much
-    work.
+    `newer` allows attributes that are lists, as from Kubernetes 1.37 on. Raises CompileError if the
+    expression is no selector, and EvaluationCrash if a constant is too expensive to compute.
     """
     attribute = DYN if newer else ANY
     fields = {

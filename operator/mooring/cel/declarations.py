@@ -1,7 +1,7 @@
-"""Declares the functions that expressions may call: the overloads of each, for the checker.
+"""Declares the functions that expressions may call, with all overloads.
 
-Ids of overloads are cel-go's and kube-apiserver's. Sources: cel-go's `common/stdlib/standard.go`,
-`cel/library.go` and `ext/`; kube-apiserver's `pkg/cel/library`.
+The ids of overloads are those of cel-go and kube-apiserver. Sources: cel-go's
+`common/stdlib/standard.go`, `cel/library.go` and `ext/`; kube-apiserver's `pkg/cel/library`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from mooring.cel.types import (
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One signature of a function; the first parameter of a method is its target."""
+    """One signature of a function; the first parameter of a method is the object before the dot."""
 
     name: str
     parameters: tuple[Type, ...]
@@ -266,7 +266,7 @@ _NAMESPACES: Final = frozenset(("optional", "strings", "lists", "sets", "ip", "f
 
 @cache
 def functions(newer: bool = True) -> Mapping[str, tuple[Overload, ...]]:
-    """Return all functions with their overloads, in the order in which cel-go tries them.
+    """Return all functions with their overloads, in the order of cel-go.
 
     Before Kubernetes 1.37 (`newer` is False), indexOf of lists came before indexOf of texts.
     """
@@ -278,7 +278,7 @@ def functions(newer: bool = True) -> Mapping[str, tuple[Overload, ...]]:
 
 
 def standard_functions() -> Mapping[str, tuple[Overload, ...]]:
-    """Return the functions of CEL's standard library, which compares numbers of one type only."""
+    """Return CEL's standard functions; these compare only numbers of the same type."""
     found = _by_function(_standard_lines(mixed=False))
     return {function: tuple(overloads) for function, overloads in found.items()}
 
@@ -293,7 +293,7 @@ def _by_function(lines: Iterable[str]) -> dict[str, list[Overload]]:
 
 
 def _standard_lines(*, mixed: bool) -> Iterator[str]:
-    """Yield the id and signature of each overload; if `mixed`, unequal types of numbers compare."""
+    """Yield id and signature of each overload; if `mixed`, numbers of different types compare."""
     for block in (_OPERATORS, _CONVERSIONS):
         yield from block.strip().split("\n")
     for operator, word in (
@@ -333,7 +333,7 @@ def _further_lines() -> Iterator[str]:
 
 
 def _parsed(name: str, signature: str) -> tuple[str, Overload]:
-    """Return the function and the overload of a line such as `string.size() int`."""
+    """Return the name and the overload for a signature such as `string.size() int`."""
     call, result = _split_result(signature)
     opened = _matching(call)
     head, inner = call[:opened], call[opened + 1 : -1]
@@ -358,7 +358,7 @@ def _split_result(signature: str) -> tuple[str, str]:
 
 
 def _matching(call: str) -> int:
-    """Return the position of the bracket that the last character of the call closes."""
+    """Return the position of the opening bracket of the call's last character."""
     depth = 0
     for at in range(len(call) - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(call[at], 0)
@@ -368,7 +368,7 @@ def _matching(call: str) -> int:
 
 
 def _split(inner: str) -> Iterator[str]:
-    """Yield the types in a list with commas; commas inside brackets do not separate."""
+    """Yield the types in a list with commas, except commas inside brackets."""
     depth, start = 0, 0
     for at, each in enumerate(inner):
         depth += {"(": 1, ")": -1}.get(each, 0)

@@ -1,4 +1,4 @@
-"""The named formats of texts, such as DNS labels.
+"""The named formats of texts, such as the format of DNS labels.
 
 Source: kube-apiserver's `pkg/cel/library/format.go` and apimachinery's `pkg/util/validation`.
 """
@@ -110,7 +110,7 @@ def _qualified_name(text: str) -> list[str]:
 
 
 def _without_dash(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return the check of a prefix: as `check`, but the last character may be a dash."""
+    """Return the same check for prefixes: the last character may be a dash."""
 
     def checked(text: str) -> list[str]:
         return check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
@@ -170,10 +170,10 @@ _CHECKS: Final[Mapping[str, tuple[str, Callable[[str], list[str]]]]] = {
 FORMATS: Final[Mapping[str, FormatValue]] = {
     name: FormatValue(shown) for name, (shown, _check) in _CHECKS.items()
 }
-"""The formats by the names that expressions use."""
+"""Maps a name in expressions to a format."""
 _BY_NAME: Final = dict(_CHECKS.values())
 
 
 def mistakes_of(format_value: FormatValue, text: str) -> list[str]:
-    """Return the mistakes in a text; none if it has the format."""
+    """Return the mistakes in the text; empty if it has the format."""
     return _BY_NAME[format_value.name](text)

@@ -48,7 +48,7 @@ _WRONG: Final = {
 
 
 class FormatError(Exception):
-    """A text cannot be formatted; `index` is the position of the wrong argument, if any."""
+    """A text cannot be formatted; `index` is the position of the wrong argument, or None."""
 
     def __init__(self, text: str, index: int | None = None) -> None:
         super().__init__(text)
@@ -77,7 +77,7 @@ def go_quoted(text: str) -> str:
 
 
 def format_text(text: str, args: Value) -> Value:
-    """Return the text with its clauses (%s) replaced by the arguments."""
+    """Return the text with its clauses, such as %s, replaced by the arguments."""
     values = tuple(at_once(args))
 
     def clause(verb: str, index: int, precision: int) -> str:
@@ -92,10 +92,10 @@ def format_text(text: str, args: Value) -> Value:
 def formatted(
     text: str, count: int, clause: Callable[[str, int, int], str], checks: bool = False
 ) -> list[str]:
-    """Return the parts of the text; `clause` formats one argument from letter, index and precision.
+    """Return the parts of the text; `clause` formats an argument (letter, index, precision).
 
-    `count` is the number of arguments; with `checks` it must be the number of clauses. Raises
-    FormatError if a clause is wrong, has no argument, or has an argument of the wrong type.
+    `count` is the number of arguments; with `checks` it must equal the number of clauses. Raises
+    FormatError if a clause is malformed, or if its argument is missing or has a wrong type.
     """
     made, at, used = list[str](), 0, 0
     while at < len(text):
@@ -129,7 +129,7 @@ _UNPARSED: Final = "could not parse formatting clause: "
 
 
 def _precision(text: str, at: int) -> tuple[int | None, int]:
-    """Return the precision of a clause, and the position of its letter."""
+    """Return the precision of a clause, and the position of the clause's letter."""
     if text[at] != ".":
         return None, at
     end = at + 1
@@ -147,7 +147,7 @@ def _precision(text: str, at: int) -> tuple[int | None, int]:
 
 
 def wrong_type(verb: str, kind: str) -> FormatError:
-    """Return the error for an argument of a type that the clause does not accept."""
+    """Return the error if the clause does not accept arguments of this type."""
     return FormatError(f"{_WRONG[verb]}, was given {kind}")
 
 
@@ -226,7 +226,7 @@ def _as_text(value: Value) -> str:
 
 
 def _inner(value: Value, key: bool = False) -> str:
-    """Return the text of an element of a list or a map; `key`: the element is a map's key."""
+    """Return the text of an element of a list or map; `key` is True for a key of a map."""
     kind = type(value)
     if key and kind not in {str, bool, int, UInt}:
         raise FormatError(f"no formatting function for map key of type {type_name(value)}")

@@ -1,7 +1,4 @@
-"""Chooses the implementation of a call: by the checker's overload, else by the arguments.
-
-Source: cel-go's `common/decls/decls.go` and `interpreter/planner.go`.
-"""
+"""Chooses the implementation of a call: by the checker's overload, or by the arguments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,8 +35,8 @@ Implementation = Callable[..., Value]
 class Binding:
     """The implementation of a call.
 
-    `stops_early`: the call evaluates no arguments after the first error. `is_strict`: an error
-    among the arguments is the result.
+    `stops_early`: after the first error, no further argument is evaluated. `is_strict`: an error in
+    an argument is the result of the call.
     """
 
     call: Implementation
@@ -74,17 +71,17 @@ _CONVERSIONS: Final = frozenset(
 
 
 def is_conversion(function: str) -> bool:
-    """Return whether a function converts values; conversions of constants are computed once."""
+    """Return whether the function converts a value; conversions of constants are computed once."""
     return function in _CONVERSIONS
 
 
 def binding_of(
     function: str, overload: str, constants: Sequence[Value], newer: bool, lenient: bool
 ) -> Binding:
-    """Return a call's implementation; `constants` has None for arguments that are not constant.
+    """Return a call's implementation; `constants` has None for an argument that is no constant.
 
     `newer` and `lenient` are as in `interpreter.plan`. Raises EvaluationCrash if a constant pattern
-    is not a regular expression.
+    is malformed.
     """
     count = len(constants)
     if function in _PATTERNS and type(constants[1]) is str:
@@ -99,7 +96,7 @@ def binding_of(
 
 
 def _of_pattern(function: str, count: int) -> Implementation:
-    """Return the implementation for a constant pattern; it checks the types of the values."""
+    """Return the implementation if the pattern is a constant; it checks the types of arguments."""
     wanted = (str, str, int)[:count]
     implementation = functions_of_text.OF_PATTERNS[function]
 
@@ -137,7 +134,7 @@ def _of_operator(function: str, operator: operators.Operator) -> Implementation:
 
 
 def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Implementation:
-    """Return a function that runs the first of these overloads that fits the arguments."""
+    """Return a function that calls the first of the overloads that suits the arguments."""
     unguarded = function in _UNGUARDED
     known = _OVERLOADS if newer else _OVERLOADS | _OVERLOADS_1_36
     choices = [(known[each.name], each.parameters) for each in overloads]
@@ -153,7 +150,7 @@ def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Imple
 
 
 def _fits(wanted: Type, value: Value) -> bool:
-    """Return whether a value has a type; in a list or a map only the first element is checked."""
+    """Return whether the value has the type; only the first element of a list or map is checked."""
     if wanted.kind in {"dyn", "any", "param"}:
         return True
     if wanted.name != type_name(value):

@@ -36,14 +36,14 @@ def _as_integer(value: QuantityValue) -> Value:
 
 
 def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return the sum of a quantity and a quantity or number; the difference if `sign` is -1."""
+    """Return the sum of a quantity and another quantity or number; `sign` -1: the difference."""
     if isinstance(other, QuantityValue):
         return value.plus(sign * other.number, other.power, other.is_decimal)
     return value.plus(sign * other, 0, False)
 
 
 def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return the sum; if `value` is decimal, change it in place, as Kubernetes 1.36 does."""
+    """Return the sum; a decimal `value` is changed itself, as in Kubernetes 1.36."""
     made = _changed(sign, value, other)
     if value.is_decimal:
         made.source = value
@@ -58,7 +58,7 @@ def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValu
 
 
 def _normalized(text: str) -> VersionValue | Failure:
-    """Parse a version that may begin with `v`, lack parts or have leading zeros, such as `v1.2`."""
+    """Parse a version that may begin with `v`, have few parts or leading zeros, such as `v1.2`."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
         if len(part) > 1:
@@ -85,7 +85,7 @@ def _compared(accepted: frozenset[int]) -> Callable[[Value, Value], bool]:
 
 
 def _signed(number: int) -> int:
-    """Return a uint64 as the int64 with the same bits."""
+    """Return the int64 that has the same bits as this uint64."""
     return number - 2**64 if number >= 2**63 else number
 
 
@@ -163,7 +163,7 @@ def _constant(value: Value) -> Callable[[], Value]:
 
 
 def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Wrap the function so that each call spends work for its longest text."""
+    """Return the function, but each call also pays for the length of its longest text."""
 
     def compute(*values: Value) -> Value:
         work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))

@@ -34,7 +34,7 @@ from mooring.cel.values import (
 
 Value = Any
 _PER_PAIR: Final = 4
-"""Cost of comparing two elements; it limits lists to 707 elements, as in Kubernetes."""
+"""The cost of comparing two elements; it limits lists to 707 elements, as in Kubernetes."""
 _MOST_RANGE: Final = 1_000_000
 _MADE_AT_ONCE: Final = 50_000
 _MOST_INCLUDED: Final = 48
@@ -86,7 +86,7 @@ def _range_1_36(count: int) -> Value:
 
 
 def _numbers(count: int) -> Value:
-    """Return the numbers below `count`, made in parts, because a million numbers take some time."""
+    """Return the numbers below `count`, made in parts, because this may take long."""
     numbers = list[int]()
     for first in range(0, count, _MADE_AT_ONCE):
         end = min(first + _MADE_AT_ONCE, count)
@@ -96,7 +96,7 @@ def _numbers(count: int) -> Value:
 
 
 def _compared_each(items: Value) -> tuple[Value, ...]:
-    """Return the elements, after spending the cost of comparing every pair of them."""
+    """Return the elements, and pay for comparing every pair of elements."""
     work.spend(_PER_PAIR * size_of(items) ** 2)
     return tuple(iterate(items))
 
@@ -137,7 +137,7 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Wrap the function so that each call spends the cost of comparing all pairs of elements."""
+    """Return the function, but each call also pays for comparing all pairs of elements."""
 
     def compute(first: Value, second: Value) -> bool:
         work.spend(size_of(first) * size_of(second))
@@ -170,7 +170,7 @@ def _sum(zero: Value) -> Callable[[Value], Value]:
 
 
 def _extreme(name: str, worse: int) -> Callable[[Value], Value]:
-    """Return max or min; an item wins if comparing the best so far with the item gives `worse`."""
+    """Return max or min; an item is the new best if comparing the best with it gives `worse`."""
 
     def compute(items: Value) -> Value:
         best: Value = None

@@ -52,7 +52,7 @@ def _last_index_of(text: str, part: str, offset: int | None = None) -> Value:
 
 
 def _found_from(search: Callable[[str, str, int], Value]) -> Callable[[str, str, int], Value]:
-    """Return the search as in Kubernetes 1.36: "" is found at any offset."""
+    """Return the search as in Kubernetes 1.36: "" is found at every offset."""
 
     def compute(text: str, part: str, offset: int) -> Value:
         return search(text, part, offset) if part else offset
@@ -104,7 +104,7 @@ def _pattern(pattern: str, prefix: str = "") -> Pattern | Failure:
 
 
 def matches(text: Value, pattern: Value) -> Value:
-    """Return whether the regular expression matches a part of the text."""
+    """Return whether a part of the text matches the regular expression."""
     if type(pattern) is not str:
         return NO_OVERLOAD
     compiled = _pattern(pattern)
@@ -154,7 +154,7 @@ OF_PATTERNS: Final[Mapping[str, Callable[..., Value]]] = {
     "find": _find,
     "findAll": _find_all,
 }
-"""The functions that take a regular expression as their second argument."""
+"""Functions with a regular expression as second argument."""
 OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     "string_index_of_string_int": _found_from(_index_of),
     "string_last_index_of_string_int": _found_from(_last_index_of),

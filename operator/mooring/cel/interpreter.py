@@ -1,7 +1,7 @@
-"""Turns a checked tree into functions that evaluate it.
+"""Turns a checked syntax tree into functions that evaluate it.
 
 Source: cel-go's `interpreter/planner.go`, `decorators.go` and `interpretable.go`. As in cel-go,
-constants and sets of constants are computed beforehand.
+constants are computed in advance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ from mooring.cel.values import (
 
 Value = Any
 _PER_NODE: Final = 1_024
-"""Estimated memory of a node of the tree, in bytes."""
+"""Estimated bytes of a node of the tree."""
 _NOT_SET: Final = object()
 _MISTAKES: Final = (
     ArithmeticError,
@@ -67,16 +67,16 @@ _HASHED: Final = frozenset((bool, int, UInt, float, str))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A planned expression; `run` evaluates it."""
+    """A compiled expression; `run` evaluates it."""
 
     _evaluate: Evaluate
     _loops: int
-    """The number of slots that the variables of loops take."""
+    """The number of places for the variables of loops."""
     _size: int
 
     @property
     def memory(self) -> int:
-        """Estimated bytes, from the number of nodes, because functions cannot be measured."""
+        """Estimated bytes, from the number of nodes."""
         return _PER_NODE * self._size
 
     def run(self, variables: Sequence[Value], most_work: int = MOST_WORK) -> Value:
@@ -94,7 +94,7 @@ class Program:
 
 @dataclass(slots=True, eq=False)
 class _Planned:
-    """The function that evaluates one node, and the node's value if it is constant."""
+    """The function that evaluates a node; and the node's value if it is constant."""
 
     evaluate: Evaluate
     is_constant: bool = False
@@ -106,10 +106,9 @@ def plan(
 ) -> Program:
     """Return the program of a checked tree that reads these variables.
 
-    `newer` selects the functions as in Kubernetes 1.37, where some changed. With `lenient`, the
-    program follows CEL's own implementation: a constant that cannot be converted fails only when it
-    is evaluated, and comparisons such as `<` are false for NaN; Kubernetes makes errors of both.
-    Raises CompileError if an operation on constants fails.
+    `newer` selects the functions of Kubernetes 1.37. `lenient` selects CEL's own rules instead of
+    Kubernetes': a constant that cannot be converted is an error only when it is evaluated, and
+    comparisons with NaN are False. Raises CompileError if an operation on constants fails.
     """
     planner = _Planner(variables, newer, lenient)
     try:
@@ -124,7 +123,7 @@ def _constant(value: Value) -> _Planned:
 
 
 class _Planner:
-    """Plans a tree. Each variable gets a slot of the frame, and only loops open scopes."""
+    """Makes the functions of a tree. Each variable has an index in the frame."""
 
     def __init__(self, variables: Sequence[str], newer: bool, lenient: bool) -> None:
         self.slots = len(variables)
@@ -195,7 +194,7 @@ class _Planner:
         return self._function(node, args)
 
     def _function(self, node: FunctionCall, args: Sequence[_Planned]) -> _Planned:
-        """Return the planned call of a function; a conversion of a constant is computed now."""
+        """Return the planned call of a function; the conversion of a constant is computed now."""
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
         if (
             overload == "in_list"
@@ -271,7 +270,7 @@ def _read(slot: int) -> Evaluate:
 
 
 def _growing(value: Value) -> Value:
-    """Return a loop's accumulator; instead of an empty list or map, a new one that can grow."""
+    """Return the start of a loop's result: a list or map that can grow, if the value is empty."""
     if is_list(value) and not size_of(value):
         return []
     if type(value) is MapValue and not len(value):
@@ -280,7 +279,7 @@ def _growing(value: Value) -> Value:
 
 
 def _finished(value: Value) -> Value:
-    """Return a loop's accumulator as an immutable value."""
+    """Return a loop's result as an immutable value."""
     if type(value) is list:
         return tuple(value)
     if type(value) is MapValue and value.is_building:
@@ -297,7 +296,7 @@ def _not_iterable(value: Value, variables: int) -> Failure:
 def _run_loop(
     slot: int, variables: int, condition: Evaluate, step: Evaluate, size: int
 ) -> Callable[[Frame, Value], None]:
-    """Return a function that runs a loop; `slot` has the accumulator, the next slots its variables.
+    """Return a function that runs a loop; index `slot` has the result, the next ones the variables.
 
     `size` is the work of each round.
     """
@@ -362,9 +361,9 @@ def _equality(function: str, first: Evaluate, second: Evaluate) -> Evaluate:
 
 
 def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> Evaluate:
-    """Return `or` or `orValue`, which evaluate the second operand only if needed.
+    """Return `or` or `orValue`; the second operand is evaluated only if it is needed.
 
-    Before Kubernetes 1.37 (`newer` is False) they return a first operand that is not optional.
+    Before Kubernetes 1.37 (`newer` is False), a first operand that is not optional is returned.
     """
 
     def evaluate(frame: Frame) -> Value:
@@ -379,7 +378,7 @@ def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> 
 
 
 def _invocation(binding: Binding, args: Sequence[Evaluate], listed: int | None) -> Evaluate:
-    """Return the call; as in cel-go, it ends the evaluation if argument `listed` is no list."""
+    """Return a function for the call; if argument `listed` is no list, the evaluation ends."""
 
     def evaluate(frame: Frame) -> Value:
         values = list[Value]()
@@ -447,7 +446,7 @@ def _made_map(frame: Frame, steps: Sequence[tuple[Evaluate, Evaluate, bool]]) ->
 
 
 def _members(items: Sequence[Value]) -> frozenset[tuple[type, Value]] | None:
-    """Return the members of a constant list as a set; None if that does not speed it up."""
+    """Return the elements of a constant list as a set; None if a set does not help."""
     found = set[tuple[type, Value]]()
     for item in items:
         kind = type(item)

@@ -1,7 +1,4 @@
-"""Values of Kubernetes' own types in expressions: quantities, versions, addresses and URLs.
-
-Source: kube-apiserver's `pkg/cel`, apimachinery's `pkg/api/resource` and `blang/semver`.
-"""
+"""Values of Kubernetes' types in expressions: quantities, versions, addresses and URLs."""
 
 import ipaddress
 import re
@@ -21,12 +18,12 @@ _NANO: Final = 9
 
 @dataclass(slots=True, eq=False)
 class QuantityValue(Opaque):
-    """An amount: `number` times ten to `power`.
+    """An amount: `number` times ten to the power of `power`.
 
-    Kubernetes keeps small amounts as an int64 and others as a decimal of any size; only small
-    amounts have an integer value. A comparison with a decimal turns an amount into a decimal, so
-    this class is mutable. A sum is a pointer in Go; therefore `amount == sum` fails, but `sum ==
-    amount` does not.
+    Kubernetes stores small amounts as int64 and other amounts as decimals; only small amounts have
+    an integer value. A comparison with a decimal converts the amount to a decimal, so this class is
+    mutable. A sum is a pointer in Go; therefore `amount == sum` is an error, but `sum == amount` is
+    not.
     """
 
     cel_type: ClassVar[Type] = NAMED["Quantity"]
@@ -37,15 +34,15 @@ class QuantityValue(Opaque):
     is_decimal: bool
     is_pointer: bool = False
     source: "QuantityValue | None" = None
-    """The amount from which Kubernetes 1.36 made this sum; a change of the sum changes it, too."""
+    """The amount that Kubernetes 1.36 changes together with this sum."""
 
     @classmethod
     def of(cls, amount: Quantity) -> "QuantityValue":
-        """Return a device's amount as a value of expressions."""
+        """Return the capacity of a device as a value for expressions."""
         return cast("QuantityValue", parse_quantity(amount.text))
 
     def equals(self, other: Value) -> bool | Failure:
-        """Return whether the amounts are equal; NO_OVERLOAD for a sum or another type."""
+        """Return whether the amounts are equal; NO_OVERLOAD if `other` is a sum or no amount."""
         if not isinstance(other, QuantityValue) or other.is_pointer:
             return NO_OVERLOAD
         return self.compared(other) == 0
@@ -59,7 +56,7 @@ class QuantityValue(Opaque):
         return int(mine > others) - int(mine < others)
 
     def plus(self, number: int, power: int, is_decimal: bool) -> "QuantityValue":
-        """Return the sum with the amount `number` times ten to `power`."""
+        """Return the sum of this amount and `number` times ten to the power of `power`."""
         lowest = min(self.power, power)
         total = self.number * 10 ** (self.power - lowest) + number * 10 ** (power - lowest)
         if self.is_decimal or is_decimal:
@@ -73,7 +70,7 @@ class QuantityValue(Opaque):
         return QuantityValue(total, lowest, not fits, True)
 
     def as_int(self) -> int | None:
-        """Return the amount as an int64; None if Kubernetes keeps it as a decimal."""
+        """Return the amount as an int64; None if Kubernetes stores it as a decimal."""
         if self.is_decimal or self.power < 0:
             return None
         value = self.number * 10 ** min(self.power, 40)
@@ -157,7 +154,7 @@ def _exponent(suffix: str) -> int | None:
 
 
 def _decimal(sign: int, number: int, power: int, binary: bool) -> "QuantityValue":
-    """Return an amount as a decimal; parts of a billionth are rounded up."""
+    """Return an amount as a decimal, rounded up to a billionth."""
     if number:
         if power >= -_NANO:
             number *= 10 ** (power + _NANO)
@@ -171,7 +168,7 @@ def _decimal(sign: int, number: int, power: int, binary: bool) -> "QuantityValue
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VersionValue(Opaque):
-    """A semantic version; build metadata does not count when versions are compared."""
+    """A semantic version; comparisons ignore build metadata."""
 
     cel_type: ClassVar[Type] = NAMED["Semver"]
     go_type: ClassVar[str] = "cel.Semver"
@@ -185,7 +182,7 @@ class VersionValue(Opaque):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """A sort key: a version with a pre-release comes before the version without."""
+        """A sort key; a pre-release comes before its release."""
         parts = tuple(
             (0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.before
         )
@@ -196,7 +193,7 @@ class VersionValue(Opaque):
         return int(self.order > other.order) - int(self.order < other.order)
 
     def equals(self, other: Value) -> bool | Failure:
-        """Return whether the versions are equal; NO_OVERLOAD for another type."""
+        """Return whether the versions are equal; NO_OVERLOAD if `other` is no version."""
         if not isinstance(other, VersionValue):
             return NO_OVERLOAD
         return self.order == other.order
@@ -255,7 +252,7 @@ def _number(text: str, name: str, capitalized: str) -> "int | Failure":
 
 
 def _wrong_tag(tag: str) -> Failure | None:
-    """Return the mistake in one part of a pre-release, None if there is none."""
+    """Return the mistake in a part of a pre-release; None without a mistake."""
     if not tag:
         return Failure("Prerelease is empty")
     if _NUMERIC.fullmatch(tag):
@@ -280,13 +277,13 @@ class Address(Opaque):
     address: ipaddress.IPv4Address | ipaddress.IPv6Address
 
     def equals(self, other: Value) -> bool | Failure:
-        """Return whether the addresses are equal; NO_OVERLOAD for another type."""
+        """Return whether the addresses are equal; NO_OVERLOAD if `other` is no address."""
         return self.address == other.address if isinstance(other, Address) else NO_OVERLOAD
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network(Opaque):
-    """An IP address with the length of its prefix; bits after the prefix may be set."""
+    """An IP address with the length of its prefix; bits after the prefix need not be 0."""
 
     cel_type: ClassVar[Type] = NAMED["CIDR"]
     go_type: ClassVar[str] = "cel.CIDR"
@@ -295,16 +292,16 @@ class Network(Opaque):
 
     @property
     def prefix(self) -> int:
-        """The length of the prefix in bits."""
+        """The length of the prefix, in bits."""
         return self.interface.network.prefixlen
 
     def equals(self, other: Value) -> bool | Failure:
-        """Return whether addresses and prefixes are equal; NO_OVERLOAD for another type."""
+        """Return whether addresses and prefixes are equal; NO_OVERLOAD if `other` is no network."""
         return self.interface == other.interface if isinstance(other, Network) else NO_OVERLOAD
 
 
 def parse_address(text: str) -> "Address | Failure":
-    """Parse an IP address; return a Failure if it is malformed, has a zone or is IPv4-mapped."""
+    """Parse an IP address; a Failure if it is malformed, has a zone or is IPv4-mapped."""
     shown = go_quoted(text)
     try:
         address = ipaddress.ip_address(text)
@@ -319,7 +316,7 @@ def parse_address(text: str) -> "Address | Failure":
 
 
 def address_mistake(text: str) -> str:
-    """Return the error of Go's parser for a text that is not an address."""
+    """Return the message of Go's parser about a text that is no address."""
     kind = re.search(r"[.:%]", text)
     why = "missing IPv6 address"
     if kind is None:
@@ -330,7 +327,7 @@ def address_mistake(text: str) -> str:
 
 
 def _why_not_4(text: str) -> str:
-    """Return the mistake in four numbers separated by dots; "" if there is none."""
+    """Return the mistake in four numbers separated by dots; "" without a mistake."""
     value, digits, fields = 0, 0, 0
     for at, each in enumerate(text):
         if each in "0123456789":
@@ -358,7 +355,7 @@ _GROUP: Final = re.compile(r"[0-9A-Fa-f]*")
 
 
 def _why_not_6(text: str) -> str:
-    """Return the mistake in groups of digits separated by colons."""
+    """Return the mistake in the groups of an IPv6 address."""
     address, percent, zone = text.partition("%")
     if percent and not zone:
         return "zone must be a non-empty string"
@@ -387,7 +384,7 @@ def _why_not_6(text: str) -> str:
 
 
 def _wrong_group(rest: str, digits: int) -> str:
-    """Return the mistake in or after the first group of `digits` digits; "" if there is none."""
+    """Return the mistake in or after the first group of `digits` digits; "" without one."""
     why, at = "", rest
     if digits > 4:
         why = "each group must have 4 or less digits"
@@ -403,7 +400,7 @@ def _wrong_group(rest: str, digits: int) -> str:
 
 
 def parse_network(text: str) -> "Network | Failure":
-    """Parse an address with the length of its prefix; return a Failure if it is malformed."""
+    """Parse an address with the length of its prefix; a Failure if it is malformed."""
     address, slash, length = text.rpartition("/")
     shown = go_quoted(text)
     wrong = f"network address parse error during conversion from string: netip.ParsePrefix({shown})"
@@ -425,7 +422,7 @@ def parse_network(text: str) -> "Network | Failure":
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FormatValue(Opaque):
-    """A named format of texts, such as DNS labels, as a value of expressions."""
+    """A named format of texts, such as that of DNS labels, as a value of expressions."""
 
     cel_type: ClassVar[Type] = NAMED["Format"]
     go_type: ClassVar[str] = "cel.Format"
@@ -434,5 +431,5 @@ class FormatValue(Opaque):
     name: str
 
     def equals(self, other: Value) -> bool | Failure:
-        """Return whether the formats have the same name; NO_OVERLOAD for another type."""
+        """Return whether the formats have the same name; NO_OVERLOAD if `other` is no format."""
         return self.name == other.name if isinstance(other, FormatValue) else NO_OVERLOAD

@@ -1,4 +1,4 @@
-"""Reads the literal texts and bytes of an expression."""
+"""Reads literals: texts and bytes in quotes."""
 
 import re
 from typing import Final
@@ -24,11 +24,11 @@ _ESCAPE: Final = re.compile(
 
 
 class LiteralError(ValueError):
-    """A literal has an escape that does not exist, or that stands for no character."""
+    """A literal has an unknown escape, or an escape for no character."""
 
 
 def unquoted(token: str, is_bytes: bool) -> str | bytes:
-    """Return the value of a literal with quotes and prefix; LiteralError if an escape is wrong."""
+    """Return the value of a literal with quotes and prefix; LiteralError for a bad escape."""
     text = token.replace("\r\n", "\n").replace("\r", "\n")
     text = text[1:] if is_bytes else text
     raw = text[0] in "rR"

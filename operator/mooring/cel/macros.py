@@ -1,8 +1,4 @@
-"""The macros of CEL: calls that the parser replaces by loops and presence tests.
-
-Source: cel-go's `parser/macro.go`, `cel/library.go` (optionals), `ext/bindings.go`,
-`ext/comprehensions.go` and `ext/lists.go`.
-"""
+"""The macros of CEL: calls that the parser replaces by loops or by tests for presence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -30,16 +26,16 @@ from mooring.cel.tree import (
 )
 
 Macro = Callable[[int, Expression, Sequence[Expression]], Expression | None]
-"""Gets offset, target (for methods) and arguments of a call; None means: it is no macro."""
+"""Gets offset, target (of a method) and arguments of a call; returns None if it is no macro."""
 Macros = Mapping[tuple[str, int, bool], Macro]
-"""Macros by function name, number of arguments, and whether the call is a method call."""
+"""Maps a function's name, its number of arguments, and whether it is a method, to a macro."""
 
 _UNUSED: Final = "#unused"
 _SORTED: Final = "@__sortBy_input__"
 
 
 class MacroError(Exception):
-    """A macro got arguments that it cannot use."""
+    """A macro got wrong arguments."""
 
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text)
@@ -60,7 +56,7 @@ def _variable(node: Expression, message: str) -> str:
 
 
 def _variables(args: Sequence[Expression], count: int, message: str) -> tuple[str, ...]:
-    """Return the names of a loop's variables: the first `count` arguments."""
+    """Return the names of a loop's variables, which are the first `count` arguments."""
     names = tuple(_variable(each, message) for each in args[:count])
     if len(set(names)) < count:
         raise MacroError(args[1].at, f"duplicate variable name: {names[0]}")
@@ -134,7 +130,7 @@ def _collected(
     step: Expression,
     predicate: Expression | None,
 ) -> Expression:
-    """Return a loop whose step runs only for items that fulfil the predicate."""
+    """Return a loop that runs its step only for items that fulfil the predicate."""
     if predicate is not None:
         step = FunctionCall(at, CONDITIONAL, [predicate, step, Ident(at, RESULT)])
     return _loop(at, target, names, start, Literal(at, True), step)
@@ -161,7 +157,7 @@ def _transform_list(at: int, target: Expression, args: Sequence[Expression]) -> 
 def _transform_map(
     entry: bool, at: int, target: Expression, args: Sequence[Expression]
 ) -> Expression:
-    """Return the loop of transformMap, or of transformMapEntry if `entry` is set."""
+    """Return the loop for transformMap, or for transformMapEntry if `entry` is True."""
     names = _variables(args, 2, "argument must be a simple name")
     inserted = [args[-1]] if entry else [Ident(at, names[0]), args[-1]]
     step = FunctionCall(at, MAP_INSERT, [Ident(at, RESULT), *inserted])
@@ -169,7 +165,7 @@ def _transform_map(
 
 
 def _bound(at: int, name: str, value: Expression, result: Expression) -> Comprehension:
-    """Return `result` with the variable `name`; a loop without items computes the value lazily."""
+    """Return `result` with a variable; the value is computed at its first use."""
     return Comprehension(
         at,
         items=ListOf(at, []),
@@ -236,4 +232,4 @@ MACROS: Final[Macros] = {
     ("optFlatMap", 2, True): partial(_opt_map, True),
     ("sortBy", 2, True): _sort_by,
 }
-"""The macros of selectors of devices, the standard ones included."""
+"""The macros for selectors of devices; the standard macros are included."""

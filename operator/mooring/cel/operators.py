@@ -1,7 +1,7 @@
-"""The operators of CEL and its conversions between types.
+"""The operators and type conversions of CEL.
 
-Source: cel-go's `common/stdlib/standard.go` and `common/types`. Operators check the types of their
-operands, because the attributes of devices have no type before the evaluation.
+Source: cel-go's `common/stdlib/standard.go` and `common/types`. Operators check the types of
+operands, because the type of a device's attribute is known only at the evaluation.
 """
 
 import math
@@ -53,14 +53,14 @@ _UINT_OVERFLOW: Final = Failure("unsigned integer overflow")
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A function with one implementation; the first operand's type must be in `kinds`, if set."""
+    """A function with one implementation; `kinds` limits the types of the first operand."""
 
     implementation: Callable[..., Value]
     kinds: frozenset[type] | None = None
 
 
 def _whole(value: int, unsigned: bool) -> Value:
-    """Return the number, or the overflow error of its type."""
+    """Return the number, or the overflow error of int or uint."""
     if unsigned:
         return UInt(value) if 0 <= value <= _HIGHEST_UNSIGNED else _UINT_OVERFLOW
     return value if _LOWEST <= value <= _HIGHEST else _INT_OVERFLOW
@@ -150,7 +150,7 @@ def _ordered(accepted: frozenset[int]) -> Callable[[Value, Value], Value]:
 
 
 def _lenient(base: Operator) -> Operator:
-    """Return the comparison, but with the result False instead of an error for NaN."""
+    """Return the same comparison, but with False instead of an error for NaN."""
 
     def compute(first: Value, second: Value) -> Value:
         found = base.implementation(first, second)
@@ -168,7 +168,7 @@ def _contains(value: Value, items: Value) -> Value:
 
 
 def insert(target: Value, *entry: Value) -> Value:
-    """Return the map with a further key and value (`entry`), or with all those of a map."""
+    """Return the map with a new key and value (`entry`), or with all entries of another map."""
     added = [entry] if len(entry) == 2 else [*entry[0].items()]
     for key, value in added:
         if target.find(key)[0]:
@@ -202,7 +202,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "type": Operator(type_of_value),
     "dyn": Operator(lambda value: value),
 }
-"""The functions that have one implementation for all types."""
+"""Functions with one implementation for all types."""
 LENIENT: Final = {each: _lenient(OPERATORS[each]) for each in ("_<_", "_<=_", "_>_", "_>=_")}
 
 
@@ -280,7 +280,7 @@ def _bytes_to_text(value: bytes) -> Value:
 
 
 def _of_optional(value: Value) -> Value:
-    """Return an optional value: absent for 0, "", an empty list and other empty values."""
+    """Return an optional value; it is absent for 0, "", an empty list and other empty values."""
     empty = value is None or (
         type(value) in {Joined, tuple, list, MapValue, str, bytes, bool, int, UInt, float}
         and not (size_of(value) if hasattr(value, "__len__") else value)
@@ -347,6 +347,6 @@ OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
     "optional_unwrap": _unwrapped,
     "optional_unwrapOpt": _unwrapped,
 }
-"""The overloads that have an implementation of their own."""
+"""Maps the id of an overload to its implementation."""
 _DURATION: Final = "google.protobuf.Duration"
 _TIMESTAMP: Final = "google.protobuf.Timestamp"

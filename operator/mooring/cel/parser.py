@@ -1,7 +1,7 @@
 """Parses CEL expressions, and replaces macros by loops.
 
-The grammar and the limits are those of cel-go (`parser/gen/CEL.g4`). Two limits are this package's
-own, because the tree is walked recursively: MOST_LEVELS and MOST_NODES.
+The grammar and the limits are those of cel-go (`parser/gen/CEL.g4`). MOST_LEVELS and MOST_NODES are
+lower limits, because functions walk the tree recursively.
 """
 
 import re
@@ -31,9 +31,9 @@ from mooring.cel.tree import (
 )
 
 MOST_LEVELS: Final = 80
-"""The most levels of brackets, and of the tree; cel-go takes 250, more than selectors need."""
+"""The most levels of brackets and of the tree; cel-go allows 250, more than selectors need."""
 MOST_NODES: Final = 20_000
-"""The most nodes of the tree with expanded macros; optMap, for example, copies its target."""
+"""The most nodes of the tree after macros are replaced, because some macros copy their target."""
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>[\t \r\n\f]+|//[^\n]*)
@@ -85,12 +85,12 @@ _FUNCTIONS: Final = {
     **{op: f"_{op}_" for op in ("<", "<=", ">=", ">", "==", "!=", "+", "-", "*", "/", "%")},
 }
 _MOST_DIGITS: Final = 24
-"""More digits than any number has; a longer number is cut to this and stays out of range."""
+"""The most digits of a number that are read; a longer number is too large in any case."""
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 def parse(source: str, macros: Macros = MACROS) -> Expression:
-    """Return the tree, with macros replaced by loops; raise CompileError with all mistakes."""
+    """Return the tree, with macros replaced by loops; CompileError has all mistakes."""
     parser = _Parser(source, macros)
     try:
         root = parser.whole()
@@ -103,7 +103,7 @@ def parse(source: str, macros: Macros = MACROS) -> Expression:
 
 
 class _SyntaxError(Exception):
-    """A mistake after which the parser cannot continue."""
+    """A mistake; the parser cannot continue after it."""
 
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text)
@@ -111,7 +111,7 @@ class _SyntaxError(Exception):
 
 
 class _Parser:
-    """Reads tokens from left to right; `mistakes` has the mistakes that did not stop the parser."""
+    """Parses from left to right; `mistakes` are those after which it could continue."""
 
     def __init__(self, source: str, macros: Macros) -> None:
         self.mistakes: list[ExpressionMistake] = []
@@ -178,7 +178,7 @@ class _Parser:
         raise _SyntaxError(at, f"Syntax error: mismatched input '{text}'{expected}")
 
     def _made(self, node: Expression) -> Expression:
-        """Return the node; raise an error if its tree is too deep or too large."""
+        """Return the node; raise an error if the tree below is too deep or too large."""
         if node.depth > MOST_LEVELS:
             raise _SyntaxError(node.at, f"expression is nested more than {MOST_LEVELS} levels")
         if node.size > MOST_NODES:
@@ -188,7 +188,7 @@ class _Parser:
     def _call(
         self, at: int, function: str, *args: Expression, target: Expression | None = None
     ) -> Expression:
-        """Return a call, or the tree that a macro expands it to."""
+        """Return a call, or the tree that replaces it if it is a macro."""
         macro = self._macros.get((function, len(args), target is not None))
         if macro is not None:
             try:
@@ -216,7 +216,7 @@ class _Parser:
         return condition
 
     def _operators(self) -> Expression:
-        """Return the tree of operands with binary operators between them."""
+        """Parse operands with binary operators between them; return the tree."""
         operands, operators = [self._unary()], list[tuple[str, int]]()
         while self._kind() in {"operator", "keyword"} and self._tokens[self._next][1] in _BINARY:
             operators.append(self._take())
@@ -228,7 +228,7 @@ class _Parser:
     def _joined(
         self, level: frozenset[str], operands: list[Expression], operators: list[tuple[str, int]]
     ) -> tuple[list[Expression], list[tuple[str, int]]]:
-        """Combine the operators of one precedence level, from left to right."""
+        """Combine the operands around the operators of one precedence, from left to right."""
         left, rest = [operands[0]], list[tuple[str, int]]()
         for (operator, at), operand in zip(operators, operands[1:], strict=True):
             if operator in level:
@@ -239,7 +239,7 @@ class _Parser:
         return left, rest
 
     def _balanced(self, operands: list[Expression], operators: list[tuple[str, int]]) -> Expression:
-        """Return the tree of && and ||; as in cel-go, the tree is balanced."""
+        """Return the tree for && and ||, balanced as in cel-go."""
         groups, disjunctions = [list[tuple[Expression, int]]()], list[int]()
         for operand, (operator, at) in zip(operands, [*operators, ("||", -1)], strict=True):
             groups[-1].append((operand, at))
@@ -250,7 +250,7 @@ class _Parser:
         return self._tree(OR, [terms, disjunctions])
 
     def _tree(self, function: str, parts: Sequence[Sequence[Any]]) -> Expression:
-        """Return a balanced tree; `parts` are the terms, and the offsets of the operators."""
+        """Return a balanced tree of the terms; `parts` also has the offsets of operators."""
         terms, offsets = parts
 
         def balanced(low: int, high: int) -> Expression:
@@ -277,7 +277,7 @@ class _Parser:
         return self._call(at, NOT if sign == "!" else NEGATE, inner)
 
     def _member(self, minus: int | None = None) -> Expression:
-        """Return a primary with its selectors and calls; `minus` is the offset of its sign."""
+        """Parse an operand with its fields, elements, calls and sign (at offset `minus`)."""
         node = self._primary() if minus is None else self._number(minus)
         while True:
             if self._is("."):
@@ -307,7 +307,7 @@ class _Parser:
         return self._made(Select(at, node, field))
 
     def _arguments(self) -> list[Expression]:
-        """Read the arguments of a call and the closing bracket; return the arguments."""
+        """Parse the arguments of a call and the closing bracket; return the arguments."""
         found = list[Expression]()
         if not self._is(")"):
             found.append(self._expression())

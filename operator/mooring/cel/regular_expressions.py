@@ -1,8 +1,8 @@
-"""Regular expressions with the syntax and the meaning of Go's, which are RE2's.
+"""Regular expressions with the syntax and the meaning of Go's, by RE2.
 
-Python's `re` backtracks, so that some patterns take for ever. `google-re2` takes at most the length
-of the text times the size of the pattern, and releases Python's lock. An evaluation pays for this
-product from its `WorkBudget`.
+Python's `re` may take for ever, because it backtracks. `google-re2` takes at most the length of the
+text times the size of the pattern, and releases Python's lock. An evaluation pays for this from its
+`WorkBudget`.
 """
 
 import re
@@ -15,18 +15,18 @@ from mooring.model.bounded_cache import cached
 from mooring.model.linear_patterns import LinearPatternError, compile_linear
 
 _PER_ITEM: Final = 8
-"""Characters times instructions that cost as much as a node of a tree."""
+"""The number of steps (a character times an instruction) that cost as much as a node of a tree."""
 _PER_MATCH: Final = 8
 """The cost of one match, in nodes of a tree."""
 _MOST_MEMORY: Final = 2**20
-"""The most bytes of a pattern, with the states that its searches keep.
+"""The most bytes of a pattern, with the states that searches store in it.
 
-To compile the largest pattern takes 50 ms, in one step of the event loop.
+Compiling the largest pattern takes 50 ms, in one step of the event loop.
 """
 _LONGEST: Final = 4_096
-"""The most characters of a pattern: RE2 takes up to 35 ms to find such a pattern too large."""
+"""The most characters of a pattern; RE2 takes up to 35 ms to reject a longer one."""
 _PER_CHARACTER: Final = 40
-"""The cost of a character of a pattern that RE2 refuses, in nodes of a tree."""
+"""The cost of a character of a rejected pattern, in nodes of a tree."""
 _MOST_KEPT: Final = 32
 _OF_GO: Final = {
     "bad repetition operator": "invalid nested repetition operator",
@@ -37,17 +37,17 @@ _OF_GO: Final = {
     "missing ]": "missing closing ]",
     "no argument for repetition operator": "missing argument to repetition operator",
 }
-"""Go's messages for mistakes that RE2 names differently, by RE2's messages."""
+"""Maps RE2's messages about mistakes to Go's."""
 _ESCAPE: Final = re.compile(r"\\Q(?:[^\\]|\\(?!E))*+|(\\C)|\\.", re.DOTALL)
 
 
 class PatternError(ValueError):
-    """A text is not a regular expression; the message is Go's."""
+    """A pattern is malformed; the text is Go's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """A compiled regular expression of RE2; searches cost work."""
+    """A compiled regular expression; each search takes work from the evaluation's budget."""
 
     memory: ClassVar[int] = _MOST_MEMORY
     _compiled: Any
@@ -58,18 +58,18 @@ class Pattern:
         return int(self._compiled.programsize)
 
     def matches(self, text: str) -> bool:
-        """Return whether some part of the text matches."""
+        """Return whether a part of the text matches the pattern."""
         self._spend(text)
         return self._compiled.search(text) is not None
 
     def find(self, text: str) -> str:
-        """Return the first part that matches, "" if none does."""
+        """Return the first part of the text that matches; "" if there is none."""
         self._spend(text)
         found = self._compiled.search(text)
         return "" if found is None else str(found[0])
 
     def find_all(self, text: str, most: int) -> Iterator[str]:
-        """Yield the parts that match, at most `most` of them, all if `most` is negative."""
+        """Yield the parts of the text that match; at most `most`, or all if it is negative."""
         self._spend(text)
         last_end = -1
         for found in self._compiled.finditer(text):
@@ -103,7 +103,7 @@ def _compiled(pattern: str) -> Pattern | str:
 
 
 def compile_pattern(pattern: str) -> Pattern:
-    """Return the compiled pattern, and charge its size; raise PatternError if it is malformed."""
+    """Return the compiled pattern; raise PatternError if it is malformed. Compiling costs work."""
     found = _compiled(pattern) if len(pattern) <= _LONGEST else "expression too large"
     if isinstance(found, str):
         work.spend(_PER_CHARACTER * min(len(pattern), _LONGEST))  # `||` may go on with the next one

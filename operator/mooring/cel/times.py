@@ -1,7 +1,4 @@
-"""Durations and timestamps: their texts, their arithmetic and the parts of a date.
-
-Source: cel-go's `common/types/duration.go`, `timestamp.go` and Go's package `time`.
-"""
+"""Durations and timestamps: reading, printing, arithmetic, and parts of a date."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -35,12 +32,12 @@ _TIMESTAMP: Final = re.compile(
 _INTEGER: Final = re.compile(r"(?P<sign>[+-]?)0*+(?P<digits>[0-9]*)(?<=[0-9])")
 _MOST_DIGITS: Final = 21
 _LONGEST_OFFSET: Final = 10**9
-"""With an offset of so many hours or minutes, every date is out of range."""
+"""An offset of this many hours or minutes puts every date out of range."""
 _MOST: Final = 2**63 - 1
 
 
 def parse_integer(text: str) -> int:
-    """Parse an integer as Go's `strconv` does, cut at 21 digits; raise ValueError if it is none."""
+    """Parse an integer as Go's `strconv`, cut at 21 digits; ValueError if it is malformed."""
     found = _INTEGER.fullmatch(text)
     if found is None:
         raise ValueError("no number")
@@ -48,7 +45,7 @@ def parse_integer(text: str) -> int:
 
 
 def parse_duration(text: str) -> Duration | None:
-    """Return the duration that Go reads from a text such as `1h30m`, None if it is not one."""
+    """Parse a duration such as `1h30m` as Go does; return None if it is malformed."""
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in {"+", "-"} else text
     work.spend_on_text(len(text))
@@ -72,7 +69,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def parse_timestamp(text: str) -> Timestamp | Failure | None:
-    """Return the moment of an RFC 3339 text; None if it is not one, a Failure if out of range."""
+    """Parse an RFC 3339 text; None if it is malformed, a Failure if it is out of range."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -95,14 +92,14 @@ def parse_timestamp(text: str) -> Timestamp | Failure | None:
 
 
 def timestamp_of_seconds(seconds: int) -> Value:
-    """Return the moment this number of seconds after 1970-01-01 UTC."""
+    """Return the timestamp of this number of seconds after 1970-01-01 UTC."""
     if not _FIRST <= seconds <= _LAST:
         return Failure("timestamp overflow")
     return Timestamp(seconds * _SECOND)
 
 
 def timestamp_text(value: Timestamp) -> str:
-    """Return the moment as RFC 3339, in its own time zone."""
+    """Return the timestamp as an RFC 3339 text, in its own time zone."""
     moment = _date(value, timedelta(seconds=value.offset))
     fraction = f".{value.nanoseconds % _SECOND:09d}".rstrip("0").rstrip(".")
     minutes = abs(value.offset) // 60
@@ -137,7 +134,7 @@ def add_times(first: Value, second: Value) -> Value:
 
 
 def subtract_times(first: Value, second: Value) -> Value:
-    """Return the difference of two durations or two timestamps, or a timestamp less a duration."""
+    """Return the difference of two durations or two timestamps, or a timestamp minus a duration."""
     if type(first) is type(second):
         return _span(first.nanoseconds - second.nanoseconds)
     if isinstance(first, Timestamp) and isinstance(second, Duration):
@@ -167,7 +164,7 @@ def _date(value: Timestamp, zone: tzinfo | timedelta) -> datetime:
 
 
 def _zone(name: str) -> tzinfo | timedelta | Failure:
-    """Return a time zone by its name, or by its offset such as `-08:00`."""
+    """Return the time zone with this name, or with this offset, such as `-08:00`."""
     hours, colon, minutes = name.partition(":")
     if not colon:
         if name in {"", "UTC", "Local"}:  # that of the API server's and the scheduler's images
@@ -233,4 +230,4 @@ OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
     "duration_to_seconds": _towards_zero(_SECOND),
     "duration_to_milliseconds": _towards_zero(10**6),
 }
-"""The overloads of methods of timestamps and durations."""
+"""Maps the id of an overload for durations and timestamps to its implementation."""

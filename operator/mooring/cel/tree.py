@@ -1,4 +1,4 @@
-"""The syntax tree of a CEL expression, and the functions that the parser's operators stand for."""
+"""The syntax tree of a CEL expression, and the names of operators as functions."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -18,22 +18,22 @@ OPTIONAL_SELECT: Final = "_?._"
 NOT_STRICTLY_FALSE: Final = "@not_strictly_false"
 MAP_INSERT: Final = "cel.@mapInsert"
 RESULT: Final = "@result"
-"""The variable in which macros collect their result; users cannot write its name."""
+"""The variable for the result of a macro; users cannot write this name."""
 
 
 class UInt(int):
-    """A number of CEL's type uint; an int stands for CEL's int."""
+    """A number of CEL's type uint; CEL's int is a Python int."""
 
     __slots__ = ()
 
 
 class Expression:
-    """A part of an expression; `at` is its offset in the source in characters.
+    """A part of an expression; `at` is its position in the source, in characters.
 
     Attributes:
-        depth: The levels of nodes from this one down.
-        size: The nodes from this one down; a part that occurs twice counts twice.
-        type: Its type, once it is checked.
+        depth: The number of levels of the tree below and with this node.
+        size: The number of nodes in this tree; a shared part counts at each place.
+        type: The type of the expression, after the check.
     """
 
     __slots__ = ("at", "depth", "size", "type")
@@ -51,7 +51,7 @@ class Expression:
             self.size += part.size
 
     def parts(self) -> Iterator["Expression"]:
-        """Yield the nodes directly below this one."""
+        """Yield the children of this node."""
         yield from ()
 
 
@@ -66,7 +66,7 @@ class Literal(Expression):
 
 
 class Ident(Expression):
-    """A name; `is_type` is the type that it names, None if it is a variable."""
+    """A name; if it names a type, `is_type` is this type, else None."""
 
     __slots__ = ("is_type", "name")
 
@@ -77,9 +77,9 @@ class Ident(Expression):
 
 
 class Select(Expression):
-    """A field of `operand`, or with `tests` whether it has that field.
+    """A field of `operand`; with `tests`, the question whether the operand has the field.
 
-    The node may also be the dotted name of a variable (`variable`) or of a type (`type_name`).
+    The whole node may also be a name with dots, of a variable (`variable`) or type (`type_name`).
     """
 
     __slots__ = ("field", "operand", "tests", "type_name", "variable")
@@ -91,15 +91,15 @@ class Select(Expression):
         super().__init__(at)
 
     def parts(self) -> Iterator[Expression]:
-        """Yield the operand, unless the whole node names a variable."""
+        """Yield the operand, unless the node is a name with dots."""
         if not self.variable:
             yield self.operand
 
 
 class FunctionCall(Expression):
-    """A function or an operator; `target` is the object of a method call.
+    """A call of a function or operator; `target` is the object before the dot of a method.
 
-    `overloads` are the ids of the overloads that fit the types of the arguments.
+    `overloads` are the ids of the overloads that suit the types of the arguments.
     """
 
     __slots__ = ("args", "function", "overloads", "target")
@@ -112,14 +112,14 @@ class FunctionCall(Expression):
         super().__init__(at)
 
     def parts(self) -> Iterator[Expression]:
-        """Yield the target, if there is one, and the arguments."""
+        """Yield the target of a method, and the arguments."""
         if self.target is not None:
             yield self.target
         yield from self.args
 
 
 class ListOf(Expression):
-    """A list that is written out; `optional` are the indexes of elements with a question mark."""
+    """A list in an expression; `optional` are the indexes of elements with a question mark."""
 
     __slots__ = ("elements", "optional")
 
@@ -135,7 +135,7 @@ class ListOf(Expression):
 
 
 class MapOf(Expression):
-    """A map that is written out: keys, values and whether they have a question mark."""
+    """A map in an expression: keys, values, and whether an entry has a question mark."""
 
     __slots__ = ("entries",)
 
@@ -151,9 +151,9 @@ class MapOf(Expression):
 
 
 class Comprehension(Expression):
-    """The expansion of macros such as `exists`: a loop over `items` that computes `result`.
+    """A loop over `items` that computes `result`; macros such as `exists` become loops.
 
-    `variables` are one or two names; `collects` is the accumulator's name.
+    `variables` are one or two names; `collects` is the name of the variable for the result.
     """
 
     __slots__ = ("collects", "condition", "items", "result", "start", "step", "variables")
@@ -187,7 +187,7 @@ def walk(node: Expression) -> Iterator[Expression]:
 
 
 def copied(part: Any) -> Any:
-    """Return a deep copy of a tree that is not checked yet."""
+    """Return a deep copy of a tree before it is checked."""
     if isinstance(part, Expression):
         made = object.__new__(type(part))  # copy() takes twice as long, and macros copy much
         for name in (*Expression.__slots__, *type(part).__slots__):

@@ -1,4 +1,4 @@
-"""Types of CEL as its checker sees them, and whether a value of one may stand for another."""
+"""The types of CEL in its checker, and whether a type may replace another."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type; `kind` is its family, `name` its name in `type()` and in messages.
-
-    A type parameter, such as A in list(A), has the kind "param".
-    """
+    """A type; `kind` is its family, `name` its name in `type()` and in messages."""
 
     kind: str
     name: str
@@ -18,7 +15,7 @@ class Type:
 
     @property
     def shown(self) -> str:
-        """The type as the checker's messages write it."""
+        """The type as messages write it."""
         if self.kind in _SHOWN:
             return _SHOWN[self.kind]
         if not self.parameters:
@@ -71,24 +68,24 @@ NAMED: Final = {
     "IP": Type("opaque", "net.IP"),
     "CIDR": Type("opaque", "net.CIDR"),
 }
-"""The types without parameters, by the names that declarations use."""
+"""Maps a name in declarations to a type without parameters."""
 
 _NESTED: Final = frozenset(("opaque", "list", "map", "type"))
 _NULLABLE: Final = frozenset(("opaque", "struct", "any", "duration", "timestamp"))
 
 
 def list_of(element: Type) -> Type:
-    """Return the type of lists with this type of elements."""
+    """Return the type of a list with elements of this type."""
     return Type("list", "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """Return the type of maps with these types of keys and values."""
+    """Return the type of a map with keys and values of these types."""
     return Type("map", "map", (key, value))
 
 
 def optional_of(value: Type) -> Type:
-    """Return the type of values that may be absent."""
+    """Return the type of an optional value."""
     return Type("opaque", "optional_type", (value,))
 
 
@@ -108,12 +105,12 @@ def is_dynamic(given: Type) -> bool:
 
 
 def has_any_type(given: Type) -> bool:
-    """Return whether the type is dynamic, or unknown because the expression has a mistake."""
+    """Return whether the type is dynamic, or unknown because of a mistake."""
     return given.kind in {"dyn", "any", "error"}
 
 
 def unwrapped(given: Type) -> tuple[Type, bool]:
-    """Return the type inside an optional type, and True; for any other type itself, and False."""
+    """Return the inner type and True for an optional type; else the type itself and False."""
     if given.kind == "opaque" and given.name == "optional_type":
         return given.parameters[0], True
     return given, False
@@ -141,9 +138,9 @@ def _is_less_specific(first: Type, second: Type) -> bool:
 
 
 class Substitutions:
-    """The known types for the type parameters of an expression.
+    """Maps the type parameters of an expression to types.
 
-    A log undoes failed attempts, because copies would make checking quadratic.
+    A log makes it possible to undo a failed attempt; a copy for each attempt would take too long.
     """
 
     def __init__(self) -> None:
@@ -157,11 +154,11 @@ class Substitutions:
         return parameter(f"_var{self._free - 1}")
 
     def assign(self, first: Type, second: Type) -> bool:
-        """Return whether the types agree; note the types that parameters must stand for."""
+        """Return whether the types match; set the types of parameters for that."""
         return self.assign_all((first,), (second,))
 
     def assign_all(self, first: Sequence[Type], second: Sequence[Type]) -> bool:
-        """Return whether the types agree one by one; note nothing if they do not."""
+        """Return whether the types match pair by pair; set no parameters if they do not."""
         self._log.clear()
         if self._all_agree(first, second):
             return True
@@ -173,7 +170,7 @@ class Substitutions:
         return False
 
     def resolved(self, given: Type, free: Type | None = None) -> Type:
-        """Return the type with its parameters replaced; unknown ones become `free`, if given."""
+        """Return the type with its parameters replaced; unknown parameters become `free`."""
         while given.kind == "param":
             known = self._known.get(given.name)
             if known is None:
@@ -208,7 +205,7 @@ class Substitutions:
         return second.kind in {"dyn", "any", "param"} or second == first
 
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
-        """Return whether the parameter may stand for the type, and whether it had a type before."""
+        """Return whether the parameter may stand for the type, and whether its type was known."""
         if given == free:
             return True, True
         known = self._known.get(free.name)
@@ -231,7 +228,7 @@ class Substitutions:
         self._known[free.name] = given
 
     def _is_absent(self, free: Type, within: Type) -> bool:
-        """Return whether a parameter does not occur in a type: a type must not contain itself."""
+        """Return whether the parameter is not part of the type: a type must not contain itself."""
         if free == within:
             return False
         if within.kind == "param":

@@ -1,4 +1,4 @@
-"""Parses URLs as Go's package `net/url` does, as far as expressions can tell."""
+"""Parses URLs as Go's package `net/url` does, in all that expressions can read."""
 
 import ipaddress
 import re
@@ -26,25 +26,25 @@ class UrlValue(Opaque):
     query: str
 
     def equals(self, other: Any) -> bool | Failure:
-        """Return whether the URLs have the same text; NO_OVERLOAD for another type."""
+        """Return whether the URLs have the same text; NO_OVERLOAD if `other` is no URL."""
         return self.text == other.text if isinstance(other, UrlValue) else NO_OVERLOAD
 
     @property
     def hostname(self) -> str:
-        """The host without the port, and without the brackets of IPv6."""
+        """The host without the port, and without the brackets of an IPv6 address."""
         host = self.host[: -len(self.port) - 1] if self.port else self.host.removesuffix(":")
         return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
     @property
     def port(self) -> str:
-        """The port, "" if there is none."""
+        """The port; "" without a port."""
         found = re.search(r":([0-9]*)$", self.host)
         bracket = self.host.startswith("[") and not re.match(r"\[[^]]*\]:", self.host)
         return found[1] if found and not bracket else ""
 
     @property
     def parameters(self) -> Mapping[str, list[str]]:
-        """The parameters of the query; badly encoded parameters are left out."""
+        """The parameters of the query; malformed parameters are left out."""
         found = dict[str, list[str]]()
         for part in self.query.split("&"):
             key, _, value = part.partition("=")
@@ -75,7 +75,7 @@ def _decoded(text: str) -> str | None:
 
 
 def parse_url(text: str, for_request: bool = False) -> UrlValue | Failure:
-    """Parse a URL, or return a Failure; `for_request` requires a scheme or an absolute path."""
+    """Parse a URL; with `for_request`, it must have a scheme or an absolute path."""
     wrong = _failure(text)
     work.spend_on_text(len(text))
     work.read()
@@ -113,7 +113,7 @@ def _failure(text: str) -> Callable[[str], Failure]:
 
 
 def _host(authority: str, scheme: str) -> str | Failure:
-    """Return the host with its port; the name of a user is left out."""
+    """Return the host with its port, without a user's name."""
     _user, at, host = authority.rpartition("@")
     if "[" in host:
         found = _literal(host)
@@ -131,7 +131,7 @@ def _host(authority: str, scheme: str) -> str | Failure:
 
 
 def _literal(host: str) -> str | Failure:
-    """Return a host with an IPv6 address in brackets, and its port."""
+    """Return the host with its port; the host is an IPv6 address in brackets."""
     bracket = host.rfind("]")
     if host.rfind("[") > 0:
         return Failure("invalid IP-literal")
@@ -158,7 +158,7 @@ def _wrong_port(port: str) -> Failure:
 
 
 def _unescaped(host: str, in_zone: bool = False) -> str | Failure:
-    """Return the host without escapes; only characters that are not ASCII may be escaped there."""
+    """Return the host without escapes; only characters outside ASCII may be escaped there."""
     wrong = (_NOT_IN_ZONE if in_zone else _NOT_IN_HOST).search(host)
     if wrong is not None:
         shown = go_quoted(wrong[0])

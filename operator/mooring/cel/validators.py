@@ -1,7 +1,4 @@
-"""Finds mistakes in checked expressions that the check of types does not find.
-
-Source: cel-go's `cel/validator.go`, with the validators that kube-apiserver turns on.
-"""
+"""Finds mistakes that the check of types does not find."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -28,7 +25,7 @@ _ACCEPTED: Final = {
         ("X", "int uint string bytes"),
     )
 }
-"""The kinds of types that each clause of a format takes."""
+"""The types that each clause of a format accepts."""
 
 
 def validate(root: Expression) -> Sequence[ExpressionMistake]:
@@ -70,7 +67,7 @@ def _of_literal(function: str, literal: Literal) -> Iterator[ExpressionMistake]:
 
 
 def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
-    """Yield the first mistake in a call of `format` whose text and list are literals."""
+    """Yield the first mistake in a call of `format`, if its text and list are literals."""
     text, args = node.target, node.args[0]
     if not (isinstance(text, Literal) and isinstance(args, ListOf) and type(text.value) is str):
         return
@@ -90,7 +87,7 @@ def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
 
 
 def _not_accepted(node: Expression, kinds: frozenset[str], nested: bool) -> Expression | None:
-    """Return the first node with a type not in `kinds`: `node` or, if `nested`, a part of it."""
+    """Return `node` if its type is not in `kinds`; if `nested`, check its elements instead."""
     if (node.type or DYN).kind not in kinds:
         return node
     if not nested or not isinstance(node, ListOf | MapOf):
@@ -109,7 +106,7 @@ def _mixed(node: Expression, expected: Type, found: Type) -> ExpressionMistake:
 
 
 def _of_list(node: ListOf) -> Iterator[ExpressionMistake]:
-    """Yield a mistake for the first element whose type is not the first element's type."""
+    """Yield a mistake for the first element whose type differs from the first element's."""
     types = [_type(each, index in node.optional) for index, each in enumerate(node.elements)]
     for each, found in zip(node.elements, types, strict=True):
         if found != types[0]:
@@ -118,7 +115,7 @@ def _of_list(node: ListOf) -> Iterator[ExpressionMistake]:
 
 
 def _of_map(node: MapOf) -> Iterator[ExpressionMistake]:
-    """Yield a mistake for each key and each value whose type is not that of the first one."""
+    """Yield a mistake for each key or value whose type differs from the first one's."""
     types = [(_type(key, False), _type(value, opt)) for key, value, opt in node.entries]
     for (key, value, _opt), (key_type, value_type) in zip(node.entries, types, strict=True):
         if key_type != types[0][0]:

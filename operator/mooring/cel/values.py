@@ -1,7 +1,7 @@
-"""Values of CEL expressions: their types, equality, order and size.
+"""Values of CEL expressions: types, equality, order and size.
 
-bool, int, float, str, bytes and None are Python's own; a list is a tuple, a Joined, or a Python
-list while a loop builds it. Errors are values too, because `&&` and `||` go on after them.
+Python's bool, int, float, str, bytes and None are used. A list is a tuple or a Joined, or a Python
+list while a loop builds it. Errors are values too, because `&&` and `||` may ignore an error.
 Source: cel-go's `common/types`.
 """
 
@@ -22,7 +22,7 @@ Value = Any
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error; the text is cel-go's."""
+    """An error as a value; the text is cel-go's."""
 
     text: str
 
@@ -32,7 +32,7 @@ NOT_A_NUMBER: Final = Failure("NaN values cannot be ordered")
 
 
 class EvaluationCrash(Exception):  # noqa: N818 # an error would be a value
-    """The evaluation ends at once: cel-go panics, or there is too much work."""
+    """The evaluation must end at once, because cel-go panics or the work is too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A moment in nanoseconds since 1970, UTC; `offset` is that of its time zone, in seconds."""
+    """A time in nanoseconds since 1970 UTC; `offset` is its time zone's, in seconds."""
 
     nanoseconds: int
     offset: int = 0
@@ -52,7 +52,7 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """An optional value of CEL; `value` has no meaning unless it is `present`."""
+    """An optional value; without `present`, `value` has no meaning."""
 
     present: bool
     value: Value = None
@@ -62,7 +62,7 @@ ABSENT: Final = Optional(False)
 
 
 class Opaque:
-    """The base of values of Kubernetes' own types; each has a type, and the name of Go's type."""
+    """The base of values of Kubernetes' types; each has a CEL type and the name of a Go type."""
 
     __slots__ = ()
     cel_type: ClassVar[Type]
@@ -77,7 +77,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """Two lists joined without a copy, because repeated joining may double the size each time."""
+    """Two lists joined without a copy, because repeated joins may double the size each time."""
 
     first: Any
     second: Any
@@ -86,39 +86,38 @@ class Joined:
 
 LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
-"""Lists up to this size are copied rather than joined."""
+"""The most elements of a joined list that is copied."""
 MOST_WORK: Final = 2_000_000
-"""The most work of one evaluation: a second or less. Kubernetes' limit of costs permits less."""
+"""The most work of an evaluation, at most about a second; Kubernetes allows less."""
 _WORK_PER_STEP: Final = 4_000
-"""The work after which the evaluation may pause."""
+"""The work between two points where an evaluation may pause."""
 _PER_READING: Final = 15
 _PER_ELEMENT: Final = 2
-"""The work of looking at one element of a list, in nodes of a tree."""
+"""The work for reading an element of a list, in nodes of a tree."""
 _PER_ITEM: Final = 8
-"""Characters that are as much work as a node of a tree."""
+"""The number of characters that cost as much work as a node of a tree."""
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 
 
 class WorkBudget(threading.local):
     """The work that an evaluation may still do; nodes, list elements and characters cost work.
 
-    cel-go counts costs instead. kube-apiserver stores no selector with an estimated cost of more
-    than a million, and kube-scheduler ends an evaluation at that cost; that is less work than
-    MOST_WORK.
+    cel-go counts costs instead. kube-apiserver rejects a selector with an estimated cost above a
+    million, and kube-scheduler ends an evaluation at this cost. That is less work than MOST_WORK.
     """
 
     left = MOST_WORK
     _until = 0
-    """When `left` falls below this number, the evaluation may pause."""
+    """The evaluation may pause when `left` falls below this number."""
     _beside = 0
-    """The work of parsing texts: part of `done`, but without a limit."""
+    """The work of parsing texts, which is part of `done` but has no limit."""
     _looked_at = 0
-    """Elements that were looked at since the evaluation could pause."""
+    """The number of elements read since the last point where the evaluation could pause."""
     _most = MOST_WORK
 
     @property
     def done(self) -> int:
-        """The work of the evaluation so far, the parsing of texts included."""
+        """The work of the evaluation so far; the parsing of texts is included."""
         return self._most - self.left + self._beside
 
     def begin(self, most: int = MOST_WORK) -> None:
@@ -136,13 +135,13 @@ class WorkBudget(threading.local):
             self.step()
 
     def look_at(self, items: int) -> None:
-        """Count elements whose work is already paid; pause at times."""
+        """Count elements that are read but already paid for; pause at times."""
         self._looked_at += items
         if self._looked_at > _WORK_PER_STEP:
             self.step()
 
     def step(self) -> None:
-        """Let other tasks run if that is due; then restore this budget: they may use it, too."""
+        """Let other tasks run if it is time, then restore this budget, which they may overwrite."""
         self._looked_at = 0
         own = dict(self.__dict__)
         pause()
@@ -150,11 +149,11 @@ class WorkBudget(threading.local):
         self._until = max(0, self.left - _WORK_PER_STEP)
 
     def read(self) -> None:
-        """Count the parsing of a quantity, a version, an address or a URL."""
+        """Count the work of parsing a quantity, version, address or URL."""
         self._beside += _PER_READING
 
     def spend_on_text(self, characters: int) -> None:
-        """Pay for a text of this length before the text is made."""
+        """Pay for a text of this length, before the text is made."""
         if characters >= _PER_ITEM:
             self.spend(characters // _PER_ITEM)
 
@@ -163,7 +162,7 @@ work: Final = WorkBudget()
 
 
 def _key(key: Value) -> Any:
-    """Return the key of an entry of a map: 1, 1u, 1.0 and true are different keys."""
+    """Return a key for a dict: 1, 1u, 1.0 and true must differ."""
     kind = type(key)
     if kind is str:
         return key
@@ -176,9 +175,9 @@ def _key(key: Value) -> Any:
 
 
 class MapValue:
-    """A map; if `default` is not None, it is the value of every missing key.
+    """A map; `default` is the value of all missing keys, unless it is None.
 
-    While a loop builds the map (`is_building`), new entries change it; after that they copy it.
+    While a loop builds the map (`is_building`), new entries change it; afterwards, they copy it.
     """
 
     __slots__ = ("_entries", "default", "is_building")
@@ -202,11 +201,11 @@ class MapValue:
         self._entries[_key(key)] = (key, value)
 
     def remove(self, key: Value) -> None:
-        """Remove an entry, if it is there."""
+        """Remove the entry of the key, if it exists."""
         self._entries.pop(_key(key), None)
 
     def find(self, key: Value) -> "tuple[bool, Value]":
-        """Return whether the key has a value, which may be the default, and the value."""
+        """Return whether the key has a value, and the value, which may be the default."""
         found = self._entries.get(key) if type(key) is str else self._of_number(key)
         if found is not None:
             return True, found[1]
@@ -215,11 +214,11 @@ class MapValue:
         return False, None
 
     def has(self, key: Value) -> bool:
-        """Return whether the map has the key itself; defaults do not count."""
+        """Return whether the map has an entry for the key; the default does not count."""
         return (self._entries.get(key) if type(key) is str else self._of_number(key)) is not None
 
     def _of_number(self, key: Value) -> "tuple[Value, Value] | None":
-        """Return an entry whose key is equal, even if it is a number of another type."""
+        """Return the entry with an equal key, which may be a number of another type."""
         if not self._entries:
             return None
         found = self._entries.get(_key(key))
@@ -247,7 +246,7 @@ EMPTY_MAP: Final = MapValue()
 
 
 def lossless_int(value: float) -> int | None:
-    """Return the number as an int64 if it is exactly one, else None."""
+    """Return the number as an int64; None if it is no whole number in this range."""
     if not math.isfinite(value):
         return None
     whole = int(value)
@@ -255,7 +254,7 @@ def lossless_int(value: float) -> int | None:
 
 
 def lossless_uint(value: float) -> int | None:
-    """Return the number as a uint64 if it is exactly one, else None."""
+    """Return the number as a uint64; None if it is no whole number in this range."""
     if not math.isfinite(value):
         return None
     whole = int(value)
@@ -263,12 +262,12 @@ def lossless_uint(value: float) -> int | None:
 
 
 def is_list(value: Value) -> bool:
-    """Return whether the value is a list of CEL."""
+    """Return whether the value is a list."""
     return type(value) in LISTS
 
 
 def joined(first: Value, second: Value) -> Value:
-    """Return the elements of both lists; a list that a loop builds is extended."""
+    """Return a list of the elements of both; if a loop builds the first list, it is extended."""
     if type(first) is list:
         first.extend(iterate(second))
         return first
@@ -294,13 +293,13 @@ def iterate(value: Value) -> Iterator[Value]:
 
 
 def at_once(value: Value) -> Iterator[Value]:
-    """Yield the elements of a list, after paying for the work of all elements."""
+    """Yield the elements of a list, after paying for all elements."""
     work.spend(_PER_ELEMENT * size_of(value))
     return paced(iterate(value))
 
 
 def paced(items: Iterable[Value]) -> Iterator[Value]:
-    """Yield the items; the evaluation may pause after some thousand items."""
+    """Yield the items; the evaluation may pause after every few thousand items."""
     left = iter(items)
     while some := tuple(islice(left, _WORK_PER_STEP)):
         work.look_at(len(some))
@@ -313,7 +312,7 @@ def size_of(value: Value) -> int:
 
 
 def index_of(value: Value) -> "int | Failure":
-    """Return the index for a number; a Failure if the value is no whole number."""
+    """Return the value as an index; a Failure if it is no whole number."""
     kind = type(value)
     if kind is int:
         return cast("int", value)
@@ -346,7 +345,7 @@ _TYPES: Final[Mapping[type, Type]] = {
 
 
 def type_of_value(value: Value) -> Type:
-    """Return the type of the value, as `type()` does in expressions."""
+    """Return the CEL type of the value, as `type()` does."""
     known = _TYPES.get(type(value))
     return value.cel_type if known is None else known
 
@@ -360,7 +359,7 @@ _NUMBERS: Final = frozenset((int, UInt, float))
 
 
 def equal(first: Value, second: Value) -> "bool | Failure":
-    """Return whether two values are equal, as `==` does; a Failure if they cannot be compared."""
+    """Return whether two values are equal, as `==` does; a Failure if they are not comparable."""
     if first is None or second is None:
         return first is second
     kind, other = type(first), type(second)
@@ -391,7 +390,7 @@ def _equal_optionals(first: Optional, second: Optional) -> "bool | Failure":
 
 
 def _directly_equal(first: Value, second: Value) -> "bool | Failure":
-    """Return whether two values are equal; an Opaque first value decides about null itself."""
+    """Return whether two values are equal; if the first is an Opaque, its `equals` decides."""
     if second is None and isinstance(first, Opaque):
         return first.equals(second)
     return equal(first, second)
@@ -423,7 +422,7 @@ def _equal_maps(first: MapValue, second: Value) -> "bool | Failure":
 
 
 def _compared(first: float, second: float) -> int | None:
-    """Return -1, 0 or 1; None if one of the numbers is NaN."""
+    """Return -1, 0 or 1 for less, equal or greater; None if a number is NaN."""
     if math.isnan(first) or math.isnan(second):
         return None
     if type(first) is float or type(second) is float:
@@ -436,7 +435,7 @@ def _compared(first: float, second: float) -> int | None:
 
 
 def compare(first: Value, second: Value) -> "int | Failure":
-    """Return -1, 0 or 1; a Failure for NaN or for types that have no common order."""
+    """Return -1, 0 or 1 for less, equal or greater; a Failure if there is no order."""
     kind, other = type(first), type(second)
     if kind in _NUMBERS and other in _NUMBERS:
         found = _compared(first, second)
@@ -452,7 +451,7 @@ def compare(first: Value, second: Value) -> "int | Failure":
 
 
 def text_of(value: Value) -> str:
-    """Return the value as messages show it."""
+    """Return the value as text for messages."""
     kind = type(value)
     if kind is bool:
         return "true" if value else "false"
@@ -472,7 +471,7 @@ def text_of(value: Value) -> str:
 
 
 def go_float(value: float) -> str:
-    """Return a float with the fewest digits that identify it, as Go's %g prints it."""
+    """Return the float with the fewest digits that identify it, as Go's %g does."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
