@@ -1,4 +1,4 @@
-"""Calls the extenders of a profile, in kube-scheduler's order, and combines their answers."""
+"""Calls the extenders of a profile in kube-scheduler's order, and combines their answers."""
 
 import asyncio
 import logging
@@ -46,33 +46,35 @@ from mooring.state.columns import IntArray
 logger = logging.getLogger(__name__)
 
 _SCALE: Final = 10
-"""The factor from an extender's scores (at most 10, MaxExtenderPriority) to a plugin's (at most
-100)."""
+"""The factor from an extender's scores (0-10, MaxExtenderPriority) to a plugin's (0-100)."""
 _MOST_SCORE: Final = 2**53
-"""A weighted score beyond this is an error: sums must fit into 64 bits."""
+"""The largest weighted score; a larger score is an error, because sums must fit into 64 bits."""
 _MOST_AT_ONCE: Final = 16
-"""The most group members to ask about at a time; this leaves half of MOST_CALLS to other pods."""
+"""The most group members about whom extenders are asked at the same time; other pods need calls,
+too."""
 _MOST_CLIENTS: Final = 64
-"""The most clients that are kept: one for each extender and version of its certificate files."""
+"""The most clients that are kept, one for each extender and version of its certificate files."""
 _GONE: Final = NodeFailure("the pod does not exist any more", resolvable=False)
 
 
 class ExtenderObjects(Protocol):
-    """Reads the objects that extenders get, as JSON."""
+    """Reads the objects to send to extenders, as JSON."""
 
     async def pod(self, pod: Pod) -> Json | None:
-        """Return the pod; None if it is gone. Raise ExtenderError if it cannot be read."""
+        """Return the pod; None if it is gone. Raises ExtenderError if it cannot be read."""
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
         """Return the nodes with these names, by name; unknown nodes are left out."""
 
 
 class Extenders:
-    """Calls extenders with the objects that `objects` reads, over connections that are kept.
+    """Calls extenders, over connections that are kept.
 
-    `observe` is called after each call with the extender, the verb, the result and the seconds.
-    `may_write` tells whether this replica leads; if not, no extender is asked to bind. `bound_node`
-    reads from the API server where a pod is bound, and waits until the server answers.
+    Args:
+        objects: Reads the objects to send.
+        observe: Called after each call with extender, verb, result and seconds.
+        may_write: Returns whether this replica leads; only a leader lets extenders bind.
+        bound_node: Reads a pod's node from the API server, and waits for the answer.
     """
 
     def __init__(
@@ -100,11 +102,11 @@ class Extenders:
         answers: ExtenderResults,
         cluster: ClusterView,
     ) -> None:
-        """Call the extenders, for several pods at a time, and add their answers to `answers`.
+        """Call the extenders for several pods at a time; add the results to `answers`.
 
         Raises:
             ExtenderError: if an extender that may not be ignored fails, or if the answers about the
-                members of a group differ in too many ways.
+                members of a group are too different.
         """
         remaining = deque(needed)
 
@@ -120,13 +122,11 @@ class Extenders:
             raise failures.exceptions[0] from None
 
     async def bind(self, extenders: Iterable[Extender], pod: Pod, node: str) -> bool:
-        """Let the first extender with a bind verb bind the pod; return whether one has bound it.
+        """Let the first extender with a bind verb bind the pod; return whether it did.
 
-        An ignorable extender that fails is skipped, as in kube-scheduler. An extender may bind the
-        pod and fail after that. Therefore the pod's node is read after each failure.
-
-        Raises:
-            ExtenderError: if the extender fails, and the pod is not bound to the node.
+        An extender that fails is skipped if it is ignorable, as in kube-scheduler. It may have
+        bound the pod all the same, so the pod's node is read after each failure. Raises
+        ExtenderError if the extender fails and the pod is not bound to the node.
         """
         for extender in extenders:
             if not extender.bind_verb:
@@ -184,8 +184,8 @@ class Extenders:
     ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
         """Return the nodes that all extenders pass, and why each other node was rejected.
 
-        Each extender gets the nodes that the one before passed (findNodesThatPassExtenders). Raises
-        ExtenderError if an extender that may not be ignored fails.
+        Each extender gets the nodes that the previous one passed (findNodesThatPassExtenders).
+        Raises ExtenderError if an extender fails that is not ignorable.
         """
         passed, failed = asked.nodes, dict[str, NodeFailure]()
         for extender in extenders:
@@ -214,7 +214,7 @@ class Extenders:
         raw: Json,
         answers: ExtenderResults,
     ) -> dict[str, IntArray]:
-        """Return the weighted scores of the nodes by extender; extenders that fail are left out.
+        """Return the weighted scores of the nodes by extender, without extenders that fail.
 
         The scores of extenders with the same name (two verbs of one service) are added.
         """
@@ -246,10 +246,10 @@ class Extenders:
     async def _preempt(
         self, asked: Needed, extenders: Iterable[Extender], raw: Json, cluster: ClusterView
     ) -> ProcessedCandidates:
-        """Return the candidates that remain after all extenders were asked (callExtenders).
+        """Return the preemption candidates that all extenders keep (callExtenders).
 
-        Each extender gets the candidates that the one before it kept. Once none is left, no further
-        extender is asked. The result leaves out candidates without victims.
+        Each extender gets the candidates that the previous one kept; without any, no further
+        extender is called. Candidates without victims are left out at the end.
         """
         candidates = asked.candidates or ()
         for extender in extenders:
@@ -273,7 +273,7 @@ class Extenders:
         return ProcessedCandidates(tuple(found for found in candidates if found.victims))
 
     async def _pods(self, pods: Iterable[Pod]) -> dict[str, Json]:
-        """Return the pods as JSON by uid; deleted pods are left out."""
+        """Return the pods as JSON, by uid; deleted pods are left out."""
         wanted = [*pods]
         found = await asyncio.gather(*map(self._objects.pod, wanted))
         return {pod.uid: raw for pod, raw in zip(wanted, found, strict=True) if raw is not None}
@@ -285,7 +285,7 @@ class Extenders:
         return nodes_request(pod, names, [nodes[name] for name in names if name in nodes])
 
     def _client(self, extender: Extender) -> ExtenderClient:
-        """Return the client for the extender; changed certificate files lead to a new client."""
+        """Return the client for the extender; changed certificate files need a new client."""
         key = extender, changed_at(extender)
         if key not in self._clients:
             if len(self._clients) >= _MOST_CLIENTS:
@@ -295,9 +295,9 @@ class Extenders:
 
 
 def tls_problem(extender: Extender, *, files: bool = True) -> str | None:
-    """Return the mistake in the certificates of the extender; None if there is none.
+    """Return the mistake in the extender's certificates; None without a mistake.
 
-    Without `files`, only the certificates that the profile itself contains are checked.
+    If `files` is False, only certificates inside the profile are checked.
     """
     if not files and extender.tls_config is not None:
         tls = extender.tls_config.without_files()
@@ -310,9 +310,9 @@ def tls_problem(extender: Extender, *, files: bool = True) -> str | None:
 
 
 def _weighted(answer: bytes, *, nodes: tuple[str, ...], weight: int) -> IntArray | None:
-    """Return the scores of `nodes` (int64), scaled as a plugin's and weighted; None for no scores.
+    """Return the weighted scores of `nodes` (int64) in a plugin's scale; None without scores.
 
-    Raises AnswerError for a wrong answer, or if a score is too large to be added to others.
+    Raises AnswerError if the answer is malformed or a score is too large.
     """
     scores = decode_priorities(answer, nodes)
     if scores is None:
@@ -334,9 +334,9 @@ def _left(
     """Return the candidates that an extender keeps (ProcessPreemption).
 
     Each candidate must have victims, unless the extender got its node without victims
-    (`without_victims`). An ignorable extender's candidates that break this rule are dropped. Raises
-    AnswerError if another extender breaks the rule, for a wrong answer, and for a pod that may not
-    be a victim.
+    (`without_victims`). If a candidate breaks this rule, it is dropped if the extender is
+    ignorable; otherwise AnswerError is raised. AnswerError is also raised for a malformed answer,
+    and for a pod that may not be a victim.
     """
     victims = decode_preemption(answer).items()
     left = [_chosen(node, uids, number, preemptor, cluster) for node, (uids, number) in victims]
@@ -351,11 +351,11 @@ def _left(
 def _chosen(
     node: str, uids: Iterable[str], violations: int, preemptor: Pod, cluster: ClusterView
 ) -> PreemptionCandidate:
-    """Return the candidate that an extender answered with (convertToVictims).
+    """Return the candidate for a node and victims that an extender names (convertToVictims).
 
-    Raises AnswerError if the node does not exist, if a victim is not on it, or if a victim's
-    priority is not lower than the preemptor's. If a group is disrupted as a whole, its members may
-    be on any nodes.
+    Raises AnswerError if the node does not exist, or if a victim is not on the node or has no lower
+    priority than the preemptor. Members of a group that is disrupted as a whole may be on other
+    nodes.
     """
     row = cluster.row(node)
     if row is None or cluster.node(row) is None:

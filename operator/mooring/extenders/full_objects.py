@@ -1,9 +1,9 @@
-"""Reads from the API server the objects that extenders get.
+"""Reads objects from the API server to send to extenders.
 
-The mirror keeps only the fields that decisions read, but extenders get whole objects. So this
-module keeps pods without a node as JSON if their profile has extenders, up to `most_bytes`. It
-reads all other pods when an extender is called. Only extenders without a cache of nodes get nodes
-as objects; the first such call begins a watch of all nodes.
+The mirror has only the fields that decisions read, but extenders get whole objects. Therefore this
+module keeps pods without a node as JSON, up to `most_bytes`, if their profile has extenders. Other
+pods are read at each call. Nodes are sent only to extenders without a cache of nodes; the first
+such call begins a watch of all nodes.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from mooring.model.pod import Pod
 
 _LISTED_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of kept pods: enough for some 10,000 ordinary pods."""
+"""The most bytes of kept pods, enough for about 10,000 ordinary pods."""
 _ENTRY: Final = 256
-"""Estimated memory of a kept pod in addition to its JSON, in bytes."""
+"""Estimated bytes of a kept pod in addition to its JSON."""
 
 
 @dataclass(eq=False, repr=False)
 class ApiObjects:
-    """Implements `ExtenderObjects` over an API server.
+    """Implements `ExtenderObjects` with an API server.
 
-    `wanted` tells whether the profile of a pod has extenders. When the kept pods take `most_bytes`,
-    no further pods are kept: the queue tries the first pods first.
+    `wanted` returns whether a pod's profile has extenders. At `most_bytes`, further pods are not
+    kept, because the queue tries the first pods first.
     """
 
     client: ApiClient
@@ -42,14 +42,14 @@ class ApiObjects:
 
     def __post_init__(self) -> None:
         self.bytes = 0
-        """Estimated memory of the kept pods."""
+        """Estimated bytes of the kept pods."""
         self._pods: dict[str, Json] = {}
         self._nodes = _Nodes()
         self._reflector: Reflector | None = None
         self._watch: asyncio.Task[None] | None = None
 
     def seen(self, pod: Pod, raw: Mapping[str, Any]) -> None:
-        """Keep the JSON of a pod without a node, if the pod is wanted and there is space."""
+        """Keep the JSON of a pod without a node, if the pod is wanted and there is room."""
         self.forget(pod.uid)  # it may have changed since it was kept
         if not self.wanted(pod):
             return
@@ -59,15 +59,15 @@ class ApiObjects:
             self.bytes += len(json) + _ENTRY
 
     def forget(self, uid: str) -> None:
-        """Drop the JSON of a pod that now has a node, or is gone."""
+        """Drop the JSON of a pod that has a node now or is gone."""
         json = self._pods.pop(uid, None)
         if json is not None:
             self.bytes -= len(json) + _ENTRY
 
     async def pod(self, pod: Pod) -> Json | None:
-        """Return the kept JSON of the pod, or else the API server's; None if the pod is gone.
+        """Return the kept JSON of the pod, or read the pod; None if it is gone.
 
-        Raises ExtenderError if the API server cannot be asked.
+        Raises ExtenderError if the API server does not answer.
         """
         if (seen := self._pods.get(pod.uid)) is not None:
             return seen
@@ -81,10 +81,10 @@ class ApiObjects:
         return as_json(raw) if raw["metadata"]["uid"] == pod.uid else None
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
-        """Return the nodes with these names, by name; nodes that do not exist are left out.
+        """Return the nodes with these names, by name; unknown nodes are left out.
 
-        The first call begins to watch all nodes. Raises ExtenderError if there is no list within 30
-        seconds.
+        The first call begins a watch of all nodes. Raises ExtenderError if it shows no list within
+        30 seconds.
         """
         if self._reflector is None:
             self._reflector = Reflector(self.client, NODE, self._nodes)
@@ -105,7 +105,7 @@ class ApiObjects:
 
 
 class _Nodes:
-    """Keeps every node as JSON, by name (`mooring.kube.reflector.Sink`)."""
+    """Keeps every node as JSON by name (`mooring.kube.reflector.Sink`)."""
 
     def __init__(self) -> None:
         self.json: dict[str, Json] = {}
@@ -114,7 +114,7 @@ class _Nodes:
         return _NodeList(self)
 
     def apply(self, _resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Take in a node that was added, changed or deleted."""
+        """Store a node that was added or changed; remove a node that was deleted."""
         name = obj["metadata"]["name"]
         if event == "DELETED":
             self.json.pop(name, None)
@@ -137,12 +137,12 @@ class _NodeList:
         self._json.pop(obj["metadata"]["name"], None)
 
     def apply(self) -> None:
-        """Replace the kept nodes by those of the list."""
+        """Replace the kept nodes by the nodes of this list."""
         self._nodes.json = self._json
 
 
 def as_json(raw: Mapping[str, Any]) -> Json:
-    """Return the object as JSON without managedFields; kube-scheduler's cache drops them too."""
+    """Return the object as JSON without managedFields, which kube-scheduler drops, too."""
     metadata = {name: value for name, value in raw["metadata"].items() if name != "managedFields"}
     # A copy, because what orjson returns occupies up to 4 KiB more than it is long.
     return memoryview(orjson.dumps({**raw, "metadata": metadata})).tobytes()

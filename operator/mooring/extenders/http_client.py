@@ -1,4 +1,4 @@
-"""Calls one extender over HTTP(S), with bounds for answers and for calls in flight."""
+"""Calls one extender over HTTP(S); limits the size of answers and the calls at the same time."""
 
 import asyncio
 import logging
@@ -28,9 +28,9 @@ from mooring.policy.extender import Extender, TLSConfig
 logger = logging.getLogger(__name__)
 
 MOST_CALLS: Final = 32
-"""The most calls in flight to one extender; there are fewer after time-outs (`_leave`)."""
+"""The most calls to an extender at the same time; after time-outs the limit is lower (`_leave`)."""
 MOST_ANSWER: Final = 4 * 1024**2
-"""The bytes that an answer may have in addition to twice the request's: it repeats node names."""
+"""The most bytes of an answer, beside twice the size of the request: an answer repeats names."""
 _HEADERS: Final = {
     "Content-Type": "application/json",
     "Accept-Encoding": "identity",
@@ -38,17 +38,17 @@ _HEADERS: Final = {
 }
 
 Observe = Callable[[str, str, str, float], None]
-"""Called after each call with the extender's name, the verb, the result and the seconds."""
+"""Called after each call with the extender's name, the verb, the result, and the seconds."""
 _Result = TypeVar("_Result")
 
 
 class NotLeading(ExtenderError):  # noqa: N818 - says why nothing was sent
-    """The call was not made, because this replica must not write any more."""
+    """The call was not made, because this replica does not lead any more."""
 
 
 @dataclass(eq=False, repr=False)
 class ExtenderClient:
-    """Calls one extender. Connections are made when they are needed, and kept for a while."""
+    """Calls one extender; connections are opened at need, and then kept for a while."""
 
     extender: Extender
     observe: Observe
@@ -59,7 +59,7 @@ class ExtenderClient:
         self._places = asyncio.Semaphore(MOST_CALLS)
         self._bound = MOST_CALLS
         self._answers = 0
-        """Successful answers since `_bound` was changed."""
+        """The number of successful answers since the last change of `_bound`."""
         self._ignored = ""
 
     async def call(
@@ -70,13 +70,12 @@ class ExtenderClient:
         decode: Callable[[bytes], _Result],
         may_send: Callable[[], bool] | None = None,
     ) -> _Result:
-        """POST the body and return the decoded answer; errors and metrics name the purpose `what`.
+        """POST the body and return the decoded answer; `what` is the purpose, for errors.
 
-        There is one attempt, as in kube-scheduler. The time limit does not count the wait for other
-        calls. `may_send` is called immediately before the request is sent. `decode` may raise
-        AnswerError. Raises ExtenderError if no answer comes in time, or if the answer is too large,
-        wrong or has another status than 200. Raises NotLeading if `may_send` returned False, so
-        that nothing was sent.
+        The call is tried once, as in kube-scheduler; the time limit begins after the wait for other
+        calls. `may_send` is called immediately before the request. Raises ExtenderError if no
+        answer comes in time, or if it is too large, malformed or not of status 200. Raises
+        NotLeading if `may_send` returned False, so that nothing was sent.
         """
         result, blamed = "error", f'extender "{self.extender.name}" failed to {what}'
         await self._places.acquire()
@@ -110,12 +109,11 @@ class ExtenderClient:
             raise ExtenderError(f"{blamed}: {error}") from None
 
     def _leave(self, result: str) -> None:
-        """Release the slot of a finished call, and adapt the number of slots (calls in flight).
+        """Release the slot of a finished call, and adapt the number of slots.
 
-        After a time-out the slot is not released, so that one call fewer runs; one slot always
-        stays. An extender may serve only one call at a time; then each call waits for all earlier
-        calls. After as many successful answers as there are slots, one slot is added, up to
-        MOST_CALLS.
+        A slot allows one call at a time. After a time-out the slot is removed, unless it is the
+        last: the extender may be able to serve only one call at a time. After as many successful
+        answers as there are slots, a slot is added, up to MOST_CALLS.
         """
         self._answers += result == "success"
         if result == "timeout" and self._bound > 1:
@@ -127,13 +125,13 @@ class ExtenderClient:
             self._places.release()
 
     def ignored(self, error: ExtenderError) -> None:
-        """Log an error that does not end the attempt, unless the last error was the same."""
+        """Log an error that does not end the attempt, unless it is the same as the last one."""
         if str(error) != self._ignored:
             logger.warning("%s; pods are scheduled without it", error)
         self._ignored = str(error)
 
     async def close(self) -> None:
-        """Close the connections; a further call makes new ones."""
+        """Close the connections; the next call opens new connections."""
         if self._exchange is not None:
             await self._exchange.close()
         self._exchange = None
@@ -168,7 +166,7 @@ class ExtenderClient:
 
 
 def _authorization(url: URL) -> dict[str, str]:
-    """Return the header for a user and a password in the URL, as Go's client sends it."""
+    """Return the header for the user and password in the URL, as Go's client sends it."""
     if url.user is None and url.password is None:
         return {}
     user = b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
@@ -176,7 +174,7 @@ def _authorization(url: URL) -> dict[str, str]:
 
 
 def changed_at(extender: Extender) -> tuple[int, ...]:
-    """Return the time at which each certificate file changed, in nanoseconds; 0 if it is absent."""
+    """Return when each certificate file changed, in nanoseconds; 0 for a missing file."""
     tls = extender.tls_config
     if tls is None:
         return ()
@@ -190,11 +188,11 @@ def changed_at(extender: Extender) -> tuple[int, ...]:
 
 
 def tls_context(extender: Extender) -> ssl.SSLContext | bool:
-    """Return the TLS context for the extender's URL; True stands for Python's defaults.
+    """Return the TLS context for the extender's URL; True means Python's defaults.
 
     Without trusted certificates, `enableHTTPS` turns verification off, as in kube-scheduler
-    (makeTransport in extender.go). Raises ValueError if a certificate or key cannot be read or
-    used; the text says which.
+    (makeTransport in extender.go). Raises ValueError if a certificate or key is unusable; the text
+    names it.
     """
     tls = extender.tls_config
     if not extender.url_prefix.lower().startswith("https:"):
@@ -221,7 +219,7 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
 
 
 def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
-    """Load the client certificate; inline data goes through a file: Python can read only files."""
+    """Load the client certificate; inline data is first written to a file, as Python requires."""
     with ExitStack() as files:
 
         def path(data: bytes, given: str) -> str:

@@ -1,8 +1,8 @@
 """Writes and reads the JSON of extenders (kube-scheduler/extender/v1/types.go, extender.go).
 
-Go sends the names of struct fields, which are capitalised, and reads keys in any case. Some
-extenders answer with the lower-case keys of older versions, so every key is read in any case here
-too. An answer of the wrong type is an error, as in Go; unknown keys are ignored.
+Go sends the capitalised names of struct fields, and reads keys in any case. Here keys are read in
+any case too, because some extenders answer with the lower-case keys of older versions. A value of a
+wrong type is an error, as in Go; unknown keys are ignored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _KINDS: Final[Mapping[type, str]] = MappingProxyType(
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)
 
 Json = bytes
-"""An object as JSON, which is sent unchanged."""
+"""An object as JSON; it is sent unchanged."""
 
 
 class AnswerError(Exception):
@@ -33,7 +33,7 @@ class AnswerError(Exception):
 
 
 def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None) -> bytes:
-    """Return the ExtenderArgs for filter and prioritize; only names are sent if `nodes` is None."""
+    """Return the ExtenderArgs to filter or prioritize; without `nodes`, only names are sent."""
     items = None if nodes is None else [orjson.Fragment(node) for node in nodes]
     return orjson.dumps(
         {
@@ -47,7 +47,7 @@ def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None)
 def preemption_request(
     pod: Json, candidates: Iterable[PreemptionCandidate], pods: Mapping[str, Json] | None
 ) -> bytes:
-    """Return the ExtenderPreemptionArgs; `pods` has the victims by uid; None: send only uids."""
+    """Return the ExtenderPreemptionArgs; `pods` are the victims by uid; None: send only uids."""
     victims = {
         candidate.node: {
             "Pods": [
@@ -69,7 +69,7 @@ def preemption_request(
 
 
 def binding_request(pod: Pod, node: str) -> bytes:
-    """Return the ExtenderBindingArgs, which ask an extender to bind the pod to the node."""
+    """Return the ExtenderBindingArgs to bind the pod to the node."""
     return orjson.dumps(
         {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node}
     )
@@ -78,9 +78,9 @@ def binding_request(pod: Pod, node: str) -> bytes:
 def decode_filter(
     body: bytes, sent: tuple[str, ...], extender: Extender
 ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
-    """Return the nodes of an ExtenderFilterResult that passed, and why each other node did not.
+    """Return the passed nodes of an ExtenderFilterResult, and why each other node failed.
 
-    Raises AnswerError for an answer of the wrong form, with an `Error`, or with an unknown node.
+    Raises AnswerError if the answer is malformed, has an `Error`, or names an unknown node.
     """
     result = _read(_loaded(body), dict, "the answer")
     _raise_reported(result)
@@ -112,10 +112,10 @@ def _name(node: object) -> Any:
 
 
 def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
-    """Return the scores of the nodes in a HostPriorityList, in the order of `nodes`.
+    """Return the scores in a HostPriorityList, in the order of `nodes`; None if it is empty.
 
-    A node that is listed twice gets the sum of its scores, a missing node 0. Other hosts are
-    ignored. Returns None for an empty list. Raises AnswerError for an answer of the wrong form.
+    A node that is listed twice gets the sum of its scores, a missing node 0. Unknown hosts are
+    ignored. Raises AnswerError for a malformed answer.
     """
     scores: dict[str, int] = {}
     for item in _read(_loaded(body), list, "the answer"):
@@ -129,7 +129,7 @@ def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
 
 
 def decode_preemption(body: bytes) -> dict[str, tuple[list[str], int]]:
-    """Return uids of victims and number of budget violations by node; AnswerError if malformed."""
+    """Return uids of victims and number of violated budgets by node; AnswerError if malformed."""
     key, found = "NodeNameToMetaVictims", dict[str, tuple[list[str], int]]()
     by_node = _read(_get(_read(_loaded(body), dict, "the answer"), key), dict, key)
     for node, given in by_node.items():
@@ -142,7 +142,7 @@ def decode_preemption(body: bytes) -> dict[str, tuple[list[str], int]]:
 
 
 def decode_binding(body: bytes) -> None:
-    """Check that the ExtenderBindingResult reports success; raise AnswerError if not."""
+    """Raise AnswerError unless the ExtenderBindingResult reports success."""
     _raise_reported(_read(_loaded(body), dict, "the answer"))
 
 
@@ -160,7 +160,7 @@ def _raise_reported(result: Mapping[str, Any]) -> None:
 
 
 def _get(value: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a key, or None. Case is ignored as in Go, which prefers the exact key."""
+    """Return the value of the key in any case, or None; the exact key is preferred."""
     if name in value:
         return value[name]
     lower = name.lower()
@@ -168,7 +168,7 @@ def _get(value: Mapping[str, Any], name: str) -> Any:
 
 
 def _read(value: object, kind: type[_Kind], where: str) -> _Kind:
-    """Return a value of type `kind`, or raise AnswerError. Null counts as empty, as in Go."""
+    """Return the value if its type is `kind`, else raise AnswerError; null is empty, as in Go."""
     if value is None:
         return kind()
     if type(value) is kind and (kind is not int or -_INT64 <= value < _INT64):

@@ -1,8 +1,8 @@
-"""The answers that a decision needs from extenders, and those received so far.
+"""The calls of extenders that a decision needs, and the results so far.
 
-A decision about a pod or a group ends early if it lacks answers, and returns what it needs. Other
-attempts go on while the extenders are called. Then the attempt begins again with the answers, and
-decides on the cluster's state of that moment.
+If results are missing, a decision about a pod or a group ends early and returns the calls that it
+needs. Other attempts go on during the calls. Then the attempt decides anew with the results, on the
+cluster's state at that time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,16 +24,16 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_ROUNDS: Final = 5
-"""How often one attempt asks extenders to filter, if other pods take the passed nodes meanwhile."""
+"""The most times that an attempt asks extenders to filter, if other pods take the passed nodes."""
 _MOST_DIFFERENT: Final = 500
-"""The most different answers about one group with scores; without scores, as many again."""
+"""The most different answers about one group; the limit for answers without scores is the same."""
 _MOST_REASONS: Final = 1_000
-"""The most different reasons that are kept in one attempt."""
+"""The most different reasons that are kept in an attempt."""
 ALWAYS_TAKEN: Final = (
     "the nodes that extenders passed were taken by other pods each time they were called"
 )
 _DID_NOT_FIT: Final = "node(s) did not fit when the extenders were called"
-"""The reason against a node that fits now, but did not when the extenders were called."""
+"""The reason against a node that fits now but did not fit when the extenders were called."""
 _PASSED: Final = 0
 _NOT_SENT: Final = -1
 _Codes: TypeAlias = npt.NDArray[np.int16]
@@ -45,12 +45,15 @@ class ExtenderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The questions of a decision to extenders about one pod.
+    """The next calls of extenders that a decision about a pod needs.
 
-    If `candidates` is set, they are asked about a preemption. Otherwise they filter and score
-    `nodes`. `rows` has the rows (int64) of these nodes in version `node_set_version` of the node
-    set. If `nominated`, the only node is the pod's nominated one. `evaluated_nodes` counts the
-    nodes that the search examined; `is_sample` says that nodes outside `nodes` fit, too.
+    Attributes:
+        nodes: The names of the nodes to filter and score.
+        rows: The rows (int64) of the nodes, in version `node_set_version` of the node set.
+        evaluated_nodes: The number of nodes that the search examined.
+        is_sample: Whether other nodes fit, too.
+        nominated: Whether `nodes` has only the pod's nominated node.
+        candidates: For a preemption: the candidates that extenders may reject.
     """
 
     pod: Pod = field(compare=False)
@@ -63,7 +66,7 @@ class Needed:
     candidates: tuple[PreemptionCandidate, ...] | None = None
 
     def rows_in(self, cluster: ClusterView) -> IntArray:
-        """Return the rows of the nodes (int64), -1 for nodes that are gone."""
+        """Return the rows of the nodes (int64); -1 for a node that is gone."""
         if self.rows is not None and self.node_set_version == cluster.node_set_version:
             return self.rows
         return cluster.rows(self.nodes)
@@ -71,7 +74,7 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class NodeFailure:
-    """The reason why an extender rejected a node, and whether preemption could help there."""
+    """Why an extender rejected a node, and whether preemption could help there."""
 
     reason: str
     resolvable: bool
@@ -80,18 +83,19 @@ class NodeFailure:
 
     @property
     def named_reason(self) -> str:
-        """The reason, with the extender's name if the reason does not contain it."""
+        """The reason, beginning with the extender's name unless it contains the name."""
         named = self.extender in self.reason
         return self.reason if named else f"extender {self.extender}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnRows:
-    """The answers of extenders about each node row; pods with equal answers share one object.
+    """The results of extenders on all rows; pods with equal results share one object.
 
-    `passed` is bool[rows], `scores` has the weighted scores by extender (int64[rows]). `codes`
-    (int16[rows]) is 0 for a node that passed and -1 for one that was not sent. For a rejected node
-    it is the position of the reason in `failures`, plus 1.
+    Attributes:
+        passed: bool[rows]: Whether the node passed.
+        scores: The weighted scores by extender (int64[rows]).
+        codes: int16[rows]: 0: passed; -1: not sent; n: rejected, see `failures[n - 1]`.
     """
 
     passed: BoolArray
@@ -100,10 +104,10 @@ class OnRows:
     failures: Sequence[NodeFailure]
 
     def rejected(self, rows: IntArray, *, named: bool = False) -> tuple[RejectedNodes, ...]:
-        """Return which rows (int64) did not pass, and why; `named`: reasons name the extender.
+        """Return the rows (int64) that did not pass, and why; `named`: add the extender's name.
 
-        Nodes that were not sent count as rejected, too. They fit by now, and the event that made
-        them fit has the pod tried again.
+        Nodes that were not sent count as rejected, although they fit now: the event that made them
+        fit causes a new attempt.
         """
         rows = rows[~self.passed[rows]]
         if not len(rows):
@@ -124,7 +128,7 @@ def _reason(failure: NodeFailure | None, *, named: bool) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodesAnswer:
-    """The answers about the nodes of `asked`: `codes` and `scores` as in `OnRows`, but by node."""
+    """The results for the nodes of `asked`, with `codes` and `scores` by node (see `OnRows`)."""
 
     asked: Needed
     codes: _Codes
@@ -132,7 +136,7 @@ class NodesAnswer:
     failures: Sequence[NodeFailure]
 
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> OnRows:
-        """Return the answers by row; with `not_sent`, nodes that were not sent count as passed."""
+        """Return the results by row; with `not_sent`, nodes that were not sent count as passed."""
         rows, length = self.asked.rows_in(cluster), len(cluster.nodes)
         known = rows >= 0
         codes = np.full(length, _NOT_SENT, np.int16)
@@ -146,12 +150,14 @@ class NodesAnswer:
 
 @dataclass(slots=True, eq=False)
 class PodExtenderResults:
-    """The answers of extenders about one pod in one attempt.
+    """The results of extenders about one pod in one attempt.
 
-    `preempts`: an extender with a preempt verb cares for the pod. `nominee` is the nominated node,
-    once the filter extenders were asked about it alone; `passes_nominee` is their answer.
-    `processed` has the candidates that the preempt extenders kept. `rounds` counts the calls that
-    filtered all nodes that fit.
+    Attributes:
+        preempts: Whether an extender with a preempt verb is responsible for the pod.
+        rounds: The number of calls to filter all nodes that fit.
+        nominee: The nominated node, if extenders were asked about it alone.
+        passes_nominee: Whether the nominated node passed.
+        processed: The preemption candidates that the extenders kept.
     """
 
     pod: Pod
@@ -164,24 +170,24 @@ class PodExtenderResults:
 
 
 class ExtenderResults:
-    """The answers of extenders in one attempt, about one pod or the members of a group.
+    """The results of extenders in one attempt, about a pod or about the members of a group.
 
-    Extenders are asked about each member, also about equal ones: an extender may answer by name, or
-    set devices aside for the pod as it filters. Equal answers are kept once.
+    Extenders are asked about each member, even if members are equal: an extender may answer by
+    name, or reserve devices for the pod. Equal results are stored once.
     """
 
     def __init__(self) -> None:
         self.failure = ""
-        """Why a call of extenders failed and the attempt must end; "" if none failed."""
+        """Why the attempt must end after a failed call; "" if no call failed."""
         self.ignored = set[tuple[Extender, str]]()
-        """The extenders and verbs that failed and are ignored; they are not called again."""
+        """Extenders and verbs that failed but are ignorable; they are not called again."""
         self._pods: dict[Uid, PodExtenderResults] = {}
         self._kept: dict[tuple[tuple[str, ...], bytes], NodesAnswer] = {}
         self._codes: dict[NodeFailure, int] = {}
         self._failures: list[NodeFailure] = []
 
     def about(self, pod: Pod, *, preempts: bool = False) -> PodExtenderResults:
-        """Return the answers about the pod; the first call adds an entry without answers."""
+        """Return the results about the pod; the first call adds an empty entry."""
         return self._pods.setdefault(pod.uid, PodExtenderResults(pod, preempts))
 
     def lack(self, pod: Pod) -> bool:
@@ -198,9 +204,9 @@ class ExtenderResults:
         failed: Mapping[str, NodeFailure],
         scores: Mapping[str, IntArray],
     ) -> None:
-        """Keep the nodes that passed, their scores (int64), and why the other nodes failed.
+        """Store the nodes that passed, their scores (int64), and why other nodes failed.
 
-        Raises ExtenderError if the answers differ in too many ways to place the members of a group.
+        Raises ExtenderError if the results about members of a group are too different.
         """
         codes = np.zeros(len(asked.nodes), np.int16)
         if failed or passed is not asked.nodes:
@@ -216,17 +222,17 @@ class ExtenderResults:
         known.pod, known.rounds = asked.pod, known.rounds + 1
 
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> Mapping[Uid, OnRows]:
-        """Return the answers about each row of the cluster, by the uid of the pod.
+        """Return the results for each row of the cluster, by the uid of the pod.
 
-        With `not_sent`, nodes that were not sent count as passed: preemption may make the pods fit
-        there, and the extenders are asked about these nodes before anything is bound.
+        With `not_sent`, nodes that were not sent count as passed, because preemption may make room
+        there; the extenders are asked about these nodes later.
         """
         answers = {uid: pod.nodes for uid, pod in self._pods.items() if pod.nodes is not None}
         found = {answer: answer.on(cluster, not_sent=not_sent) for answer in {*answers.values()}}
         return {uid: found[answer] for uid, answer in answers.items()}
 
     def _code(self, failure: NodeFailure) -> int:
-        """Return the code of the failure: its position in `_failures`, plus 1."""
+        """Return a number for the failure: its position in `_failures`, plus 1."""
         if failure not in self._codes:
             if len(self._failures) >= _MOST_REASONS:
                 other = f"other reasons of extender {failure.extender}"
@@ -237,10 +243,10 @@ class ExtenderResults:
         return self._codes[failure]
 
     def _shared(self, answer: NodesAnswer) -> NodesAnswer:
-        """Return the kept answer that equals this answer; if there is none, keep this answer.
+        """Return a stored answer that equals this answer, or else store this answer.
 
-        Answers are equal if the same nodes passed with the same scores. Reasons may differ, because
-        they may name the pod. An answer beyond _MOST_DIFFERENT loses its scores.
+        Answers are equal if the same nodes passed with the same scores; reasons may differ, because
+        they may name the pod. Beyond _MOST_DIFFERENT, answers lose their scores.
         """
         if len(self._kept) >= _MOST_DIFFERENT:
             answer = NodesAnswer(answer.asked, answer.codes, {}, answer.failures)
@@ -261,11 +267,11 @@ def _spread(column: IntArray, at: IntArray, length: int) -> IntArray:
 
 
 def interested(pipeline: Pipeline, pod: Pod) -> tuple[Extender, ...]:
-    """Return the profile's extenders that care for the pod, in their order (IsInterested).
+    """Return the profile's extenders that are responsible for the pod, in order (IsInterested).
 
-    An extender without managed resources cares for every pod, any other for pods that request one
-    of its resources. kube-scheduler looks at limits too, but the API server sets requests from
-    limits.
+    An extender without managed resources is responsible for every pod, any other for pods that
+    request a managed resource. kube-scheduler also reads limits, which the API server copies to
+    requests.
     """
     if not pipeline.extenders:
         return ()
