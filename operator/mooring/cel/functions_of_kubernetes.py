@@ -163,7 +163,7 @@ def _constant(value: Value) -> Callable[[], Value]:
 
 
 def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Return the function, but each call also pays for the length of its longest text."""
+    """Return the function with a cost: each call pays for the length of its longest text."""
 
     def compute(*values: Value) -> Value:
         work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))
@@ -236,4 +236,4 @@ OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     name: partial(_changed_1_36, -1 if "sub" in name else 1)
     for name in ("quantity_add", "quantity_add_int", "quantity_sub", "quantity_sub_int")
 }
-"""Functions that differ in Kubernetes 1.36."""
+"""Maps the ids of overloads to the implementations that only Kubernetes 1.36 uses."""

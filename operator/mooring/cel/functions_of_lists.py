@@ -137,7 +137,7 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Return the function, but each call also pays for comparing all pairs of elements."""
+    """Return the function with a cost: each call pays for comparing all pairs of elements."""
 
     def compute(first: Value, second: Value) -> bool:
         work.spend(size_of(first) * size_of(second))
@@ -247,4 +247,4 @@ OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     "lists_range": _range_1_36,
     "list_includes_dyn_dyn": _includes_1_36,
 }
-"""Functions that differ in Kubernetes 1.36."""
+"""Maps the ids of overloads to the implementations that only Kubernetes 1.36 uses."""

@@ -100,7 +100,7 @@ def parameter(name: str) -> Type:
 
 
 def is_dynamic(given: Type) -> bool:
-    """Return whether the type takes values of any type."""
+    """Return whether values of any type are allowed for this type."""
     return given.kind in {"dyn", "any"}
 
 

@@ -29,7 +29,7 @@ _ACCEPTED: Final = {
 
 
 def validate(root: Expression) -> Sequence[ExpressionMistake]:
-    """Return the mistakes in the literals of a checked tree."""
+    """Return the mistakes in the constants of a checked tree."""
     return [*_mistakes(root, mixed_allowed=False)]
 
 

@@ -1,1 +1,1 @@
-"""ResourceClaims and devices (dynamic resource allocation)."""
+"""Gives devices to pods by ResourceClaims (dynamic resource allocation)."""

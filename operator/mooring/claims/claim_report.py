@@ -12,7 +12,7 @@ __all__ = ["ClaimReport", "ClaimsReport", "ExcludedDevices", "ExplainsClaims", "
 
 @dataclass(frozen=True, slots=True)
 class ExcludedDevices:
-    """The devices that this reason excludes, and the nodes of these devices.
+    """The number of devices that are excluded for one reason, and of their nodes.
 
     A device that several nodes can use counts once for each node. A device counts only for the
     first reason against it.

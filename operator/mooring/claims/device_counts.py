@@ -164,7 +164,7 @@ class _Counts:
         return found
 
     def _matches(self, driver: str, device: Device) -> bool | None:
-        """Return whether all selectors match the device; None if one fails."""
+        """Return whether all selectors match the device; None if a selector fails."""
         capacity = {name: each.value for name, each in device.capacity.items()}
         view = DeviceView(driver, device.attributes, capacity, device.allow_multiple_allocations)
         for selector in self._selectors:

@@ -73,9 +73,9 @@ class NodeDevice:
 
 
 class Devices:
-    """The devices of a cluster, which must not change in the meantime.
+    """The devices of a cluster; the cluster must not change while this object is used.
 
-    If `classes` is true, selectors are evaluated, and each device has its DeviceClasses.
+    If `classes` is True, selectors are evaluated, and each device has its DeviceClasses.
     """
 
     def __init__(self, cluster: ClusterView, *, classes: bool) -> None:

@@ -98,7 +98,7 @@ class ApiObjects:
         return {name: known[name] for name in names if name in known}
 
     async def close(self) -> None:
-        """End the watch of nodes."""
+        """Stop watching nodes."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])

@@ -191,7 +191,7 @@ class ExtenderResults:
         return self._pods.setdefault(pod.uid, PodExtenderResults(pod, preempts))
 
     def lack(self, pod: Pod) -> bool:
-        """Return whether no nodes were filtered for the pod with its present spec and labels."""
+        """Return whether extenders must still filter nodes for the pod as it is now."""
         known = self._pods.get(pod.uid)
         if known is None or known.nodes is None:
             return True

@@ -104,7 +104,7 @@ class CardPlugin(AssignsInTrials):
         """Return the annotations that name the pod's cards."""
 
     def largest_card(self, resource: str, rows: IntArray) -> int | None:
-        """Return the memory of the largest card of the rows; None for any other resource."""
+        """Return the memory of the rows' largest card; None if `resource` is not card memory."""
         if resource != self._format.memory_resource:
             return None
         return int(self._cards.total(rows).max(initial=0))

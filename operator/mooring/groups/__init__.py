@@ -1,1 +1,1 @@
-"""Pod groups: their objects, counts, plugins, search and status."""
+"""Places pods in groups: objects, counts, plugins, search and status of pod groups."""

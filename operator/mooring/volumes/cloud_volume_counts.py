@@ -30,11 +30,11 @@ from mooring.volumes.state.storage import Storage
 
 
 class VolumeCountArgs(PolicyModel):
-    """Arguments of the Max...VolumeCount plugins: the most attached volumes of a node."""
+    """Arguments of the Max...VolumeCount plugins: a limit of volumes per node."""
 
     max_volumes: int | None = Field(None, ge=1, le=2**31 - 1)
-    """Replaces the cloud provider's limit, as the variable KUBE_MAX_PD_VOLS did; a limit that the
-    node publishes takes precedence."""
+    """The limit in place of the cloud provider's, like the variable KUBE_MAX_PD_VOLS; a limit that
+    the node publishes takes precedence."""
 
 
 _INSTANCE_TYPES: Final = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type")

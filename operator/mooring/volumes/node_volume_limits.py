@@ -206,7 +206,7 @@ def _counts(volume: PodVolume) -> bool:
 
 
 def _detached(volume: PodVolume, attachment: VolumeAttachment) -> bool:
-    """Return whether a detached volume may let the pod fit now."""
+    """Return whether the volume's detachment may make a node suitable for the pod."""
     if isinstance(volume, Disk):
         return CSI_DRIVERS.get(volume.kind) == attachment.attacher
     return isinstance(volume, ClaimVolume)

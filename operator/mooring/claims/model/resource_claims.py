@@ -38,7 +38,7 @@ MOST_RESULTS: Final = 32
 
 
 class DeviceId(NamedTuple):
-    """The identity of a device in the cluster."""
+    """Identifies a device in the cluster by driver, pool and name."""
 
     driver: str
     pool: str
@@ -73,7 +73,7 @@ class ExactRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """A request of a claim: `exactly`, or the first of `first_available` that can be allocated."""
+    """A request of a claim: either `exactly`, or the first possible one of `first_available`."""
 
     name: str
     exactly: ExactRequest | None

@@ -175,7 +175,7 @@ _answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
 
 
 class _Remembering:
-    """A CEL expression that is evaluated once for equal values of what it reads."""
+    """A CEL expression that is evaluated only once for devices with equal values."""
 
     def __init__(self, expression: str, budget: Budget | None, *, lists: bool) -> None:
         self._expression = expression

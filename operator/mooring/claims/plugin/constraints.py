@@ -55,7 +55,7 @@ class _OnAttribute:
 
 
 class MatchAttribute(_OnAttribute):
-    """All devices must have the same value."""
+    """The constraint that all devices have the same value."""
 
     __slots__ = ("_devices", "_value")
 
@@ -78,12 +78,12 @@ class MatchAttribute(_OnAttribute):
         self._devices -= 1
 
     def state(self) -> Hashable:
-        """Return the value; None without devices."""
+        """Return the common value of the devices; None without devices."""
         return self._value if self._devices else None
 
 
 class DistinctAttribute(_OnAttribute):
-    """All devices must have different values."""
+    """The constraint that all devices have different values."""
 
     __slots__ = ("_values",)
 
@@ -96,11 +96,11 @@ class DistinctAttribute(_OnAttribute):
         return value is not None and value not in self._values
 
     def add(self, _name: str, value: Value) -> None:
-        """Remember the value."""
+        """Note that a device has this value."""
         self._values.append(value)
 
     def remove(self, _name: str) -> None:
-        """Forget the last value."""
+        """Remove the value that was added last."""
         self._values.pop()
 
     def state(self) -> Hashable:
@@ -141,5 +141,5 @@ class LastDistinctAttribute(_OnAttribute):
         self._devices -= 1
 
     def state(self) -> Hashable:
-        """Return the values by request, and the number of devices."""
+        """Return the last value of each request, and the number of devices."""
         return frozenset(self._values.items()), self._devices

@@ -11,7 +11,7 @@ from mooring.claims.model.resource_slices import Device
 from mooring.claims.plugin.pools import Pool
 
 _Sets = dict[str, dict[str, int]]
-"""Amounts by the names of the counter set and of the counter."""
+"""Maps the name of a counter set to the amounts of its counters, by name."""
 
 
 class Counters:

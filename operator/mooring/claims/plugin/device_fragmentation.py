@@ -51,7 +51,7 @@ _UNITS_PER_DEVICE: Final = 5
 
 
 _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
-"""Kinds of claims, each with a sample claim."""
+"""Kinds of claims: the key of each kind, and sample claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class DeviceFragmentation:
         unused: bool,  # noqa: FBT001 - as in `_number`
         beside: Sequence[ResourceClaim],
     ) -> int:
-        """Allocate the claims up to MOST_PLACES times; return the number of successes."""
+        """Allocate the claims up to MOST_PLACES times; return how often this succeeds."""
         node, pools = self._cluster.node(at.row), self._nodes.pools(at.row)
         if node is None:
             raise ValueError(f"row {at.row} is no node")

@@ -67,7 +67,7 @@ class _Alternatives(_Frame):
 
 @dataclass(slots=True)
 class _EndOfClaim(_Frame):
-    """The end of a claim; the search returns here if a later claim has too many devices."""
+    """The end of a claim; the search comes back if a later claim has too many devices."""
 
 
 @dataclass(slots=True)

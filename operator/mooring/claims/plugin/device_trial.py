@@ -29,7 +29,7 @@ from mooring.model.quantity import Quantity
 IN_USE: Final = "in use"
 LITTLE_CAPACITY: Final = "too little capacity"
 FEW_COUNTERS: Final = "too few shared counters"
-"""The reasons that may disappear when devices in use are freed."""
+"""The last of the reasons that may disappear when devices in use are freed."""
 _CONSTRAINT: Final = "constraint"
 _NOTHING: Final[Mapping[str, int]] = {}
 
@@ -164,7 +164,7 @@ class DeviceTrial:
         )
 
     def _constraint_or(self, obstacle: str, slot: Slot, position: int) -> str:
-        """Return the obstacle; replace a constraint by the attribute that the device lacks."""
+        """Return the obstacle; for a constraint, name the attribute that the device lacks."""
         if obstacle != _CONSTRAINT:
             return obstacle
         specs = self._claims[slot.claim].spec.constraints
@@ -245,7 +245,7 @@ class DeviceTrial:
 
     @property
     def order_matters(self) -> bool:
-        """Whether a constraint depends on the order of devices; then all devices differ."""
+        """Whether a constraint depends on the order of devices, so that no two are equal."""
         return any(isinstance(c, LastDistinctAttribute) for some in self._constraints for c in some)
 
     def constrained(self, claim: int) -> bool:
@@ -324,7 +324,7 @@ class DeviceTrial:
             ) from None
 
     def _needs_counters(self, candidate: CandidateDevice, position: int) -> bool:
-        """Return whether taking the device consumes counters; a second share consumes none."""
+        """Return whether taking the device consumes counters; only its first share does."""
         device, id_ = candidate.device, candidate.id
         if not device.consumes or not device.allow_multiple_allocations:
             return bool(device.consumes)

@@ -72,7 +72,7 @@ Result = list[Allocation] | AllocationError | None
 _UNKNOWN: Final = -1
 _TOO_FEW: Final = 0
 _FITS: Final = 1
-"""The states of a node class: not searched yet, too few devices, or enough devices."""
+"""The state of a node class with enough devices; the others are listed above."""
 _NOT_KNOWN: Final = -1
 _serials: Final = count()
 _NO_NODE: Final = 0

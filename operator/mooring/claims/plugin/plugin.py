@@ -138,12 +138,12 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         """The uids of claims whose devices were not bound in time."""
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """Gate the pod until its claims exist."""
+        """Return why the pod must wait for its claims; None if all claims exist."""
         claims = claims_of(pod, self._cluster) if pod.spec.resource_claims else None
         return claims if isinstance(claims, Unschedulable) else None
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodClaims | Unschedulable:
-        """Return the pod's claims, or why no node is possible now."""
+        """Return the pod's claims, or why no node can be suitable now."""
         if not pod.spec.resource_claims and not pod.spec.containers:
             return SKIP
         claims = pod_claims(pod, cluster)

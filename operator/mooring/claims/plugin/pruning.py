@@ -16,7 +16,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 
 _PLENTY = 2**31
-"""The number of requests that can take a shared device; in fact it has no limit."""
+"""Stands for "without limit": the number of requests that can take a shared device."""
 
 
 def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:

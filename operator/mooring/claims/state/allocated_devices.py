@@ -46,7 +46,7 @@ class AllocatedDevices:
         self.of_driver: Final[Mapping[str, int]] = MappingProxyType(self._of_driver)
         """The number of devices in use, by driver; a shared device counts once."""
         self.version = 0
-        """Grows with every change."""
+        """A number that grows with every change of the devices in use."""
         self._changed: deque[tuple[int, DeviceId]] = deque(maxlen=_KEPT)
 
     def changed_since(self, version: int) -> Collection[DeviceId] | None:

@@ -20,7 +20,7 @@ class DeviceClasses:
         self._mirrored: Mapping[str, DeviceClass] = objects.of(Kind.DEVICE_CLASS)
         self._by_resource: defaultdict[str, dict[str, DeviceClass]] = defaultdict(dict)
         self.version = 0
-        """Grows with every change."""
+        """A number that grows with every change of a class."""
 
     def get(self, name: str) -> DeviceClass | None:
         """Return the class of this name; None if it does not exist."""

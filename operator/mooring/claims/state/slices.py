@@ -29,7 +29,7 @@ class ResourceSlices:
         self.of_driver: Counter[str] = Counter()
         """The number of devices in slices, by driver."""
         self.version = 0
-        """Grows with every change."""
+        """A number that grows with every change of a slice."""
         self._changes: deque[str] = deque(maxlen=_KEPT)
         """The name of the slice that changed in each of the last versions."""
 

@@ -310,7 +310,7 @@ class Cards:
         return True
 
     def put_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
-        """Count the pod on the row; return whether counts changed. `known` are its cards."""
+        """Count the pod on the row; return whether counts changed. `known` are the pod's cards."""
         if row in self._uncounted:
             return False
         changed = self._count_pod(row, pod, known)
@@ -430,7 +430,7 @@ _NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
-    """Return the unhealthy cards, with the last unused cards in place of the unnamed ones."""
+    """Return the unhealthy cards, and an unused card for each lost card without a number."""
     if not cards.unnamed:
         return cards.unhealthy
     remaining = [card for card in range(len(cards)) if card not in cards.unhealthy]

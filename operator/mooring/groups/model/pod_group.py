@@ -63,7 +63,7 @@ TOPOLOGY_KEYS: Final = "scheduling.mooring.dev/topology-keys"
 TOPOLOGY_MODE: Final = "scheduling.mooring.dev/topology-mode"
 """Annotation of a group: `Required` (default) or `Preferred`, for its topology keys."""
 NODES_RESERVED: Final = "scheduling.mooring.dev/NodesReserved"
-"""The type of a group's condition that names the nodes reserved for it."""
+"""The type of the condition that shows a group's reserved nodes."""
 DISRUPTION_MODE: Final = "scheduling.mooring.dev/disruption-mode"
 """Annotation of a group whose API has no such field: `Pod` (default) or `PodGroup`."""
 MAX_TOPOLOGY_KEYS: Final = 8
@@ -85,7 +85,7 @@ _LONGEST_NUMBER: Final = 12
 
 
 class GroupSource(StrEnum):
-    """The way in which members name their group; users see the value."""
+    """How members name their group; users see these values."""
 
     KUBERNETES = "podgroups.scheduling.k8s.io"
     COSCHEDULING = "podgroups.scheduling.x-k8s.io"
@@ -212,7 +212,7 @@ class GroupCondition:
     message: str
     generation: int
     since: str
-    """The field `lastTransitionTime`."""
+    """When the condition last changed: `lastTransitionTime`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +313,7 @@ class PodGroup:
     def initially_scheduled(self) -> bool:
         """Whether the status says that the group has been placed once.
 
-        It stays true when members end or are replaced: later members are bound one by one.
+        The value stays True even if members end or are replaced; new members are then bound alone.
         """
         scheduled = self.status.scheduled
         if scheduled is not None and scheduled.status == "True":
@@ -384,7 +384,7 @@ def parse_volcano_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 def parse_kai_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGroup of `scheduling.run.ai/v2alpha2`; see `parse_pod_group` for errors.
 
-    Its subgroups are roles. The group is `invalid` if a subgroup must be in a domain of its own.
+    Its subgroups become roles. The group is `invalid` if a subgroup has a topology of its own.
     """
     return _parsed(raw, GroupSource.KAI, _kai_spec)
 

@@ -230,7 +230,7 @@ def _quota_rejection(
 def disagreement(
     group: PodGroupState, pods: Iterable[Pod], kubernetes: KubernetesRules
 ) -> str | None:
-    """Return in which way members of the group differ though they must be equal, or None."""
+    """Return how members differ in priority or preemption policy; None if they may."""
     definition = group.definition
     if definition is None or group.key.source is not GroupSource.KUBERNETES:
         return None
@@ -272,7 +272,7 @@ def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
 
 
 def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) -> str:
-    """Return GangScheduling's message at PlacementFeasible; "" if the group has no minimum."""
+    """Return GangScheduling's message about its progress; "" if the group has no minimum."""
     known = group.key.source is GroupSource.KUBERNETES and group.minimum
     if not (known and pipeline.kubernetes.group_progress_in_message):
         return ""
@@ -367,7 +367,7 @@ class _GroupDryRun:
         """The most steps that one search has used."""
 
     def state(self, now: float, unschedulable_seconds: float) -> PodGroupPostFilterState:
-        """Return the state that the PostFilter plugins for groups get."""
+        """Return the input for the PostFilter plugins for groups."""
         return PodGroupPostFilterState(
             self._group,
             self._members,

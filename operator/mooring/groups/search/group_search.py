@@ -27,7 +27,7 @@ from mooring.state.view import BoolArray
 Rows = dict[Uid, int]
 """The row of each placed member, by the member's uid."""
 Devices = Mapping[Uid, Mapping[str, Allocation]]
-"""Allocations of placed members: maps a member's uid to a map of its claims' uids."""
+"""The allocations of placed members' claims, by the member's uid and the claim's uid."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,11 +117,11 @@ class SearchedMembers:
 
     Attributes:
         members: Members without a node.
-        rejected: By a member's uid, names of nodes where Reserve or Permit rejected the member.
+        rejected: Nodes where Reserve or Permit rejected a member: names by the member's uid.
         budget: The limit for all searches together.
         others: Members that are not placed now; their nominations are ignored.
         ended: Pods that count as if they had left their nodes.
-        extended: The extenders' answers about rows, by a member's uid.
+        extended: The results of extenders about a member's rows, by the member's uid.
     """
 
     members: Sequence[Pod]

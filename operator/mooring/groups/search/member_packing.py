@@ -110,7 +110,7 @@ class Packing:
 
 
 class _Choice(Enum):
-    """A way to choose the rows for an item."""
+    """A rule for the choice of rows for an item."""
 
     BY_SCORE = auto()
     BEST_FIT = auto()
@@ -260,7 +260,7 @@ def _try(
 
 
 def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
-    """Return int64[all rows]: the members on each row if `rows` are filled one by one."""
+    """Return int64[all rows]: the members on each row after `rows` are filled one by one."""
     taken = np.zeros(len(capacity), np.int64)
     before = np.cumsum(capacity[rows]) - capacity[rows]
     taken[rows] = np.clip(count - before, 0, capacity[rows])

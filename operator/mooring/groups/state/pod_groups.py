@@ -213,7 +213,7 @@ class PodGroupState:
         )
 
     def has_no_spare(self, role: str) -> bool:
-        """Return whether the group would be incomplete with one member of the role less.
+        """Return whether the group becomes incomplete if a member with this role leaves.
 
         Members with scheduling gates do not count.
         """
@@ -273,7 +273,7 @@ class PodGroupState:
         return max(0, self.scheduled_pods_count - max(self.minimum, of_roles))
 
     def surplus_of(self, pods: Iterable[Pod]) -> Iterator[Pod]:
-        """Yield as many of these placed members as the group can lose, the first ones."""
+        """Yield as many of these placed members as the group can lose, in the given order."""
         surplus, on_nodes = self.surplus, self._roles_on_nodes.copy()
         for pod in pods:
             role = self.role_of(pod)
@@ -563,7 +563,7 @@ class PodGroups:
             self._count(uid)
 
     def detach(self, placed: PlacedPod) -> None:
-        """Stop counting the pod on its node; if it is still known without a node, count it so."""
+        """Stop counting the pod on its node; a pod that is still known counts as unscheduled."""
         if self._placed.pop(placed.pod.uid, None) is not None:
             self._count(placed.pod.uid)
 

@@ -1,8 +1,7 @@
 """Builds the status of a PodGroup from its members and the last decision about it.
 
-The phases are the coscheduling controller's (scheduler-plugins,
-pkg/controllers/podgroup_controller.go), the condition is kube-scheduler's
-(schedule_one_podgroup.go, updatePodGroupCondition).
+The phases are those of the coscheduling controller (scheduler-plugins, podgroup_controller.go). The
+condition is kube-scheduler's (schedule_one_podgroup.go, updatePodGroupCondition).
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ _MOST_GATES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The numbers of members that have ended; counted only for coscheduling groups."""
+    """The numbers of ended members; only coscheduling groups have these counts."""
 
     succeeded: int = 0
     failed: int = 0

@@ -158,7 +158,7 @@ class PodGroupStatusReporter:
         self._running = False
 
     def phases(self) -> Mapping[str, int]:
-        """Return the number of groups in each phase, as last examined."""
+        """Return the number of groups in each phase, when they were last examined."""
         return self._phases
 
     def on_events(self, events: Sequence[ClusterEvent]) -> None:
@@ -219,7 +219,7 @@ class PodGroupStatusReporter:
         return [self._reported(group) for group in found if group is not None]
 
     async def run(self) -> None:
-        """Write statuses until cancelled."""
+        """Write statuses and events until the task is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._statuses.run())
             tasks.create_task(self._scheduler.turn.between(self._look_at_changed))

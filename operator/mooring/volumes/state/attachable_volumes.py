@@ -68,7 +68,7 @@ class AttachableVolumes:
                 self._use(csi_source(volume, {}), row, 1)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
-        """Undo `add_pod` exactly."""
+        """Remove the pod's volumes from the counts of the row."""
         for volume in pod.volumes:
             if isinstance(volume, ClaimVolume):
                 self._remove_claim(f"{pod.namespace}/{volume.claim}", row)

@@ -43,7 +43,7 @@ class NodeAffinities:
         self._columns: list[IntArray] = []
         self._version = -1
         self.affinities: list[NodeSelector | None] = []
-        """The affinities, by their numbers."""
+        """All affinities; the index of an affinity is its number."""
 
     def __len__(self) -> int:
         return len(self.affinities)

@@ -38,7 +38,7 @@ class Storage:
             self.attachable.add_pod(row, pod)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
-        """Undo `add_pod` exactly."""
+        """Remove the pod's volumes from the counts of the row."""
         if pod.volumes and not self._nodes.is_unknown(row):
             self.users.remove(row, pod)
             self.attachable.remove_pod(row, pod)

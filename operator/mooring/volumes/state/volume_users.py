@@ -46,7 +46,7 @@ class VolumeUsers:
             rows.setdefault(row, Counter())[volume] += 1
 
     def remove(self, row: int, pod: Pod) -> None:
-        """Undo `add` exactly."""
+        """Remove the pod's claims and disks from the counts."""
         for key in _named_claims(pod):
             add_count(self._claims, key, -1)
         for volume in filter(is_restricted, pod.volumes):

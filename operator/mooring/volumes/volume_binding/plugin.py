@@ -201,7 +201,7 @@ class VolumeBinding(AssignsInTrials):
         return _Reserved(bindings, to_provision)
 
     def unreserve(self, pod: Pod, _node: str) -> None:
-        """Undo the assumptions for the pod."""
+        """Remove the assumptions about volumes and claims for the pod."""
         self._reserved.pop(pod.uid, None)
         self._assume_cache.restore_volumes(pod)
 
@@ -252,7 +252,7 @@ class VolumeBinding(AssignsInTrials):
         )
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the event may give a claim a volume."""
+        """Return QUEUE if one of the pod's claims may get a volume after the event."""
         match event.before, event.after:
             case _, PersistentVolumeClaim() as claim:
                 named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
