@@ -768,7 +768,8 @@ class ClusterState:
         self._queues.changed(kind, key, before, after)
         if kind in GROUP_KINDS:
             group = self.pod_groups.define(kind, key, after)
-            if any(each.queue for each in (before, after) if isinstance(each, PodGroup)):
+            names = [each.queue if isinstance(each, PodGroup) else "" for each in (before, after)]
+            if names[0] != names[1]:  # a status is written often, and there may be 50,000 members
                 self._renew_queues_of(group)
         if kind is Kind.POD_DISRUPTION_BUDGET:
             self.evictions.budget_written(key, after)

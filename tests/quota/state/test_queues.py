@@ -245,3 +245,16 @@ def test_a_tree_is_made_with_pauses_for_each_queue_and_each_of_its_resources() -
             pauses += 1
     steps = "find its problem", "make it", "find its root", "select its namespaces"
     assert pauses >= 20 * (len(steps) + len(spec["min"]))
+
+
+def test_a_group_whose_status_is_written_leaves_its_nominated_pods_as_they_are() -> None:
+    state = cluster(node("n1"), queue_object("a", {"pods": 5}))
+    with_presets(state, "Volcano")
+    raw = volcano_pod_group("g", 1, queue="a")
+    state.put(Kind.VOLCANO_POD_GROUP, "default/g", parse_volcano_pod_group(raw))
+    for one in (in_group("first"), pod("second")):
+        state.put_unscheduled(parse_pod(one))
+        state.nominate(parse_pod(one), "n1")
+    written = parse_volcano_pod_group({**raw, "status": {"running": 1}})
+    state.put(Kind.VOLCANO_POD_GROUP, "default/g", written)
+    assert [nominee.pod.name for nominee in state.nominations] == ["first", "second"]
