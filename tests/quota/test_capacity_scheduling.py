@@ -7,6 +7,7 @@ import pytest
 
 from deciding import Deciding
 from device_builders import device_claim, device_class, request, resource_slice
+from mooring.claims.model.resource_claims import parse_resource_claim
 from mooring.framework.hints import QueueingHint
 from mooring.groups.model.pod_group import parse_kai_pod_group
 from mooring.groups.plugins.gang_args import GangSchedulingArgs
@@ -265,6 +266,17 @@ def test_a_hint_is_given_for_a_pod_that_was_shrunk_in_place() -> None:
     smaller = replace(before, spec=parse_pod(using("x", "a", "n1")).spec)
     shrunk = ClusterEvent(Kind.POD, Action.UPDATE, before, smaller)
     assert hint(deciding, shrunk) is QueueingHint.QUEUE
+
+
+def test_a_hint_is_given_for_a_claim_that_is_made_again() -> None:
+    deciding = Deciding(a_node(), queue_object("a", {GPU: 1}))
+    entries = {"resourceClaims": [{"name": "x", "resourceClaimName": "c"}]}
+    one, plugin = parse_pod(pod("p", spec=entries)), CapacityScheduling(None, None)
+    assert (Kind.RESOURCE_CLAIM, Action.ADD) in plugin.events_to_register
+    for name, answer in (("c", QueueingHint.QUEUE), ("other", QueueingHint.SKIP)):
+        claim = parse_resource_claim(device_claim(name))
+        made = ClusterEvent(Kind.RESOURCE_CLAIM, Action.ADD, None, claim)
+        assert plugin.queueing_hint(one, made, deciding.cluster) is answer
 
 
 def test_a_gang_with_members_in_several_queues_is_refused() -> None:

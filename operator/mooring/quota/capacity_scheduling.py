@@ -8,6 +8,7 @@ from collections.abc import Collection
 from itertools import product
 from typing import ClassVar, Final
 
+from mooring.claims.model.resource_claims import ResourceClaim
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.verdicts import SKIP, Skip, Unschedulable, shortened
 from mooring.groups.model.pod_group import PodGroup
@@ -34,6 +35,7 @@ class CapacityScheduling:
         {
             (Kind.POD, Action.DELETE),
             (Kind.POD, Action.UPDATE),
+            (Kind.RESOURCE_CLAIM, Action.ADD),
             *product((Kind.VOLCANO_POD_GROUP, Kind.KAI_POD_GROUP), Action),
             *product((Kind.QUEUE, Kind.ELASTIC_QUOTA, Kind.NAMESPACE), Action),
         }
@@ -50,12 +52,14 @@ class CapacityScheduling:
         """Return QUEUE if a queue or namespace changed, or a pod left the pod's tree of queues.
 
         A pod whose labels change may leave its queue; a pod that is resized may use less. A group
-        may name another queue.
+        may name another queue, and a claim may be made again with fewer devices.
         """
         before, after = event.before, event.after
         if isinstance(before, PodGroup) or isinstance(after, PodGroup):
             named = [each.queue if isinstance(each, PodGroup) else "" for each in (before, after)]
             return queue_if(named[0] != named[1])
+        if isinstance(after, ResourceClaim):
+            return queue_if(any(each.claim == after.name for each in pod.spec.resource_claims))
         if event.kind is not Kind.POD:
             return QueueingHint.QUEUE
         if not isinstance(before, Pod):
