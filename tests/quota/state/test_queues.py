@@ -163,6 +163,9 @@ def test_the_default_queue_of_volcano_counts_only_if_it_exists() -> None:
     with_presets(state, "Volcano")
     one = parse_pod(in_group("p", **{"volcano.sh/queue-name": "default"}))
     assert state.queues.membership(one) == (None, None)
+    put(state, queue_object("default", {"pods": 5}, parent="none"))
+    problem = "spec.parent: queue none does not exist (default -> none)"
+    assert state.queues.membership(one) == (None, f"queue default is not ready: {problem}")
     put(state, queue_object("default", {"pods": 5}))
     assert state.queues.of(one) is state.queues.states["default"]
     other = parse_pod(in_group("p", **{"volcano.sh/queue-name": "none"}))

@@ -283,7 +283,8 @@ class Queues:
         if name := pod.labels.get(QUEUE_LABEL):
             return name
         name = self._queue_of(pod) if self._states or self._problems else ""
-        return name if name != _DEFAULT or name in self._in_force else ""
+        exists = name != _DEFAULT or name in self._in_force or name in self._problems
+        return name if exists else ""
 
     def _found(self, namespace: str, name: str) -> Membership:
         labels = self._objects.namespace_labels(namespace)
