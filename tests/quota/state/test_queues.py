@@ -240,14 +240,14 @@ def test_an_elastic_quota_in_any_namespace_leaves_those_of_others_in_force() -> 
 
 
 def test_a_tree_is_made_with_pauses_for_each_queue_and_each_of_its_resources() -> None:
-    state, spec = cluster(), {"min": {"cpu": 1, "memory": 1, "pods": 1}}
-    put_elastic(state, *(elastic_quota(f"team-{number}", **spec) for number in range(20)))
+    state, quota = cluster(), {"cpu": 1, "memory": 1, "pods": 1}
+    put_elastic(state, *(elastic_quota(f"team-{number}", min=quota) for number in range(20)))
     pauses = 0
     with Work(lambda: state.queues) as settling:
         while not settling.advance():
             pauses += 1
     steps = "find its problem", "make it", "find its root", "select its namespaces"
-    assert pauses >= 20 * (len(steps) + len(spec["min"]))
+    assert pauses >= 20 * (len(steps) + len(quota))
 
 
 def test_a_group_whose_status_is_written_leaves_its_nominated_pods_as_they_are() -> None:
