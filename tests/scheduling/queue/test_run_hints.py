@@ -420,6 +420,31 @@ def test_a_pod_of_a_queue_is_not_tried_for_those_of_another(
     assert queueing_hint.signature(first) != queueing_hint.signature(second)
 
 
+def test_nominated_pods_that_wait_for_quota_are_tried_whichever_node_a_pod_has_left(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    state.put(Kind.NODE, "b", parse_node(node("b", cpu="8")))
+    state.put(Kind.QUEUE, "q", parse_object(Kind.QUEUE, queue_object("q", {"cpu": 8})))
+    labels = {QUEUE_LABEL: "q"}
+    waiting = UnschedulablePods(events := EventLog(), queueing_hint)
+    for name, nominated in (("free", ""), ("on-a", "a"), ("on-b", "b")):
+        one = rejected("CapacityScheduling", name=name, labels=labels)
+        if nominated:
+            state.nominate(one.pod, nominated)
+        waiting.add(one)
+    events.extend([left("victim", labels=labels, node="b")])
+    tried = list[str]()
+    while waiting.has_hints_to_run():
+        for queued, for_group in waiting.run_hints():
+            following: QueuedPod | None = queued
+            signature = waiting.signature_of(queued.pod.uid)
+            while following is not None:  # as the queue does while the last one fits
+                tried.append(following.pod.name)
+                waiting.remove(following.pod.uid)
+                following = waiting.first_of(signature) if for_group else None
+    assert sorted(tried) == ["free", "on-a", "on-b"]
+
+
 def test_an_attempt_may_help_a_pod_with_claims(
     state: ClusterState, queueing_hint: QueueingHints
 ) -> None:

@@ -10,6 +10,7 @@ from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.workloads import PodDisruptionBudget
+from mooring.quota.model.queue import CAPACITY_SCHEDULING
 from mooring.runtime.extension_points import run_queueing_hint
 from mooring.runtime.queued_pod import QueuedPod
 
@@ -30,14 +31,18 @@ class QueueingHints:
 
         The answers of node-only plugins depend on the spec alone; other plugins may read the whole
         pod. The value also contains how long the pod runs, because this decides whether the pod
-        fits on a reserved node; whether it may preempt already; its Queue; and a value that equal
-        pod groups share.
+        fits on a reserved node; whether it may preempt already; its Queue; a value that equal pod
+        groups share; and for a pod that waits for quota, whether it is nominated, because it must
+        leave quota to nominated pods.
         """
         pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
         by_specs = queued.decided_by_specs and plugins <= pipeline.plugins_of_node_only
         group = self._group(pod, by_specs=by_specs) if pipeline.group_policy else None
         queue = self._cluster.queues.number_of(pod)
+        rejected: tuple[Hashable, ...]
         rejected = (pod.spec, pipeline, plugins, group, queue, pod.longest_run, queued.is_delayed)
+        if CAPACITY_SCHEDULING in plugins:
+            rejected = (*rejected, self._cluster.nominations.get(pod.uid) is not None)
         if plugins <= pipeline.plugins_of_node_only:
             return rejected
         read = (*rejected, frozenset(pod.labels.items()), pod.owner)

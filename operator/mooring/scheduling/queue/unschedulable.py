@@ -3,7 +3,8 @@
 Pods of a group were rejected for the same reasons, and the same events can help them. After such an
 event one pod of the group is tried first; the result decides whether the next pod is tried, see
 `mooring.scheduling.queue.queue`. Pods that are nominated to the node of an event are all tried: one
-of them may fit there although another does not.
+of them may fit there although another does not. This does not hold for pods that wait for quota,
+because quota belongs to no node.
 
 The caller runs one hint at a time. Each group knows the last event for which its hints have run. If
 there are too many events to check, one pod of the group is retried without hints, because an
@@ -19,6 +20,7 @@ from mooring.framework.hints import freed_node
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.indexes import add_count, drop_item
 from mooring.model.pod import Pod, Uid
+from mooring.quota.model.queue import CAPACITY_SCHEDULING
 from mooring.runtime.queued_pod import QueuedPod
 from mooring.scheduling.queue.kept_events import EventLog
 
@@ -41,9 +43,9 @@ class _Group:
     """The number of the next event for the group's hints."""
     pods: dict[Uid, QueuedPod] = field(default_factory=dict)
     free: dict[Uid, QueuedPod] = field(default_factory=dict)
-    """The pods without a nomination."""
+    """The pods without a nomination, and those that wait for quota."""
     nominated: dict[str, dict[Uid, QueuedPod]] = field(default_factory=dict)
-    """The group's nominated pods, by node."""
+    """The group's other pods, by the node to which they are nominated."""
 
     @property
     def first(self) -> QueuedPod | None:
@@ -132,10 +134,11 @@ class UnschedulablePods:
         if group is None:
             group = self._groups[signature] = _Group(end, end)
         group.pods[uid] = queued
-        if node is None:
+        if node is None or CAPACITY_SCHEDULING in queued.unschedulable_plugins:
             group.free[uid] = queued
         else:
             group.nominated.setdefault(node, {})[uid] = queued
+        if node is not None:
             self._nominated.setdefault(node, {})[uid] = queued
         if since is not None and since < end:
             self._missed[uid] = _Missed(queued, since, end)
@@ -149,11 +152,11 @@ class UnschedulablePods:
             add_count(self._counts, rejected_by, -1)
         group = self._groups[entry.signature]
         del group.pods[uid]
-        if entry.node is None:
-            del group.free[uid]
-        else:
-            for by_node in (group.nominated, self._nominated):
-                drop_item(by_node, entry.node, uid)
+        is_free = group.free.pop(uid, None) is not None
+        if entry.node is not None:
+            drop_item(self._nominated, entry.node, uid)
+            if not is_free:
+                drop_item(group.nominated, entry.node, uid)
         if not group.pods:
             del self._groups[entry.signature]
 
