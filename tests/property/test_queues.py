@@ -1,6 +1,6 @@
 """Queues after random events: counts equal a recount, and no preemption takes what is not borrowed.
 
-The model computes the quotas of a tree from its written specs each time, as the definitions say.
+The slow model computes the quotas of a tree from its written specs each time.
 """
 
 from dataclasses import replace
@@ -15,10 +15,11 @@ from mooring.framework.post_filter import Nomination
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.quota.model.queue import QUEUE_LABEL, Queue
+from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import namespace, node, pod, queue_object
+from slow_queues import SlowQueues
 
 GPU: Final = "nvidia.com/gpu"
 LEAVES: Final = ("a", "b", "c", "d")
@@ -31,49 +32,10 @@ limits = st.sampled_from((None, None, 0, 2))
 policies = st.sampled_from(("Any", "LowerPriority", "Never"))
 
 
-class Model:
-    """The quotas of the queues as they are written, and what pods on nodes use."""
-
-    def __init__(self, state: ClusterState) -> None:
-        self.queues: dict[str, Queue] = dict(state.objects.of(Kind.QUEUE))
-        self.pods = [placed.pod for placed in state.pods]
-
-    def children(self, name: str) -> list[str]:
-        return [other for other, queue in self.queues.items() if queue.parent == name]
-
-    def nominal(self, name: str) -> int:
-        own = self.queues[name].quotas[GPU].nominal if GPU in self.queues[name].quotas else 0
-        return own + sum(self.nominal(c) - self.guaranteed(c) for c in self.children(name))
-
-    def guaranteed(self, name: str) -> int:
-        quota = self.queues[name].quotas.get(GPU)
-        if quota is None or quota.lending_limit is None:
-            return 0
-        return max(0, self.nominal(name) - quota.lending_limit)
-
-    def used(self, name: str) -> int:
-        own = sum(
-            each.spec.demand.resources.get(GPU, 0)
-            for each in self.pods
-            if each.labels.get(QUEUE_LABEL) == name
-        )
-        children = self.children(name)
-        return own + sum(max(0, self.used(c) - self.guaranteed(c)) for c in children)
-
-    def available(self, name: str) -> int:
-        queue, nominal, used = self.queues[name], self.nominal(name), self.used(name)
-        if not queue.parent:
-            return nominal - used
-        guaranteed, above = self.guaranteed(name), self.available(queue.parent)
-        quota = queue.quotas.get(GPU)
-        if quota is not None and quota.borrowing_limit is not None:
-            most = nominal + quota.borrowing_limit - guaranteed - max(0, used - guaranteed)
-            above = min(above, most)
-        return max(0, guaranteed - used) + above
-
-    def path(self, name: str) -> list[str]:
-        parent = self.queues[name].parent
-        return [name, *(self.path(parent) if parent else [])]
+def model_of(state: ClusterState) -> SlowQueues:
+    """Return a slow model of the queues and the pods of the state."""
+    queues = state.objects.of(Kind.QUEUE)
+    return SlowQueues(queues, [placed.pod for placed in state.pods], GPU)
 
 
 class Queues(RuleBasedStateMachine):
@@ -132,7 +94,7 @@ class Queues(RuleBasedStateMachine):
 
     def attempt(self, raw: dict[str, Any]) -> list[Pod]:
         """Carry out the decision about the pod; return the pods that were evicted for it."""
-        one, model = parse_pod(raw), Model(self.state)
+        one, model = parse_pod(raw), model_of(self.state)
         name, gpu = one.labels[QUEUE_LABEL], one.spec.demand.resources[GPU]
         outcome = self.deciding.outcome(raw)
         if isinstance(outcome, ScheduleResult):
@@ -152,10 +114,10 @@ class Queues(RuleBasedStateMachine):
         return new
 
     def no_share_is_lost(
-        self, model: Model, one: Pod, leaving: set[Uid], victims: list[Pod]
+        self, model: SlowQueues, one: Pod, leaving: set[Uid], victims: list[Pod]
     ) -> None:
         """Assert that the victims' queues keep their quota once all that leave are gone."""
-        before, after = Model(self.state), Model(self.state)
+        before, after = model_of(self.state), model_of(self.state)
         before.pods = [pod for pod in model.pods if pod.uid not in leaving]
         gone = leaving | {victim.uid for victim in victims}
         after.pods = [pod for pod in model.pods if pod.uid not in gone]
@@ -208,7 +170,7 @@ class Queues(RuleBasedStateMachine):
             with self.state.trial() as trial:
                 for uid in gone:
                     trial.remove(uid)
-                self.same_counts(Model(self.state))
+                self.same_counts(model_of(self.state))
 
     @rule(name=leaves)
     def make_anew(self, name: str) -> None:
@@ -220,9 +182,9 @@ class Queues(RuleBasedStateMachine):
     @invariant()
     def counts_are_those_of_a_recount(self) -> None:
         if hasattr(self, "state"):
-            self.same_counts(Model(self.state))
+            self.same_counts(model_of(self.state))
 
-    def same_counts(self, model: Model) -> None:
+    def same_counts(self, model: SlowQueues) -> None:
         states = self.state.queues.states
         assert states.keys() == model.queues.keys()
         for name, found in states.items():

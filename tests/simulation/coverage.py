@@ -71,6 +71,10 @@ class Coverage:
         """Count a call of a plugin that goes wrong."""
         self.met[f"plugin: {method}", how] += 1
 
+    def note_reclaim(self, victim: str) -> None:
+        """Count an eviction of a pod in a queue, for a pod of its own queue or of another."""
+        self.met["preempts in a queue", victim] += 1
+
     def note_request(self, what: str, outcome: Outcome) -> None:
         """Count a request that does not go as it should."""
         self.met.update(requests(what, outcome))

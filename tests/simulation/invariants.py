@@ -30,6 +30,7 @@ from simulation.accelerator_invariants import (
 )
 from simulation.actors.accelerators import EXTENDED
 from simulation.actors.groups import Groups, group_of
+from simulation.actors.queues import queue_of
 from simulation.actors.rebalancing import MOVED
 from simulation.allocation_invariants import (
     every_pod_whose_devices_are_free_is_bound,
@@ -78,6 +79,11 @@ from simulation.preemption_invariants import (
     nobody_takes_the_room_of_a_nominated_pod,
     own_evictions_are_charged,
     whoever_has_pods_evicted_is_nominated,
+)
+from simulation.queue_invariants import (
+    no_queue_gets_more_than_it_may_use,
+    no_queue_gives_more_than_it_has_borrowed,
+    what_queues_use_equals_a_recount,
 )
 from simulation.rebalancing_invariants import (
     an_eviction_is_told_in_the_status_before,
@@ -194,6 +200,8 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
     if change.resource is not POD or not by_replica or not removes or change.before is None:
         return None
     victim = PodSeen.read(change.before)
+    if queue_of(change.before) is not None:
+        return None  # see no_queue_gives_more_than_it_has_borrowed
     if change.what == "evict" and victim.scheduler == MOVED:
         return None  # rebalancing has evicted it
     group = group_of(change.before)
@@ -301,6 +309,7 @@ AT_EVERY_REQUEST: Final[tuple[Callable[["World", "Sent"], str | None], ...]] = (
     no_preemption_has_more_victims_than_its_profile_allows,
     whoever_has_pods_evicted_is_nominated,
     no_volume_is_held_for_a_pod_that_is_queued,
+    no_queue_gives_more_than_it_has_borrowed,
 )
 AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     no_node_holds_more_than_it_has,
@@ -327,6 +336,7 @@ AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     the_extended_resources_of_a_bound_pod_are_on_its_node,
     no_victim_has_run_for_less_than_its_profile_demands,
     nobody_takes_the_room_of_a_nominated_pod,
+    no_queue_gets_more_than_it_may_use,
 )
 WHEN_CALM: Final[tuple[Callable[["World"], str | None], ...]] = (
     a_replica_leads,
@@ -348,10 +358,12 @@ WHEN_CALM: Final[tuple[Callable[["World"], str | None], ...]] = (
     no_volume_is_held_for_a_pod_that_is_not_bound,
     a_budget_allows_what_its_status_says,
     every_pod_that_preemption_would_place_is_placed,
+    what_queues_use_equals_a_recount,
 )
 WHEN_EMPTY: Final[tuple[Callable[["World"], str | None], ...]] = (
     the_books_equal_a_recount,
     the_devices_in_use_equal_a_recount,
+    what_queues_use_equals_a_recount,
     nothing_is_kept_of_pods_that_are_gone,
 )
 AT_THE_END: Final[tuple[Callable[["World"], str | None], ...]] = (

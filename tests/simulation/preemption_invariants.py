@@ -18,6 +18,7 @@ from mooring.model.fields import timestamp
 from mooring.model.pod import Uid
 from simulation.actors.faults import Faults
 from simulation.actors.groups import Groups, group_of
+from simulation.actors.queues import queue_of
 from simulation.actors.rebalancing import MOVED
 from simulation.api_server import EPOCH
 from simulation.cluster_books import LATE_SECONDS, known_pods, known_versions
@@ -41,7 +42,7 @@ _REMOVES: Final = ("evict", "delete pods")
 # At every request.
 
 
-def _victim(world: "World", sent: "Sent") -> Raw | None:
+def victim_of(world: "World", sent: "Sent") -> Raw | None:
     """Return the pod that a replica wants to have evicted or deleted, if it runs."""
     if sent.what not in _REMOVES:
         return None
@@ -59,7 +60,7 @@ def _victim(world: "World", sent: "Sent") -> Raw | None:
 
 def no_eviction_is_sent_that_a_budget_forbids(world: "World", sent: "Sent") -> str | None:
     """Check the budgets of the pod that the replica knows, in all versions that it may know."""
-    raw, engine = _victim(world, sent), engine_of(world, sent.identity)
+    raw, engine = victim_of(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None or sent.what != "evict":
         return None
     known = engine.scheduler.state.pods.get(Uid(raw["metadata"]["uid"]))
@@ -119,7 +120,7 @@ def no_pod_is_evicted_a_second_time(world: "World", sent: "Sent") -> str | None:
 
 def own_evictions_are_charged(world: "World", sent: "Sent") -> str | None:
     """Check that a replica counts an eviction that it sends for the budgets of the pod."""
-    raw, engine = _victim(world, sent), engine_of(world, sent.identity)
+    raw, engine = victim_of(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None or not raw["metadata"].get("labels"):
         return None
     state = engine.scheduler.state
@@ -166,7 +167,7 @@ def no_preemption_has_more_victims_than_its_profile_allows(
     records, known = engine.scheduler.state.evictions._records, world.removals.evicted_for
     for victim in records.evicting:
         known.setdefault((sent.identity, victim), {*records.awaited_by.get(victim, ())})
-    raw = _victim(world, sent)
+    raw = victim_of(world, sent)
     if raw is None or raw["spec"].get("schedulerName") == MOVED:
         return None
     preemptors = records.awaited_by.get(raw["metadata"]["uid"], {})
@@ -192,20 +193,20 @@ def _budgets(engine: "Engine") -> list[Any]:
 def whoever_has_pods_evicted_is_nominated(world: "World", sent: "Sent") -> str | None:
     """Check that the replica keeps the node for somebody, or has a moment ago.
 
-    It may be any node for a group, whose victims need not be on its nodes, and for a victim whose
-    group is disrupted as a whole.
+    It may be any node for a group, whose victims need not be on its nodes, for a victim whose group
+    is disrupted as a whole, and for one in a queue, which leaves its quota.
     """
-    raw, engine = _victim(world, sent), engine_of(world, sent.identity)
+    raw, engine = victim_of(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None:
         return None
     victim, nominations = PodSeen.read(raw), engine.scheduler.state.nominations
     if sent.what == "evict" and victim.scheduler == MOVED:
         return None
     group, names = group_of(raw), engine.scheduler.state.nodes.names
-    whole = group is not None and world.actor(Groups).is_whole(group)
+    anywhere = queue_of(raw) or (group is not None and world.actor(Groups).is_whole(group))
     groups = engine.scheduler.cluster.pod_groups
     for nominee in nominations:
-        if whole or groups.of(nominee.pod) or names[nominee.row] == victim.node:
+        if anywhere or groups.of(nominee.pod) or names[nominee.row] == victim.node:
             world.removals.kept_at[sent.identity, victim.node] = world.timeline.now
             return None
     kept_at = world.removals.kept_at.get((sent.identity, victim.node), 0.0)
@@ -270,7 +271,7 @@ def nobody_leaves_before_the_delay_of_the_preemption_is_over(
     world: "World", sent: "Sent"
 ) -> str | None:
     """Check that one of those for whom a pod is evicted has been there for long enough."""
-    raw, engine = _victim(world, sent), engine_of(world, sent.identity)
+    raw, engine = victim_of(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None or raw["spec"].get("schedulerName") == MOVED:
         return None
     awaited_by = engine.scheduler.state.evictions._records.awaited_by
@@ -407,8 +408,8 @@ def _may_preempt(world: "World", pod: PodSeen) -> bool:
     spec = world.books.raw[pod.uid]["spec"]
     if pod.wants_cards or pod.scheduler == ACME or spec.get("preemptionPolicy") == "Never":
         return False
-    if "podAffinity" in (spec.get("affinity") or {}):
-        return False  # a victim may be the one whom it wants to be with
+    if queue_of(world.books.raw[pod.uid]) or "podAffinity" in (spec.get("affinity") or {}):
+        return False  # its queue, or the wish to be with a pod, says who may be a victim
     if world.server.storage.get(SCHEDULING_PROFILE, "rival") is not None:
         return False
     profile = world.server.storage.get(SCHEDULING_PROFILE, pod.scheduler)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from holders import Holders
-from mooring.kube.api_resources import NODE, POD, SCHEDULING_PROFILE
+from mooring.kube.api_resources import NODE, POD, QUEUE, SCHEDULING_PROFILE
 from mooring.model.pod import Uid
 from mooring.run.build import Engine
 
@@ -153,7 +153,7 @@ def nothing_is_kept_of_pods_that_are_gone(world: "World") -> str | None:
         return None
     exist = {
         raw["metadata"]["uid"].removeprefix("uid-").encode()
-        for kind in (POD, NODE, SCHEDULING_PROFILE)
+        for kind in (POD, NODE, QUEUE, SCHEDULING_PROFILE)
         for raw in world.server.storage.all(kind)
     }
     for identity, engine in engines(world):

@@ -26,6 +26,7 @@ POSSIBLE_OF_SUBJECTS: Final[list[tuple[str, str]]] = [
     *product(("victim leaves, budgets: Default",), _BUDGETS),
     *product(("victim leaves, budgets: Strict",), _BUDGETS[:2]),
     *product(("pod moved",), (*_GOALS, *_BUDGETS[:2])),
+    *product(("preempts in a queue",), ("its own queue", "another queue")),
     *product(("shared device given", "shared device freed"), _SHARES),
     *product((f"request: {outcome}" for outcome in Outcome), ("a write", "a read")),
 ]

@@ -44,6 +44,7 @@ from simulation.coverage import Coverage
 from simulation.decisions import Decisions
 from simulation.network import API, Network, Request
 from simulation.progress_invariants import LOOK_SECONDS, Progress
+from simulation.queue_invariants import quota_refuses
 from simulation.removals import Removals
 from simulation.replica import Replica
 from simulation.scenario import Actor, Scenario, Step
@@ -144,7 +145,9 @@ class World:
         self.log: list[str] | None = [] if keep_log else None
         self.actors = {actor.name: actor for actor in (kind() for kind in ACTORS)}
         self.replicas = {name: self._replica(name) for name in scenario.replicas}
-        self.books.refusals = [self.actor(Extenders).refuses, Plugins.refuses]
+        self.books.refusals = [
+            *(self.actor(Extenders).refuses, Plugins.refuses, partial(quota_refuses, self))
+        ]
         self.bound = 0
         self.moved: list[str] = []
         """The uids of pods that were evicted to be moved."""

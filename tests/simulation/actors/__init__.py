@@ -34,6 +34,7 @@ from simulation.actors.pods import Pods
 from simulation.actors.preemption import Preemption
 from simulation.actors.profiles import Profiles
 from simulation.actors.protection import Protection
+from simulation.actors.queues import Queues
 from simulation.actors.readers import Readers
 from simulation.actors.rebalancing import Rebalancing
 from simulation.actors.rivals import Rivals
@@ -77,4 +78,5 @@ ACTORS: tuple[type[Actor], ...] = (
     RareMoments,
     Loners,
     Frameworks,
+    Queues,
 )

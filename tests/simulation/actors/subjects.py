@@ -13,6 +13,7 @@ from simulation.scenario import Actor, Plan
 
 _SUBJECTS: Final = (
     *("preemption", "preemption", "moves", "moves", "volumes", "accelerators", "loners"),
+    *("queues", "queues"),
 )
 
 
