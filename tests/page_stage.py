@@ -32,7 +32,7 @@ from mooring.scheduling.cycle import decide
 from mooring.scheduling.outcome import FitError, decision_of
 from mooring.scheduling.result_cache import ResultCache
 from mooring.scheduling.scheduler_state import SchedulerState
-from mooring.testing.builders import node, pod, uid_of
+from mooring.testing.builders import node, pod, queue_object, uid_of
 from pages import page, page_endpoints
 from scheduler_states import put_profile, scheduler_state
 from served_endpoints import Rights
@@ -106,7 +106,7 @@ def _stored() -> Iterator[dict[str, Any]]:
 
 def _decided() -> SchedulerState:
     """Return the state, and what was decided about its pending pods."""
-    shared = scheduler_state(*_nodes(), *_running(), *_devices())
+    shared = scheduler_state(*_nodes(), *_running(), *_devices(), *_queues())
     pipeline = put_profile(shared, "default-scheduler").pipeline
     put_profile(
         shared,
@@ -189,6 +189,26 @@ def _pending() -> Iterator[dict[str, Any]]:
         yield pod(f"db-{number:03}", namespace="bank", node_selector={"disk": "ssd"}, spec=spec)
     for number in range(66):
         yield pod(f"held-{number:03}", namespace="shop", gates=["example.com/quota"])
+
+
+def _queues() -> Iterator[dict[str, Any]]:
+    """Yield a tree of Queues with their statuses, and one that is not ready."""
+    amounts = ("nominal", "used", "borrowed", "lent")
+    for name, parent, waiting, share, gpus, memory in (
+        ("research", "", 104, "0", "80 80 0 0", "3Ti 1536Gi 0 0"),
+        ("images", "research", 104, "0", "32 8 0 24", "2Ti 512Gi 0 0"),
+        (LONG, "research", 0, "0.3", "16 40 24 0", "1Ti 1Ti 0 0"),
+        ("speech", "research", 0, "0", "32 32 0 0", "0 0 0 0"),
+    ):
+        used = zip((GPU, "memory"), (gpus.split(), memory.split()), strict=True)
+        resources = [{"name": r, **dict(zip(amounts, each, strict=True))} for r, each in used]
+        ready = [{"type": "Ready", "status": "True", "reason": "InForce", "message": "in force"}]
+        counts = {"pods": 10, "waiting": waiting, "share": share}
+        status = {"conditions": ready, "resources": resources, **counts}
+        yield queue_object(name, parent=parent, status=status)
+    wrong = f"spec.parent: queue {EVIL} does not exist"
+    condition = {"type": "Ready", "status": "False", "reason": "Invalid", "message": wrong}
+    yield queue_object("lost", parent="gone", status={"conditions": [condition]})
 
 
 def _devices() -> Iterator[dict[str, Any]]:

@@ -21,6 +21,7 @@ VIEWS: Final = {
     "cluster": ("", "#wrong a"),
     "node": ("cluster?node=gpu-0917", "#largest"),
     "queue": ("queue", ".list-row"),
+    "quotas": ("quotas", ".quotas table"),
     "pod": ("pod/ml/train-resnet-007", "#funnel"),
     "try": ("try", "#try:enabled"),
     "rebalancing": ("rebalancing", ".plan table"),
@@ -304,6 +305,27 @@ def test_events_and_yaml_of_a_pod_are_one_click_away(tab: Tab, stage: Stage, wid
     _open(tab.page, stage, "pod/ml/train-resnet-001")
     tab.page.get_by_text("YAML", exact=True).click()
     expect(tab.page.get_by_role("alert").filter(has_text="no pod")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_tree_of_queues_says_who_borrows_and_lends_how_much(
+    tab: Tab, stage: Stage, width: int
+) -> None:
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    _open(tab.page, stage, "quotas")
+    rows = tab.page.get_by_role("region", name="nvidia.com/gpu").locator("tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.nth(1)).to_have_text("images3280241040")
+    borrower = rows.filter(has_text=LONG)
+    expect(borrower).to_have_text(f"{LONG}164024000.3")
+    borrowed = borrower.get_by_role("img", name="40 of 16 used, 24 borrowed, 0 lent")
+    expect(borrowed.locator(".quota-borrowed")).to_have_attribute("style", "width: 30%;")
+    memory = tab.page.get_by_role("region", name="memory").locator("tbody tr")
+    own = memory.nth(0).locator(".quota-own")
+    expect(own).to_have_attribute("style", "width: 50%;")
+    lost = tab.page.get_by_text("lost is not ready:")
+    expect(lost.locator("..")).to_contain_text(f"queue {EVIL} does not exist")
+    _picture(tab.page, f"quotas-open-{width}")
 
 
 @pytest.mark.parametrize("width", [1280, 390])

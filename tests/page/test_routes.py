@@ -17,7 +17,14 @@ from mooring.model.pod import parse_pod
 from mooring.page import MOST_BYTES
 from mooring.page.routes import MOST_STREAMS, MOST_STREAMS_OF_A_USER, WHAT_IF, Page
 from mooring.scheduling.scheduler_state import SchedulerState
-from mooring.testing.builders import node, pod, pod_group, priority_class, uid_of
+from mooring.testing.builders import (
+    node,
+    pod,
+    pod_group,
+    priority_class,
+    queue_object,
+    uid_of,
+)
 from pages import page, served
 from scheduler_states import put_profile, scheduler_state
 from served_endpoints import EVERYTHING, Rights
@@ -27,6 +34,7 @@ PATHS = (
     "stream",
     "node?name=a",
     "queue",
+    "queues",
     "pods",
     "find?text=web",
     "trend",
@@ -99,6 +107,20 @@ async def test_the_files_of_the_page_are_for_everybody(file: str) -> None:
             "text/css",
             "text/javascript",
         )
+
+
+async def test_queues_come_as_a_tree_with_what_their_statuses_say() -> None:
+    shared = state()
+    status = {"waiting": 8, "share": "0.5", "resources": [{"name": "cpu", "nominal": "4"}]}
+    for raw in (queue_object("team", parent="all", status=status), queue_object("all")):
+        shared.state.put(Kind.QUEUE, raw["metadata"]["name"], parse_object(Kind.QUEUE, raw))
+    async with served(page(shared)) as client:
+        found = (await got(client, "queues"))["queues"]
+    assert [(each["name"], each["depth"], each["waiting"]) for each in found] == [
+        ("all", 0, None),
+        ("team", 1, 8),
+    ]
+    assert found[1]["resources"] == status["resources"]
 
 
 async def test_no_other_file_of_the_package_is_served() -> None:

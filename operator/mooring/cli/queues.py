@@ -25,6 +25,7 @@ from mooring.kube.api_resources import QUEUE
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import KubeError, explain
+from mooring.quota.status.queue_status import queue_documents
 from mooring.simulate.manifests import InputError
 
 _AMOUNTS: Final = ("nominal", "used", "borrowed", "lent")
@@ -54,7 +55,7 @@ def queues(name: str | None, kubeconfig: str | None, context: str | None, output
     the queues cannot be read.
     """
     with mistakes_reported():
-        found = _in_tree_order(asyncio.run(_read(kubeconfig, context)), name)
+        found = _documents(asyncio.run(_read(kubeconfig, context)), name)
     if output == "json":
         print_json({"queues": found})
     else:
@@ -72,46 +73,18 @@ async def _read(kubeconfig: str | None, context: str | None) -> list[dict[str, A
         raise InputError(explain(error)) from None
 
 
-def _in_tree_order(raws: Iterable[Mapping[str, Any]], top: str | None) -> list[dict[str, Any]]:
-    """Return each queue as a JSON value after its parent; queues in a circle come last.
-
-    With `top` it returns only this queue and the queues below it, and raises InputError if this
-    queue does not exist.
-    """
-    named = {raw["metadata"]["name"]: raw for raw in raws}
+def _documents(raws: Iterable[Mapping[str, Any]], top: str | None) -> list[dict[str, Any]]:
+    """Return the queues as JSON values; raise InputError if there is no queue `top`."""
+    named = {
+        raw["metadata"]["name"]: (
+            (raw.get("spec") or {}).get("parent") or "",
+            raw.get("status") or {},
+        )
+        for raw in raws
+    }
     if top is not None and top not in named:
         raise InputError(f"there is no Queue {top}")
-    below = defaultdict[str, list[str]](list)
-    for name in sorted(named):
-        parent = (named[name].get("spec") or {}).get("parent") or ""
-        below[parent if parent in named else ""].append(name)
-    depths = dict[str, int]()
-    for first in (top,) if top is not None else (*below[""], *sorted(named)):
-        left = [(first, 0)]
-        while left:
-            name, depth = left.pop()
-            if name not in depths:
-                depths[name] = depth
-                left += ((child, depth + 1) for child in reversed(below[name]))
-    return [_document(named[name], depth) for name, depth in depths.items()]
-
-
-def _document(raw: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    status = raw.get("status") or {}
-    conditions = status.get("conditions") or ()
-    ready: Mapping[str, str] = next((each for each in conditions if each["type"] == "Ready"), {})
-    return {
-        "name": raw["metadata"]["name"],
-        "parent": (raw.get("spec") or {}).get("parent") or None,
-        "depth": depth,
-        "ready": ready.get("status") == "True",
-        "reason": ready.get("reason"),
-        "message": ready.get("message", "no replica of Mooring has read it yet"),
-        "pods": status.get("pods"),
-        "waiting": status.get("waiting"),
-        "share": status.get("share"),
-        "resources": status.get("resources") or [],
-    }
+    return queue_documents(named, top)
 
 
 def _print(found: Iterable[Mapping[str, Any]]) -> None:

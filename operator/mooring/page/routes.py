@@ -33,6 +33,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mooring import __version__
 from mooring.model.access import NonResourceAttributes, events_list, pod_read
+from mooring.model.events import Kind
 from mooring.model.indexes import add_count
 from mooring.observe.http import json_answer, namespace_and_name
 from mooring.observe.viewer import Access, Viewer
@@ -45,6 +46,7 @@ from mooring.page.policy_view import PolicyView
 from mooring.page.queue_view import Queue, Selected
 from mooring.page.rebalancing_view import PlanRequest, PlansView
 from mooring.page.turns import TooLongError, TrialsBusy
+from mooring.quota.status.queue_status import queue_documents
 from mooring.simulate.manifests import InputError
 
 if TYPE_CHECKING:
@@ -146,6 +148,7 @@ class Page:
             web.get("/ui/api/stream", self._stream),
             web.get("/ui/api/node", self._show_node),
             web.get("/ui/api/queue", self._show_queue),
+            web.get("/ui/api/queues", self._show_queues),
             web.get("/ui/api/pods", self._show_pods),
             web.get("/ui/api/find", self._find_pods),
             web.get("/ui/api/trend", self._show_trend),
@@ -272,6 +275,12 @@ class Page:
         viewer = await self._viewer(request)
         visible = await viewer.visible(self.policy.namespaces())
         return _json(self.policy.document(visible))
+
+    async def _show_queues(self, _: web.Request) -> web.Response:
+        """Return the Queues as `mooring queues` does, which hold no names of pods."""
+        queues = self.queue.scheduler.state.objects.of(Kind.QUEUE)
+        named = {name: (queue.parent, queue.status) for name, queue in queues.items()}
+        return _json({"queues": queue_documents(named)})
 
     async def _show_plans(self, request: web.Request) -> web.Response:
         """Return each profile's last plan, with the names of pods that the user may get."""

@@ -7,6 +7,7 @@ import { podView } from "./pod.js";
 import { podGroupView } from "./podgroup.js";
 import { policyView } from "./policy.js";
 import { queueView } from "./queue.js";
+import { quotasView } from "./quotas.js";
 import { rebalancingView } from "./rebalancing.js";
 import { tryView } from "./try.js";
 
@@ -14,6 +15,7 @@ import { tryView } from "./try.js";
 const VIEWS = [
   ["cluster", "Cluster", clusterView, true],
   ["queue", "Queue", queueView, true],
+  ["quotas", "Quotas", quotasView],
   ["pod", "Pod", podView],
   ["podgroup", "Pod group", podGroupView],
   ["try", "Try it", tryView],

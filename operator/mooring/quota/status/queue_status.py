@@ -140,6 +140,46 @@ def _message(view: QueueView) -> str:
     return f"{stays}{view.problem}"
 
 
+def queue_documents(
+    named: Mapping[str, tuple[str, Mapping[str, Any]]], top: str | None = None
+) -> list[dict[str, Any]]:
+    """Return each queue as a JSON value after its parent, those in a circle last.
+
+    `named` has the parent and the status of each queue. With `top` only this queue and those below
+    it are returned.
+    """
+    children = defaultdict[str, list[str]](list)
+    for name in sorted(named):
+        parent, _ = named[name]
+        children[parent if parent in named else ""].append(name)
+    depths = dict[str, int]()
+    for first in (top,) if top is not None else (*children[""], *sorted(named)):
+        left = [(first, 0)]
+        while left:
+            name, depth = left.pop()
+            if name not in depths:
+                depths[name] = depth
+                left += ((child, depth + 1) for child in reversed(children[name]))
+    return [_document(name, *named[name], depth) for name, depth in depths.items()]
+
+
+def _document(name: str, parent: str, status: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    conditions = status.get("conditions") or ()
+    ready: Mapping[str, str] = next((each for each in conditions if each["type"] == "Ready"), {})
+    return {
+        "name": name,
+        "parent": parent or None,
+        "depth": depth,
+        "ready": ready.get("status") == "True",
+        "reason": ready.get("reason"),
+        "message": ready.get("message", "no replica of Mooring has read it yet"),
+        "pods": status.get("pods"),
+        "waiting": status.get("waiting"),
+        "share": status.get("share"),
+        "resources": status.get("resources") or [],
+    }
+
+
 def amount_quantity(resource: str, amount: int) -> str:
     """Return an amount as a quantity of Kubernetes, in its canonical form."""
     if resource == CPU:
