@@ -15,8 +15,9 @@ from mooring.cli.simulate import simulate
 from mooring.framework.decision import Decision, PodRef
 from mooring.model.wording import plural
 from mooring.observe.records import DecisionLog
+from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.simulate.server import server_object
-from mooring.testing.builders import api_object, node, pod, uid_of
+from mooring.testing.builders import api_object, node, pod, queue_object, uid_of
 
 
 def dump(path: Path, *objects: dict[str, Any]) -> str:
@@ -342,6 +343,27 @@ def test_two_policies_are_compared_on_the_pods_of_a_dump(tmp_path: Path) -> None
     records.write_text('{"decisions": [{"pod": "default/p1"}]}')
     replayed = invoke(cluster, "--compare", *policies(tmp_path), "--replay", str(records))
     assert "1 pod: " in replayed.stdout
+
+
+def test_other_quotas_are_compared_with_the_profiles_of_the_cluster(tmp_path: Path) -> None:
+    labels = {QUEUE_LABEL: "team"}
+    waiting = [pod(f"p{i}", cpu="1", labels=labels) for i in range(3)]
+    cluster = dump(tmp_path / "a.json", node("n"), queue_object("team", {"cpu": 3}), *waiting)
+    files = [tmp_path / f"{cpus}.yaml" for cpus in (2, 1)]
+    for file in files:
+        file.write_text(yaml.safe_dump(queue_object("team", {"cpu": int(file.stem)})))
+    result = invoke(cluster, "--compare", *map(str, files), "-o", "json")
+    assert result.exit_code == 1
+    (lost,) = json.loads(result.stdout)["moves"]
+    assert (lost["old"], lost["new"]) == ("n", None)
+    assert (
+        lost["reason"]
+        == "queue team: 1 of 1 cpu used, 1 asked, and it has no parent to borrow from"
+    )
+    files[1].write_text(yaml.safe_dump(queue_object("team", {"cpu": "-1"})))
+    wrong = invoke(cluster, "--compare", *map(str, files))
+    assert wrong.exit_code == 2
+    assert "spec.resources[0].nominalQuota: -1 is negative" in wrong.stderr
 
 
 async def test_the_pods_that_a_running_scheduler_decided_last_are_replayed_as_they_came(

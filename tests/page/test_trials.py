@@ -29,6 +29,7 @@ from mooring.page.trials import (
 )
 from mooring.page.turns import TrialsBusy
 from mooring.plugins import SHIPPED
+from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import InputError, Manifest, manifests_in
@@ -41,6 +42,7 @@ from mooring.testing.builders import (
     pod,
     pod_group,
     priority_class,
+    queue_object,
     service,
     uid_of,
 )
@@ -377,6 +379,30 @@ async def test_a_pod_group_is_told_whom_it_would_preempt() -> None:
     assert {each["nominatedNode"] for each in group["pods"]} == {"a", "b"}
     assert {*group["victims"]} == {"default/low-a", "default/low-b"}
     assert (single["pods"], single["victims"]) == ([{"pod": "default/after", "node": None}], [])
+
+
+async def test_who_would_have_to_give_back_borrowed_quota_is_told() -> None:
+    queues = [
+        queue_object("all"),
+        *(queue_object(name, {"cpu": 2}, parent="all") for name in ("lender", "borrower")),
+    ]
+    lender, borrower = ({QUEUE_LABEL: name} for name in ("lender", "borrower"))
+    running = [pod(f"r{i}", cpu="1", node="ab"[i % 2], labels=borrower) for i in range(4)]
+    shared = scheduler_state(node("a", cpu="8"), node("b", cpu="8"), *queues, *running)
+    put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})
+    trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    members = [pod(f"m{i}", cpu="1", labels={GROUP: "train", **lender}) for i in range(2)]
+    wanted = TryRequest(text(gang("train", 2), *members, pod("more", cpu="1", labels=borrower)))
+    group, single = plain(await trials.tried(wanted, everything))["decisions"]
+    assert not group["fits"]
+    assert len(group["victims"]) == 2
+    assert {*group["victims"]} <= {f"default/r{i}" for i in range(4)}
+    assert single["victims"] == []
+    assert single["message"].startswith("0/2 nodes are available: queue borrower: 4 of 2 cpu used")
+    alone = TryRequest(text(pod("one", cpu="1", labels=lender)))
+    (decision,) = plain(await trials.tried(alone, everything))["decisions"]
+    (victim,) = decision["victims"]
+    assert victim in {f"default/r{i}" for i in range(4)}
 
 
 async def test_a_group_of_which_only_a_part_is_decided_about_says_so(

@@ -6,9 +6,18 @@ import yaml
 
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
+from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.simulate.expectations import CaseResult, run_case
 from mooring.simulate.policy_tests import Case, PolicyTest, PolicyTestFile
-from mooring.testing.builders import api_object, namespace, node, pod, pod_group, priority_class
+from mooring.testing.builders import (
+    api_object,
+    namespace,
+    node,
+    pod,
+    pod_group,
+    priority_class,
+    queue_object,
+)
 
 REGISTRY = Registry(SHIPPED)
 WEB = {"app": "web"}
@@ -325,3 +334,45 @@ def test_an_invalid_profile_is_an_error_of_the_case(tmp_path: Path) -> None:
     name = profile("mine", tmp_path / "mine.yaml", percentageOfNodesToScore=101)
     result = run({"pod": "web", "scheduled": True}, folder=tmp_path, profiles=[name])
     assert "spec.percentageOfNodesToScore" in str(result.error)
+
+
+def test_quotas_of_queues_hold_and_say_who_gives_back() -> None:
+    queues = [
+        queue_object("all"),
+        *(queue_object(name, {"cpu": 2}, parent="all") for name in ("lender", "borrower")),
+    ]
+    lender, borrower = ({QUEUE_LABEL: name} for name in ("lender", "borrower"))
+    running = [pod(f"b{i}", cpu="1", node="node-a", labels=borrower) for i in range(4)]
+    assert not problems(
+        {"pod": "wants", "nominatedNode": "node-b"},
+        {"pods": PODS, "maxVictims": 1},
+        {
+            "pod": "more",
+            "unschedulable": {
+                "reason": "queue borrower: 4 of 2 cpu used, 1 asked, nothing left to borrow",
+            },
+        },
+        objects=[*NODES, *queues, *running],
+        pods=[
+            pod("wants", cpu="1", labels={**lender, **WEB}),
+            pod("more", cpu="1", labels=borrower),
+        ],
+    )
+
+
+def test_pods_of_queues_that_have_borrowed_are_decided_last() -> None:
+    queues = [
+        queue_object("all"),
+        *(queue_object(name, {"cpu": 2}, parent="all") for name in ("first", "second")),
+    ]
+    pods = [
+        *(pod(f"first-{n}", cpu="1", labels={QUEUE_LABEL: "first"}) for n in range(4)),
+        pod("second", cpu="1", labels={QUEUE_LABEL: "second"}),
+    ]
+    assert not problems(
+        {"pod": "first-2", "scheduled": True},
+        {"pod": "first-3", "scheduled": False},
+        {"pod": "second", "scheduled": True},
+        objects=[*NODES, *queues],
+        pods=pods,
+    )

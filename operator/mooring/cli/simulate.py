@@ -34,11 +34,17 @@ from mooring.cli.what_if import ask_what_if
 from mooring.framework.registry import Registry
 from mooring.observe.records import MOST_SUMMARIES
 from mooring.plugins import SHIPPED
+from mooring.quota.model.queue import Queue
 from mooring.simulate.chosen_pods import ChosenPods, TypeAndName, take_off, type_and_name
 from mooring.simulate.compare import arrival_order, compare, recorded_order
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.live import save
-from mooring.simulate.load_profiles import LoadedProfile, load_profiles, profile_objects
+from mooring.simulate.load_profiles import (
+    LoadedProfile,
+    load_policy,
+    load_profiles,
+    profile_objects,
+)
 from mooring.simulate.manifests import STDIN, InputError, Manifest
 from mooring.simulate.simulation import Simulation
 
@@ -138,7 +144,7 @@ Examples:
     nargs=2,
     type=click.Path(),
     metavar="OLD NEW",
-    help="Place all pods from scratch with the profiles of each of two files, and compare.",
+    help="Place all pods from scratch with the profiles and Queues of two files, and compare.",
 )
 @click.option(
     "--replay",
@@ -241,7 +247,7 @@ def simulate(
             comparison = compare(
                 inputs,
                 registry,
-                *(load_profiles(profile_objects(path), registry) for path in policies),
+                *_loaded(policies, registry),
                 selection=selection,
                 as_profile=as_profile,
                 order=_replayed(replay, leader, namespace or "", last),
@@ -259,6 +265,14 @@ def simulate(
         if not chosen.pending and not chosen.rejected:
             _nothing_to_schedule(chosen, selection)
         _exit(_printed(simulation, chosen, output, progress, extenders=extenders))
+
+
+def _loaded(
+    paths: tuple[str, str], registry: Registry
+) -> tuple[list[LoadedProfile], list[LoadedProfile], tuple[list[Queue], list[Queue]]]:
+    """Return the profiles of the old and of the new file, and the Queues of both."""
+    (old, old_queues), (new, new_queues) = (load_policy(path, registry) for path in paths)
+    return old, new, (old_queues, new_queues)
 
 
 def _exit(summary: Summary) -> NoReturn:

@@ -11,8 +11,10 @@ import numpy as np
 import orjson
 
 from mooring.framework.registry import Registry
+from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
+from mooring.quota.model.queue import Queue
 from mooring.scheduling.what_if import stays_on_its_node
 from mooring.simulate.chosen_pods import EVERY_POD, ChosenPods, take_off
 from mooring.simulate.inputs import Inputs
@@ -153,6 +155,7 @@ def compare(
     registry: Registry,
     old: Sequence[LoadedProfile],
     new: Sequence[LoadedProfile],
+    queues: tuple[Sequence[Queue], Sequence[Queue]] = ((), ()),
     *,
     selection: ChosenPods = EVERY_POD,
     as_profile: str | None = None,
@@ -172,8 +175,9 @@ def compare(
     Args:
         inputs: The cluster and its pods; the pods move in it.
         registry: The plugins that profiles may name.
-        old: The profiles of the old policy.
-        new: The profiles of the new policy.
+        old: The profiles of the old policy; without any, those of the inputs.
+        new: The profiles of the new policy; likewise.
+        queues: The Queues of the old and of the new policy; each replaces the Queue of its name.
         selection: Which pods are placed.
         as_profile: The name, in both policies, of the profile that decides about every pod.
         order: The pods ("namespace/name") in the order of their arrival.
@@ -187,7 +191,7 @@ def compare(
     names = [as_profile, as_profile]
     if as_profile is None and len(old) == len(new) == 1:
         names = [old[0].profile.name, new[0].profile.name]
-    policies = ([each.active() for each in policy] for policy in (old, new))
+    policies = ([each.active() for each in policy or inputs.profiles] for policy in (old, new))
     simulations = [
         Simulation(replace(inputs, profiles=tuple(p)), registry, seed=seed, nodes=0, profile=name)
         for p, name in zip(policies, names, strict=True)
@@ -206,17 +210,19 @@ def compare(
         found = [replace(pod, created=float(n)) for n, pod in enumerate(found, start=1)]
     large = large_requests(found)
 
-    def side(attempts: Iterable[SimulatedAttempt]) -> Side:
+    def side(attempts: Iterable[SimulatedAttempt], changed: Iterable[Queue]) -> Side:
+        for queue in changed:
+            inputs.state.put(Kind.QUEUE, queue.name, queue)
         return _side(attempts, inputs.state, large, pool_label)
 
     receiver, sender = get_context("fork").Pipe(duplex=False)
     child = get_context("fork").Process(
-        target=_send, args=(sender, lambda: side(simulations[0].attempts(found)))
+        target=_send, args=(sender, lambda: side(simulations[0].attempts(found), queues[0]))
     )
     child.start()
     sender.close()
     try:
-        after = side(progress(simulations[1].attempts(found), len(found)))
+        after = side(progress(simulations[1].attempts(found), len(found)), queues[1])
         before = _received(receiver)
     finally:
         child.terminate()

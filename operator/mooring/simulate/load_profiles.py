@@ -16,6 +16,7 @@ from mooring.policy.imports.old_policy import import_policy
 from mooring.policy.profile import API_VERSION, DEFAULT_SCHEDULER, KIND, SchedulingProfile
 from mooring.policy.profile_errors import FieldError, ProfileInvalid
 from mooring.policy.resolve import ResolvedProfile, load_profile, resolve
+from mooring.quota.model.queue import Queue, parse_queue
 from mooring.scheduling.profiles_in_force import Profiles
 from mooring.simulate.controllers import is_new
 from mooring.simulate.manifests import (
@@ -26,6 +27,7 @@ from mooring.simulate.manifests import (
     manifests_in,
     read_manifests,
 )
+from mooring.simulate.object_fields import field_mistakes
 from mooring.simulate.offline import offline_handle
 from mooring.state.cluster import ClusterState
 
@@ -167,6 +169,21 @@ def load_profiles(
     """
     loader = ProfileLoader(registry, scheduler_name)
     return [loaded for manifest in manifests for loaded in loader.load(manifest)]
+
+
+def load_policy(path: str, registry: Registry) -> tuple[list[LoadedProfile], list[Queue]]:
+    """Load the profiles and Queues of a file; raise InputError for mistakes and other objects."""
+    loader, profiles, queues = ProfileLoader(registry), list[LoadedProfile](), list[Queue]()
+    for manifest in profile_objects(path):
+        if (manifest.group, manifest.kind) != (_PROFILE_GROUP, "Queue"):
+            profiles += loader.load(manifest)
+            continue
+        with manifest.locating_errors():
+            queue = parse_queue(manifest.raw)
+        for mistake in (*field_mistakes(manifest.raw), *filter(None, [queue.invalid])):
+            raise manifest.error(mistake)
+        queues.append(queue)
+    return profiles, queues
 
 
 def stored_profiles(

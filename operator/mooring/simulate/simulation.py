@@ -26,7 +26,7 @@ from mooring.runtime.queued_pod import QueuedPod, StateTimes
 from mooring.scheduling.assumed import assume_and_reserve
 from mooring.scheduling.outcome import FitError, Outcome, PodRejected, decision_of
 from mooring.scheduling.profiles_in_force import ActiveProfile, Profiles
-from mooring.scheduling.queue.active import ActivePods
+from mooring.scheduling.queue.borrowers import ActivePodsWithBorrowers
 from mooring.scheduling.result_cache import ResultCache
 from mooring.scheduling.what_if import WhatIf, held_back, without_preemption
 from mooring.simulate.inputs import Inputs
@@ -173,7 +173,8 @@ class Simulation:
     def _attempts(
         self, pods: Iterable[Pod], forbidden: Iterable[RejectedPod]
     ) -> Iterator[SimulatedAttempt]:
-        active, waiting = ActivePods(), dict[str, QueuedPod]()
+        active = ActivePodsWithBorrowers(lambda: self.cluster.queues)
+        waiting = dict[str, QueuedPod]()
         chosen: list[ActiveProfile] = []
         rejected = [
             _rejected(PodRef.of_key(each.pod), each.owner, None, each.message) for each in forbidden
