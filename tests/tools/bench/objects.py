@@ -11,6 +11,10 @@ from controlplane.releases import chosen_release
 Creation = tuple[str, dict[str, Any]]
 """The path of a collection and an object to create in it."""
 
+_GROUP_VERSION = "scheduling.mooring.dev/v1alpha1"
+QUEUES = f"/apis/{_GROUP_VERSION}/queues"
+_DEPARTMENTS = 13
+"""The Queues between the root and the apps' Queues."""
 GPU_MEMORY = "aliyun.com/gpu-mem"
 EXTENDED = "example.com/extended"
 """The resource of the pods that the extender filters."""
@@ -78,12 +82,33 @@ def profiles(scheduler: str) -> Iterator[Creation]:
     yield _profile("rules", scheduler, of_a_team, rules=[*FIVE_RULES])
 
 
+def queues(workload: Workload) -> Iterator[Creation]:
+    """Yield a tree of three levels whose leaves are the apps' Queues; most apps must borrow."""
+    if not workload.kind.queues:
+        return
+    yield _queue("all", "", "10k")
+    for number in range(_DEPARTMENTS):
+        yield _queue(f"department-{number}", "all", "0")
+    for number in range(workload.kind.apps):
+        yield _queue(_app_name(number), f"department-{number % _DEPARTMENTS}", "1")
+
+
+def _queue(name: str, parent: str, cpu: str) -> Creation:
+    spec = {
+        "parent": parent,
+        "namespaceSelector": {},
+        "resources": [{"name": "cpu", "nominalQuota": cpu}],
+    }
+    queue = {"apiVersion": _GROUP_VERSION, "kind": "Queue", "metadata": {"name": name}}
+    return QUEUES, {**queue, "spec": spec}
+
+
 def _profile(name: str, scheduler: str, pods: Mapping[str, Any], **spec: Any) -> Creation:
     match = {"schedulerNames": [scheduler], "podSelector": pods, "precedence": 10}
     return (
-        "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles",
+        f"/apis/{_GROUP_VERSION}/schedulingprofiles",
         {
-            "apiVersion": "scheduling.mooring.dev/v1alpha1",
+            "apiVersion": _GROUP_VERSION,
             "kind": "SchedulingProfile",
             "metadata": {"name": name},
             "spec": {"match": match, **spec},
@@ -159,7 +184,7 @@ def _group_sizes(workload: Workload) -> Iterator[int]:
 
 
 def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
-    app = f"app-{app_number:03}"
+    app = _app_name(app_number)
     gpu = {GPU_MEMORY: str(kind.gpu_memory)} if kind.gpu_memory else {}
     counted = {**gpu, **({EXTENDED: "1"} if kind.extended else {})}
     resources = {"requests": {"cpu": kind.cpu, "memory": kind.memory, **counted}, "limits": counted}
@@ -176,6 +201,8 @@ def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
         labels["extended"] = "true"
     if kind.team:
         labels["team"] = kind.team
+    if kind.queues:
+        labels["scheduling.mooring.dev/queue"] = app
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
@@ -198,6 +225,10 @@ def _with_spec(pod: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
 
 def _group_name(number: int) -> str:
     return f"group-{number:05}"
+
+
+def _app_name(number: int) -> str:
+    return f"app-{number:03}"
 
 
 def _node_name(index: int) -> str:

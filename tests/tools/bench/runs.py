@@ -111,6 +111,7 @@ def bench_server(*, pod_groups: bool = False, claims: bool = False) -> Iterator[
 def load_nodes(access: Access, workload: Workload) -> None:
     """Create the workload's nodes and their devices, and allocate some of the devices."""
     create(access, objects.nodes(workload))
+    create(access, objects.queues(workload))
     if workload.devices:
         create(access, devices.slices(workload.nodes, workload.devices))
         create(access, devices.classes(workload.devices))
@@ -127,6 +128,7 @@ def delete_stage(access: Access) -> None:
         namespaces = client.get("/api/v1/namespaces")["items"]
         for resource in ("resourceslices", "deviceclasses"):
             client.delete(f"{devices.RESOURCES}/{resource}")
+        client.delete(objects.QUEUES)
     if any(item["metadata"]["name"] == devices.IN_USE for item in namespaces):
         delete_namespace(access, devices.IN_USE)
 

@@ -10,6 +10,7 @@ from deciding import Deciding
 from mooring.model.pod import parse_pod
 from mooring.policy.match import ProfileMatcher
 from mooring.policy.profile import read_profile
+from mooring.quota.model.queue import QUEUE_LABEL, parse_queue
 from mooring.testing.builders import pod
 
 
@@ -123,3 +124,16 @@ def test_pods_of_a_team_are_taken_by_the_profile_with_rules_which_most_nodes_pas
     assert found.node is not None
     assert {rejection.plugin for rejection in found.rejections.values()} == {"Rules/teams"}
     assert len(found.rejections) == workload.nodes // 10
+
+
+def test_each_app_is_in_a_queue_of_a_tree_of_three_levels() -> None:
+    workload = WORKLOADS["queues"]
+    queues = {raw["metadata"]["name"]: parse_queue(raw) for _, raw in objects.queues(workload)}
+    assert len(queues) == 200
+    assert not any(queue.invalid for queue in queues.values())
+    named = {
+        raw["metadata"]["labels"][QUEUE_LABEL]
+        for _, raw in objects.measured_pods(workload, "bench", "mooring")
+    }
+    assert {queues[queues[queues[name].parent].parent].parent for name in named} == {""}
+    assert len(named) == 186

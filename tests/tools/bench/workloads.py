@@ -66,6 +66,8 @@ class EquivalentPods:
     """A label of these pods; Mooring schedules them by a profile with five rules."""
     gpu_memory: int = 0
     """GiB of one GPU card; Mooring schedules these pods by a profile for cards."""
+    queues: bool = False
+    """Whether the pods of each app are in a Queue of their own, for Mooring."""
     extended: bool = False
     """Whether an extender filters the nodes for these pods."""
 
