@@ -290,8 +290,10 @@ def test_members_of_a_deleted_group_wait_and_a_group_of_its_name_takes_them_over
 
 
 @pytest.mark.pod_groups
-def test_groups_are_placed_where_only_their_least_version_is_served(tmp_path: Path) -> None:
-    version = RELEASE.pod_group_versions[-1]
+@pytest.mark.parametrize("version", RELEASE.pod_group_versions)
+def test_groups_are_placed_where_only_one_of_their_versions_is_served(
+    version: str, tmp_path: Path
+) -> None:
     release = dataclasses.replace(RELEASE, pod_group_versions=(version,))
     with ControlPlane(flags=release.pod_group_flags()) as plane, plane.access.client() as client:
         replica.apply_manifests(plane.access)
