@@ -1,1 +1,1 @@
-"""Schedules pods: takes a pod from the queue, decides, assumes and binds it."""
+"""Schedules pods: takes a pod from the queue, chooses its node, assumes the pod and binds it."""

@@ -1,6 +1,6 @@
 """Assumes a pod on its node, and runs Reserve and Permit: the first steps of every binding.
 
-The functions that undo these steps are on one `ExitStack`. It calls them all, unless the pod is
+An `ExitStack` holds the functions that undo these steps. It calls all of them, unless the pod is
 bound.
 """
 
@@ -23,7 +23,8 @@ from mooring.scheduling.scheduler_state import AssumedPod, CurrentAttempt, Sched
 from mooring.state.cluster import ClusterState
 
 _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
-"""The longest wait at Permit, even if a plugin asks for more (maxTimeout in framework.go)."""
+"""The most seconds of a wait at Permit, even if a plugin asks for more (maxTimeout in
+framework.go)."""
 
 
 def assume_reserve_and_permit(
@@ -35,7 +36,7 @@ def assume_reserve_and_permit(
     together: GroupBinding | None = None,
     devices: Mapping[Uid, Mapping[str, Allocation]] | None = None,
 ) -> list[AssumedPod]:
-    """Assume the pods on their rows, and run Reserve and Permit: for all pods or for none.
+    """Assume the pods on their nodes, and run Reserve and Permit: for all pods or for none.
 
     The pods are assumed in the order of `rows`, because a pod may fit only beside an earlier one.
     `devices` are the allocations that the pods' claims must get, by uid. Permit may let a pod wait.
@@ -65,11 +66,11 @@ def assume_and_reserve(
     state: ClusterState,
     devices: Mapping[str, Allocation] | None = None,
 ) -> ExitStack:
-    """Assume the pod on the row and run Reserve; closing the returned stack undoes both.
+    """Assume the pod on the node at `row` and run Reserve; closing the returned stack undoes both.
 
-    `devices` are allocations that the pod's claims must get, by uid. Raises PodRejected if a
-    Reserve plugin rejects the pod, and PluginFailed if one fails; then the pod is unreserved and
-    forgotten.
+    `devices` has the allocation for each of the pod's claims, by the claim's uid. Raises
+    PodRejected if a Reserve plugin rejects the pod, and PluginFailed if a plugin fails; then the
+    pod is unreserved and forgotten.
     """
     node = state.nodes.names[row]
     with ExitStack() as undo:

@@ -14,7 +14,7 @@ from mooring.state.evictions import OLDER_SECONDS
 
 
 class Attempts:
-    """Ends attempts for pods that are not bound: counts them, and puts the pods back in a queue."""
+    """Ends attempts of pods that are not bound: counts them, and puts the pods back in a queue."""
 
     def __init__(
         self, scheduler: SchedulerState, reports: PodStatusReporter, metrics: Metrics
@@ -27,7 +27,7 @@ class Attempts:
         self._clock, self._now = scheduler.clock, scheduler.now
 
     def count(self, attempt: CurrentAttempt, result: str) -> None:
-        """Count the attempt in its profile's metrics, with this result."""
+        """Count the attempt under this result in the metrics of its profile."""
         seconds = self._clock() - attempt.began
         self._metrics.for_profile(attempt.pipeline.profile).attempt(result, attempt.took, seconds)
 
@@ -38,9 +38,9 @@ class Attempts:
         message: str,
         reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
     ) -> None:
-        """End the pod's attempt with an error, and its nomination, as kube-scheduler does.
+        """End the pod's attempt with an error, and withdraw its nomination, as kube-scheduler does.
 
-        A pod that has left the queue gets no report: it may be bound although its Bind plugin took
+        A pod that has left the queue gets no report. It may be bound although its Bind plugin took
         too long, and no later watch event would remove the report.
         """
         self.count(attempt, "error")
@@ -92,10 +92,10 @@ class Attempts:
         self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
 
     def _spared_seconds(self, attempt: CurrentAttempt, queued: QueuedPod) -> float:
-        """Return the seconds until preemption may evict a victim that a limit protects now.
+        """Return the seconds until the protection of a possible victim ends; infinity without any.
 
         The pod is tried again after this time, because no event tells that the protection has
-        ended. Returns infinity if no limit protects a victim.
+        ended.
         """
         spec, limits = queued.pod.spec, attempt.pipeline.preemption
         cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf

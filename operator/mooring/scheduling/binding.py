@@ -32,7 +32,7 @@ from mooring.scheduling.pod_status_reporter import PodScheduledReason, failure_r
 from mooring.scheduling.scheduler_state import AssumedPod, SchedulerState
 
 _TO_END_SECONDS: Final = 0.5
-"""The time to wait until a cancelled call of a plugin has ended."""
+"""The seconds to wait until a cancelled call of a plugin has ended."""
 
 
 class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is for the user
@@ -134,7 +134,7 @@ async def _bound_by_extender(assumed: AssumedPod, extenders: Extenders) -> bool:
 
 
 async def after_binding(assumed: AssumedPod) -> None:
-    """Run the PostBind plugins; their failures are only recorded."""
+    """Run the PostBind plugins, and record their failures; the pod stays bound."""
     with _measured(assumed, ExtensionPoint.POST_BIND):
         for plugin in assumed.attempt.pipeline.post_bind:
             with suppress(BindingFailed):

@@ -38,7 +38,7 @@ _MOST_LOOKED_UP: Final = 32
 
 
 def _some(number: int) -> IntArray:
-    """Return at most 64 positions below `number`, spread evenly and ascending."""
+    """Return at most 64 numbers from 0 to `number` - 1, evenly spread and ascending."""
     if number <= _MOST_ROWS:
         return np.arange(number)
     return np.linspace(0, number - 1, _MOST_ROWS).astype(np.int64)
@@ -71,7 +71,7 @@ def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str,
 
 
 def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -> IntArray:
-    """Return the positions whose rows have some of each resource that the pod requests."""
+    """Return the positions of nodes that have some of each resource that the pod requests."""
     has = np.ones(len(positions), np.bool_)
     for resource, amount in islice(pod.spec.demand.resources.items(), _MOST_LOOKED_UP):
         if amount:
@@ -80,7 +80,7 @@ def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -
 
 
 def _reasons(group: RejectedNodes, positions: IntArray) -> str:
-    """Return the most frequent reason of the nodes with the fewest reasons."""
+    """Return the most frequent reasons of the nodes that reject the pod for the fewest reasons."""
     why = group.explanation
     if len(why.reasons) == 1:
         return why.reasons[0]
@@ -121,7 +121,7 @@ def _missing_keys(
 
 
 def _missing_classes(pod: Pod, cluster: ClusterView) -> Iterator[str]:
-    """Yield a message for each StorageClass of an unbound claim that does not exist."""
+    """Yield a message for each missing StorageClass that an unbound claim of the pod names."""
     classes = cluster.objects(Kind.STORAGE_CLASS)
     names = (volume.claim for volume in pod.volumes if isinstance(volume, ClaimVolume))
     for name in islice(names, _MOST_LOOKED_UP):
@@ -145,5 +145,5 @@ _MISSING: Final[Mapping[str, Callable[[Pod, ClusterView], Iterator[str]]]] = Map
         "VolumeBinding": _missing_classes,
     }
 )
-"""Maps a plugin to the function that finds missing objects: those that the pod names and the plugin
+"""Maps each plugin to a function that yields a message for each missing object that the plugin
 reads."""

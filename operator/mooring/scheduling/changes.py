@@ -32,9 +32,9 @@ from mooring.volumes.model.pod_volumes import ClaimVolume
 _MOST_TAINTS: Final = 8
 _MOST_DEVICE_TAINTS: Final = 4
 _MOST_CHARACTERS: Final = 60
-"""The maximum number of characters that a text shows of an expression."""
+"""The maximum number of characters of an expression in a text."""
 _MOST_REQUIREMENTS: Final = 3
-"""The number of requirements of a selector that a text shows."""
+"""The maximum number of requirements of a selector in a text."""
 _TOLERATION: Final = 1.0
 """The cost of adding a toleration. A smaller request costs less than 1, and each pod that must end
 costs 1."""
@@ -96,7 +96,7 @@ def pod_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
-    """Yield a toleration of each taint that keeps the pod off nodes, the most frequent first."""
+    """Yield a toleration for each taint that keeps the pod off nodes, frequent taints first."""
     nodes = cluster.nodes
     counts = Counter[Taint]()
     per_set = np.bincount(nodes.taint_codes[nodes.present], minlength=len(nodes.taint_sets))
@@ -119,7 +119,7 @@ def _is_hard(taint: Taint) -> bool:
 
 
 def _constraints(spec: PodSpec) -> Iterator[tuple[str, object]]:
-    """Yield each constraint of the pod, with a text that describes the pod without it."""
+    """Yield each constraint of the pod, and a text that describes the pod without it."""
     for requirement in spec.node_selector.requirements:
         yield f"had no nodeSelector {requirement.text}", requirement
     if spec.required_nodes is not None:
@@ -202,7 +202,7 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 def _scaled(
     amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return a container's requests, reduced in proportion until the pod's sums meet the limits."""
+    """Return a container's requests, reduced in proportion so that the pod meets the limits."""
     changed = {
         name: amount * min(limits.get(name, amount), amount) // requested.get(name, amount)
         if name in limits and requested.get(name, 0) > limits[name]
@@ -278,7 +278,7 @@ def _requests(spec: ClaimSpec) -> Iterator[tuple[str, ExactRequest]]:
 
 
 def _parts(wanted: ExactRequest, where: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each selector and capacity of a request, and a text for the request without it."""
+    """Yield a text for each selector and capacity that the request could drop, and its part."""
     for index, expression in enumerate(wanted.selectors):
         shown = " ".join((expression or "").split())
         if len(shown) > _MOST_CHARACTERS:
@@ -322,7 +322,7 @@ def _edited(name: str, edit: Callable[[ExactRequest], ExactRequest], spec: Claim
 
 
 def _without_part(part: str | None, wanted: ExactRequest) -> ExactRequest:
-    """Return the request without this selector or capacity, which never have the same text."""
+    """Return the request without the selector or the capacity with the text `part`."""
     capacity = {name: amount for name, amount in wanted.capacity.items() if name != part}
     return replace(wanted, selectors=_others(wanted.selectors, part), capacity=capacity)
 

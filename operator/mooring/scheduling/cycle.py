@@ -85,9 +85,9 @@ def decide(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Feasible:
-    """The feasible rows (int64), the number of evaluated nodes, and why other nodes do not fit.
+    """The feasible nodes (int64 rows), the number of evaluated nodes, and why others do not fit.
 
-    `scores` maps each extender to its weighted scores of these rows (int64).
+    `scores` maps each extender to its weighted scores of the feasible nodes (int64).
     """
 
     rows: IntArray

@@ -1,4 +1,4 @@
-"""Runs attempts that need extenders in parallel, a limited number per profile."""
+"""Runs attempts that need extenders in parallel, and limits their number per profile."""
 
 import asyncio
 import heapq

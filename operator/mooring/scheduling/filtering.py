@@ -137,7 +137,7 @@ class NodeSearch:
         return nodes if len(rows) == len(nodes) else nodes.take(rows)
 
     def fits_with_nominated(self, row: int, pre_filtered: PreFiltered, fits: BoolArray) -> bool:
-        """Return whether the pod fits on the row, and still fits with the pods nominated to it."""
+        """Return whether the pod fits on the node, without and with the node's nominated pods."""
         if not fits[row]:
             return False
         if not self._nominated_at(row):
@@ -148,7 +148,7 @@ class NodeSearch:
     def rejected_with_nominated(
         self, pre_filtered: PreFiltered, fits: BoolArray
     ) -> tuple[RejectedNodes, ...]:
-        """Return the feasible rows that reject the pod if their nominated pods are added."""
+        """Return why nodes that fit the pod reject it beside their nominated pods."""
         if not len(self.cluster.nominations):
             return ()
         wanted = np.array(self.cluster.nominations.rows(), np.int64)
@@ -158,7 +158,7 @@ class NodeSearch:
     def _rejected_with_nominated(
         self, rows: IntArray, pre_filtered: PreFiltered
     ) -> tuple[RejectedNodes, ...]:
-        """Return the rejections of these feasible rows if their nominated pods are added."""
+        """Return why nodes at `rows`, which fit the pod, reject it beside their nominated pods."""
         if not len(rows):
             return ()
         resource_filter = self.resource_filter(pre_filtered)
@@ -176,7 +176,7 @@ class NodeSearch:
         return self._naming_reservations((RejectedNodes(plugin.name, rejected, why),))
 
     def _naming_reservations(self, groups: Sequence[RejectedNodes]) -> tuple[RejectedNodes, ...]:
-        """Return the rejections, with the reservation as the reason on reserved rows."""
+        """Return the rejections; on reserved nodes, the reservation becomes the reason."""
         nominations, found = self.cluster.nominations, list[RejectedNodes]()
         if not nominations.reserved:
             return (*groups,)
@@ -216,7 +216,7 @@ class NodeSearch:
         return plugin, run_resource_requests(self.pipeline, plugin, state)
 
     def rejections_with_nominated(self, row: int) -> Sequence[RejectedNodes]:
-        """Return why the row rejects the pod with its nominated pods; empty if it does not."""
+        """Return why the node rejects the pod beside its nominated pods; empty if it does not."""
         nominated = self._nominated_at(row)
         if not nominated:
             return ()
@@ -230,12 +230,12 @@ class NodeSearch:
         return rejected
 
     def _nominated_at(self, row: int) -> Sequence[Pod]:
-        """Return the row's nominated pods whose resources this pod must leave free."""
+        """Return the pods nominated to the node whose resources this pod must leave free."""
         pod = self.pod
         return self.cluster.nominations.at(row, pod.spec.priority, pod.uid, self.ends)
 
     def rejections(self, row: int) -> Sequence[RejectedNodes]:
-        """Return why the row rejects the pod in the current state; empty if it does not."""
+        """Return why the node rejects the pod in the current state; empty if it does not."""
         pre_filtered = self.pre_filter()
         rows = np.array([row], np.int64)
         if isinstance(pre_filtered, Diagnosis):
@@ -283,7 +283,7 @@ class NodeSearch:
         return self.diagnosis(rejected=(*rejected, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
-        """Return why these rows (int64, ascending) reject the pod."""
+        """Return why the nodes at `rows` (int64, ascending) reject the pod."""
         rows = np.intersect1d(rows, pre_filtered.candidate_rows)
         rejected = self._filter_rejections(pre_filtered, rows, self.pipeline.filters)
         return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))
@@ -291,9 +291,9 @@ class NodeSearch:
     def _filter_rejections(
         self, pre_filtered: PreFiltered, remaining: IntArray, filters: Sequence[FilterPlugin]
     ) -> list[RejectedNodes]:
-        """Return the rows that each of the filters rejects, with the reasons.
+        """Return the nodes among `remaining` that each filter rejects, with the reasons.
 
-        Later filters do not run on a rejected row, unless the profile has `alwaysCheckAllFilters`.
+        Later filters do not run on a rejected node, unless the profile has `alwaysCheckAllFilters`.
         """
         nodes, rejected = self.cluster.nodes, list[RejectedNodes]()
         for plugin in filters:
@@ -319,7 +319,7 @@ class NodeSearch:
         )
 
     def diagnosis(self, **found: Any) -> Diagnosis:
-        """Return a Diagnosis of all nodes with the fields `found`."""
+        """Return a Diagnosis of all nodes; `found` has its fields."""
         return Diagnosis(total=self.cluster.node_count, names=self.cluster.node_names, **found)
 
 

@@ -19,11 +19,11 @@ from mooring.model.pod import Pod
 _Result = TypeVar("_Result")
 
 _MOST_REQUESTS: Final = 64
-"""The number of members of one group that are bound at the same time."""
+"""The maximum number of members of one group that are bound at the same time."""
 _MOST_AT_ONCE: Final = 64
-"""The number of members of one group that continue, or are called off, in one turn of the loop."""
+"""The maximum number of members of one group that continue, or are called off, at the same time."""
 _PAUSES_SECONDS: Final = (0.2, 1.0, 3.0)
-"""The pauses in seconds before each repetition of a failed Binding."""
+"""The seconds to wait before each repetition of a failed Binding."""
 
 
 class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for the user
@@ -33,9 +33,9 @@ class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for 
 class GroupBinding:
     """The binding of members of one group that were assumed together.
 
-    These members and the members on nodes must reach the group's minimum. If this becomes
-    impossible, the remaining members are called off. The minimum may grow until the first member is
-    bound. Members that are assumed later may join, and are then bound together with the others.
+    The group's minimum counts these members and the members on nodes. If it cannot be reached, the
+    remaining members are called off. The minimum may grow until the first member is bound. Members
+    that are assumed later may join, and are then bound together with the others.
     """
 
     def __init__(self, group: PodGroupState, members: Iterable[Pod] = ()) -> None:
@@ -48,14 +48,14 @@ class GroupBinding:
         """Maps each role to the number of members that are on nodes, are bound or may be bound."""
         self._roles = dict(group.roles)
         self._tasks = set[asyncio.Task[object]]()
-        """The tasks of members that can be called off and are not."""
+        """The tasks of members that can still be called off."""
         self.permitted = Meeting()
         """Ends when every member that has not failed is permitted."""
         self.ready = Meeting()
         """Ends when PreBind has succeeded for every member that has not failed."""
         self._requests = asyncio.Semaphore(_MOST_REQUESTS)
         self.called_off: str | None = None
-        """Why the remaining members are called off; None if they are not."""
+        """Why the remaining members are called off; None until the group is called off."""
         self._unfinished = 0
         self.bound = list[Pod]()
         """The members that are bound."""
@@ -146,7 +146,7 @@ class GroupBinding:
             self.bound.append(bound)
 
     def failed(self, reason: str, member: Pod) -> None:
-        """Note that a member will not be bound; `reason` is one line for users."""
+        """Note that the member will not be bound; `reason` is one line for users."""
         self._left -= 1
         self._of_roles[self.group.role_of(member)] -= 1
         self._call_off_if_too_few(reason)

@@ -32,10 +32,10 @@ ASK_AGAIN_SECONDS: Final = 60.0
 
 @dataclass(eq=False, repr=False)
 class Housekeeping:
-    """Handles time-outs at Permit and unconfirmed bindings, and calls functions periodically.
+    """Runs the periodic work: ends waits at Permit, and reads pods whose bindings stay unconfirmed.
 
-    `periodic` has functions that may pause, with the seconds between two calls. It calls `unbound`
-    with a pod that an extender reported as bound although the pod is not bound.
+    `periodic` maps more functions to the seconds between two calls. If an extender said that it has
+    bound a pod, but the pod has no node, the pod is passed to `unbound`.
     """
 
     scheduler: SchedulerState

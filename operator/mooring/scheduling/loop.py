@@ -15,19 +15,19 @@ from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.scheduling.shadow_profiles import Shadow
 
 _HINT_SECONDS: Final = 0.001
-"""The time for queueing hints between two decisions; at least one hint runs."""
+"""The seconds for queueing hints between two decisions; at least one hint runs."""
 _MOST_BINDING: Final = 256
 _IDLE_SECONDS: Final = 10.0
-"""The longest time that the loop waits for work; then it runs once to show that it is alive."""
+"""The most seconds that the loop waits for work; then it runs once to show that it is alive."""
 _STUCK_SECONDS: Final = 60.0
-"""A loop that has not run for this time must be restarted; a decision takes milliseconds."""
+"""If the loop has not run for this time in seconds, the scheduler must be restarted."""
 
 
 class SchedulingLoop:
     """Schedules pods; `SchedulerState.work` wakes the loop."""
 
     _alarm: asyncio.TimerHandle | None = None
-    """A timer that wakes the loop when it must look for work, or earlier."""
+    """A timer that wakes the loop at the time of the next work, or earlier."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class SchedulingLoop:
     def _work_once(self, now: float, slices: TimeSlices) -> bool:
         """Make one attempt, or do less urgent work; return whether there was any work.
 
-        Raises Interrupted if the loop was halted in a pause.
+        Raises Interrupted if the loop was halted during a decision.
         """
         more_hints = self._run_hints(now)
         if goes_on := self.schedule_one.extender_attempts.ready and self._may_bind():
@@ -105,7 +105,7 @@ class SchedulingLoop:
         await self.schedule_one.finish(seconds)
 
     def _run_hints(self, now: float) -> bool:
-        """Run queueing hints of unschedulable pods for a moment; return whether more are left."""
+        """Run queueing hints of unschedulable pods for a millisecond; return whether more wait."""
         until = now + _HINT_SECONDS
         while self._scheduler.queue.run_hints(now):
             if self._clock() >= until:
@@ -115,8 +115,7 @@ class SchedulingLoop:
     def _may_bind(self) -> bool:
         """Return whether one more binding may begin; if not, the end of a binding wakes the loop.
 
-        The loop must ask again each time, because bindings begin and end while it waits for its
-        turn.
+        The loop must ask before each attempt, because bindings begin and end meanwhile.
         """
         self.schedule_one.waits = self.schedule_one.requesting >= _MOST_BINDING
         return not self.schedule_one.waits

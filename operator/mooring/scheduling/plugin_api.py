@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 
 _FEW_WAITS: Final = 64
 _SECONDS_PER_WAIT: Final = 0.0002
-"""The pause between two checks grows by this time with each waiting caller, so that checks use 4 %
-of a core."""
+"""The seconds that each waiting caller adds to the time between two checks, so that all checks
+together use a few percent of a CPU."""
 _PATCHABLE: Final = {
     r.plural: r for r in (resources.PERSISTENT_VOLUME, resources.PERSISTENT_VOLUME_CLAIM)
 }
@@ -98,7 +98,7 @@ def _never() -> bool:
 
 @dataclass(slots=True)
 class _Turns:
-    """The lock for one key of `alone`, with the number of callers that hold it or wait for it."""
+    """The lock for one key of `alone`, and the number of callers that have it or wait for it."""
 
     key: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -112,7 +112,7 @@ class _Turns:
 
 
 _ALONE_IN: ContextVar[_Turns | None] = ContextVar("alone_in", default=None)
-"""The context of `alone` that the current task has entered."""
+"""The lock that the current task has entered by `alone`; None if there is none."""
 
 
 @dataclass(eq=False, repr=False)
@@ -262,7 +262,7 @@ class PluginApi:
     async def _outliving(
         self, write: Callable[..., Coroutine[Any, Any, dict[str, Any]]], turns: _Turns
     ) -> dict[str, Any]:
-        """Return the result of `write`; cancelling the caller does not stop a write that was sent.
+        """Return the result of `write`; a write that was sent continues if the caller is cancelled.
 
         The next caller waits for the answer, because until then it could read an outdated object.
         If the caller is cancelled before the write is sent, the write is never sent.
@@ -300,7 +300,7 @@ class PluginApi:
             self._forget(turns)
 
     def _forget(self, turns: _Turns) -> None:
-        """Forget the writes that have an answer; forget the key if nobody uses it."""
+        """Forget the answered writes of a key; forget the key if no caller uses it."""
         for write in [write for write in turns.unanswered if write.done()]:
             if not write.cancelled():
                 write.exception()  # the next caller reads what has become of it

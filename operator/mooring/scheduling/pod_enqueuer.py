@@ -1,7 +1,4 @@
-"""Finds profiles for pods without a node, puts the pods into the queue, and removes them.
-
-`run` and the functions that pause work in slices; everything else returns immediately.
-"""
+"""Finds profiles for pods without a node, puts the pods into the queue, and removes them."""
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -36,7 +33,7 @@ _UNKNOWN_NAMESPACE: Final = (
 _MISSPELT_SECONDS: Final = 30.0
 """After this time in seconds, a pod gets a report that its scheduler name may be misspelt."""
 _NAMES_AT_ONCE: Final = 20
-"""The maximum number of scheduler names that one call compares with profiles."""
+"""The maximum number of scheduler names that one call compares with the names of profiles."""
 _MISSPELT_AT_ONCE: Final = 200
 """The maximum number of pods whose scheduler names one call examines."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
@@ -44,9 +41,9 @@ _SCHEDULING_GATES: Final = "SchedulingGates"
 _GATED_SECONDS: Final = 2.0
 """After this time a gated member of a group gets a report: most groups are complete sooner."""
 _GATED_AT_ONCE: Final = 200
-"""The maximum number of pods for which PreEnqueue plugins run without a pause."""
+"""The maximum number of pods for which PreEnqueue plugins run before the event loop runs again."""
 _FOUND_AT_ONCE: Final = 100
-"""The maximum number of pods that get their profile without a pause."""
+"""The maximum number of pods for which profiles are found before the event loop runs again."""
 _GROUP_EVENTS: Final = frozenset((Kind.UNSCHEDULED_POD, *GROUP_KINDS))
 
 
@@ -71,8 +68,8 @@ class PodEnqueuer:
         self._not_pending = not_pending
         self._arrived = arrived
         self._gated_since: dict[Uid, float] = {}
-        """Maps the uids of gated pods without a report to the time when they were gated. These are
-        members of groups, and pods that wait for devices to be known."""
+        """Maps the uids of gated pods without a report to the time when they were gated. Only
+        members of groups, and pods that wait for devices, are here."""
         self._strays: dict[Uid, _Stray] = {}
         """The facts about pods that no profile takes, by uid."""
         self._of_claim: dict[str, dict[Uid, None]] = {}
@@ -80,9 +77,9 @@ class PodEnqueuer:
         self._claims: dict[Uid, dict[str, None]] = {}
         """Maps the uid of a pod without a node to the ResourceClaims that the pod names."""
         self._unsettled: dict[Uid, None] = {}
-        """The uids of pods whose profile must be found again."""
+        """The uids of pods for which the profile must be found again."""
         self._to_admit: dict[int, _Members] = {}
-        """Maps the number of a group to its members that are still to be admitted or retried."""
+        """Maps a group's number to its members for which PreEnqueue must run again."""
         self._is_unsettled = asyncio.Event()
         self._not_gated: WeakKeyDictionary[PodGroupState, QueuedPod | tuple[Uid, ...]] = (
             WeakKeyDictionary()
@@ -193,7 +190,7 @@ class PodEnqueuer:
             self._scheduler.state.delete_unscheduled(uid)
 
     def _not_waiting(self, uid: Uid) -> None:
-        """Remove a pod from the queue, and from the pods without a profile."""
+        """Remove the pod from the queue, and from the pods without a profile."""
         self._scheduler.without_profile.pop(uid, None)
         self._gated_since.pop(uid, None)
         self._unsettled.pop(uid, None)
@@ -346,7 +343,7 @@ class PodEnqueuer:
             self._scheduler.queue.try_again(uid, self._clock())
 
     def _admit_next(self, number: int) -> bool:
-        """Admit the group's next member; return False if no member is left."""
+        """Run PreEnqueue for the group's next member; return False if no member is left."""
         members = self._to_admit.get(number)
         if members is None:
             return False
@@ -360,7 +357,7 @@ class PodEnqueuer:
         return False
 
     def _try_again_after(self, member: Pod) -> None:
-        """Retry the group of this member by retrying another member that is not gated."""
+        """Retry the group of this member: retry another member that is not gated."""
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return
@@ -368,7 +365,7 @@ class PodEnqueuer:
             self._scheduler.queue.try_again(other.pod.uid, self._clock())
 
     def _member_not_gated(self, group: PodGroupState) -> QueuedPod | None:
-        """Return a queued member without a node that is not gated; None if there is none."""
+        """Return a queued member of the group that is not gated; None if all are gated."""
         known = self._not_gated.get(group)
         if isinstance(known, QueuedPod):
             if self._first_not_gated((known.pod.uid,), group) is known:
@@ -503,7 +500,7 @@ class PodEnqueuer:
             self._forget_claims(pod.uid)
 
     def _find_later(self, uids: Iterable[Uid]) -> None:
-        """Let `run` find the profiles of these pods; for gated pods it also runs PreEnqueue."""
+        """Let `run` find the profiles of these pods, and run PreEnqueue for the gated pods."""
         self._unsettled.update(dict.fromkeys(uids))
         if self._unsettled or self._to_admit:
             self._is_unsettled.set()
@@ -565,7 +562,7 @@ class PodEnqueuer:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Find the profiles of all pods, or of a namespace's, again: some now, others in `run`."""
+        """Find the profiles of all pods or of a namespace's pods: some now, others in `run`."""
         without = self._scheduler.without_profile
         if namespace is None:
             uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())
@@ -610,10 +607,10 @@ class PodEnqueuer:
         return profile.pipeline if profile is not None else None
 
     def _set_aside(self, pod: Pod) -> None:
-        """Put the pod among those that wait for a profile, and withdraw its nomination.
+        """Put the pod among the pods without a profile, and withdraw its nomination.
 
-        A binding that waits at Permit is called off, because the plugins of its profile may never
-        answer.
+        If the pod waits at Permit, its binding is called off, because the plugins of its profile
+        may never answer.
         """
         self._scheduler.queue.remove(pod.uid, self._clock())
         self._scheduler.waiting.reject(pod.uid, "", "no profile takes the pod any more")
@@ -677,7 +674,7 @@ class PodEnqueuer:
         return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:
-        """Find a profile for a pod that lost its profile during its attempt and was not bound."""
+        """Find a profile for a pod that lost its profile in its attempt and was not bound."""
         forgotten = event.before
         if event.kind is Kind.POD and event.after is None and isinstance(forgotten, Pod):
             pod = self._scheduler.without_profile.get(forgotten.uid)
@@ -694,10 +691,10 @@ def _gate_of(claim: object | None) -> Hashable:
 
 @dataclass(slots=True, eq=False)
 class _Members:
-    """The members of a large group that are still to be admitted: their uids in `left`.
+    """The members of a large group for which PreEnqueue must run again: `left` yields their uids.
 
-    With `changed`, members that are not gated are also retried. `once_more` says that the group has
-    changed since this pass began.
+    With `changed`, members that are not gated are retried. `once_more` says that the group has
+    changed since the first of these members was handled.
     """
 
     group: PodGroupState
@@ -708,10 +705,10 @@ class _Members:
 
 @dataclass(slots=True, eq=False)
 class _Stray:
-    """A pod that no profile takes, the time since when none does, and the pod's last report.
+    """A pod without a profile, the time since when it has none, and its last report (`told`).
 
-    `version` is the version of the profiles at that report. `perhaps_misspelt` says that nobody has
-    examined the pod's scheduler name yet.
+    `version` is the version of the profiles at that report. `perhaps_misspelt` is True until the
+    pod's scheduler name has been compared with the names of profiles.
     """
 
     since: float
@@ -721,7 +718,7 @@ class _Stray:
 
 
 def _relabelled(event: ClusterEvent) -> str | None:
-    """Return the namespace that the event added, or whose labels it changed; else None."""
+    """Return the namespace that was added or got other labels; None for all other events."""
     before, after = event.before, event.after
     if not isinstance(after, Namespace):
         return None

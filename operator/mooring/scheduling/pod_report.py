@@ -152,7 +152,7 @@ class PodReport:
 
 
 class PodReportBuilder:
-    """Builds reports on request, one at a time, so that they take a limited share of the time."""
+    """Builds reports on request, one at a time, so that many requests do not delay decisions."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class PodReportBuilder:
         self._one_at_a_time = asyncio.Lock()
         self._latest: tuple[int, float, list[SuggestedChange]] = -1, 0.0, []
         """The last suggestions for a group: the group's number, the time until which they are shown
-        again, and the suggestions. Users look at one member after the other."""
+        again, and the suggestions."""
 
     async def of(self, key: str) -> PodReport | None:
         """Return the report of the pod with this "namespace/name"; None if it is not known."""
@@ -233,7 +233,7 @@ class PodReportBuilder:
         return None
 
     def _remedy(self, group: PodGroupState) -> str | TextAboutPods | None:
-        """Return what a user must do before the group can be decided; None if it can be decided."""
+        """Return what a user must do before the group can be scheduled; None if nothing."""
         definition, source = group.definition, group.key.source
         if definition is None and _KINDS.get(source) in self._unserved():
             return _SERVE[source]
@@ -260,7 +260,7 @@ class PodReportBuilder:
         return TextAboutPods(f"{what} {names}", refs, f"{what} {len(about)} members")
 
     async def _of_group(self, group: PodGroupState) -> list[SuggestedChange]:
-        """Return suggestions that make the group fit; [] if too few members are ready."""
+        """Return changes after which the group would fit; [] if too few members are ready."""
         scheduler = self._scheduler
         waiting = _decidable(group, scheduler)
         if group.incomplete is not None or group.short_of([each.pod for each in waiting]):
@@ -277,7 +277,7 @@ class PodReportBuilder:
             return found
 
     def _queued(self, report: PodReport, queued: QueuedPod) -> PodReport:
-        """Return the report with the queue's facts about the pod."""
+        """Return the report, with the data that the queue has about the pod."""
         now, state = self._clock(), report.state
         waiting = self._scheduler.waiting.get(queued.pod.uid)
         pending = waiting.pending if waiting is not None else None
@@ -305,7 +305,7 @@ class PodReportBuilder:
         return [str(unserved[kind]) for kind in needed if kind in unserved] or None
 
     def _ahead(self, queued: QueuedPod) -> int:
-        """Return how many active pods come before this pod: by priority, then by waiting time."""
+        """Return how many active pods come before this pod."""
         key = by_priority(queued)
         return sum(
             other.times.state is PodState.ACTIVE and by_priority(other) < key
@@ -343,10 +343,10 @@ class PodReportBuilder:
 
 
 def _gate(queued: QueuedPod) -> tuple[str, str | None]:
-    """Return the PreEnqueue plugin that holds the pod back, and the reason.
+    """Return the PreEnqueue plugin that rejects the pod, and the reason.
 
-    The plugin is "" if the pod exceeds a limit or a plugin fails. The reason is None if the pod may
-    enter now; the queue will notice this soon.
+    The plugin is "" if the pod exceeds a limit or a plugin fails. The reason is None if the plugin
+    now accepts the pod; the queue will notice this soon.
     """
     if queued.pod.limit_exceeded is not None:
         return "", queued.pod.limit_exceeded
@@ -393,7 +393,7 @@ async def smallest_suggestions(
 
 
 def _decidable(group: PodGroupState, scheduler: SchedulerState) -> list[QueuedPod]:
-    """Return the waiting members that are decided together: not gated, and of the same profile."""
+    """Return the members of the group that wait, are not gated and have the same profile."""
     found = list[QueuedPod]()
     for uid in group.unscheduled:
         queued = scheduler.queue.get(uid)

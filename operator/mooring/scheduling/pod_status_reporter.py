@@ -32,11 +32,10 @@ from mooring.pausing import pause
 from mooring.policy.profile_status import LONGEST_MESSAGE
 
 _LANES: Final = 4
-"""The maximum number of status patches in flight. In kube-scheduler, which has no limit, patches
+"""The maximum number of status patches in flight. kube-scheduler has no limit, so its patches
 delayed bindings (#142123)."""
 _MOST_CLASSES: Final = 3
-"""The number of PriorityClasses that an event names for one priority; more may have the same
-value."""
+"""The maximum number of PriorityClasses that an event names for one priority value."""
 _NOMINATION: Final = "nominatedNodeName"
 """The field of a pod's status that names the nominated node."""
 
@@ -98,9 +97,9 @@ class PodStatusReporter:
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
         """Maps uids to the pod, and to the fields of its status that are still to be written."""
         self._told: dict[str, _Told] = {}
-        """Maps uids to the content of the pod's status once the pending fields are written."""
+        """Maps uids to the pod's status as it is once the pending fields are written."""
         self._nominating: dict[str, str] = {}
-        """Maps uids to the pod's version with the written nomination; "" until the answer comes."""
+        """Maps uids to the pod's version after its nomination was written; "" while unknown."""
 
     async def run(self) -> None:
         """Write reports until the task is cancelled."""
@@ -239,7 +238,7 @@ class PodStatusReporter:
         return True
 
     def _priority(self, pod: Pod) -> str:
-        """Return the pod's priority, with the PriorityClasses of this value: `1000 (high)`."""
+        """Return the priority with the names of its PriorityClasses: `1000 (high)`."""
         value = pod.spec.priority
         classes = self.priority_classes.values()
         names = sorted(known.name for known in classes if known.value == value)
@@ -312,7 +311,7 @@ class PodStatusReporter:
         self._answered(uid, status, version)
 
     def _answered(self, uid: str, status: Mapping[str, Any], version: str) -> None:
-        """Note the pod's version after its nomination in `status` was written; "" if unknown."""
+        """Note the version of the pod after its nomination was written; "" means unknown."""
         newer = self._pending[uid][1] if uid in self._pending else {}
         if _NOMINATION in status and _NOMINATION not in newer and uid in self._nominating:
             self._nominating[uid] = version
@@ -321,7 +320,7 @@ class PodStatusReporter:
 
 
 class _Told(NamedTuple):
-    """The content of a pod's status: reason and message of the condition, and nominated node."""
+    """The reason and message of a pod's condition, and its nominated node."""
 
     reason: str | None
     message: str

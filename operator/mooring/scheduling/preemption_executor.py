@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _CALLED_OFF = "preempted"
 _MOST_NODES = 3
-"""The number of nodes that the event about a group's preemption names."""
+"""The maximum number of nodes that the event about a group's preemption names."""
 
 
 @dataclass(eq=False, repr=False)
@@ -87,7 +87,7 @@ class PreemptionExecutor:
             self._start(partial(self._delete_members, members))
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run the work in a task of its own, which waits for the turn."""
+        """Run `work` in a task of its own, which waits until no other code uses the state."""
         task = asyncio.create_task(self.scheduler.turn.between(work))
         self._tasks.add(task)
         task.add_done_callback(self._evicted)
@@ -248,6 +248,6 @@ def _nodes_of(victims: Iterable[Pod]) -> str:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Return whether the API server got the request and refused to carry it out."""
+    """Return whether the error is the API server's refusal to carry out the request."""
     was_sent = isinstance(error, UnansweredError) or not isinstance(error, UnreachableError)
     return isinstance(error, ApiError) and was_sent

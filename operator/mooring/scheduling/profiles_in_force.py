@@ -24,11 +24,11 @@ from mooring.runtime.plugin_metrics import PluginMetrics
 from mooring.state.cluster_view import ClusterView
 
 _MOST_NAMED: Final = 3
-"""The number of profiles that a message names."""
+"""The maximum number of profiles that a message names."""
 _MOST_BYTES: Final = 2**20
-"""The maximum number of bytes of former scheduler names: enough for more than 1,000 names."""
+"""The maximum number of bytes of former scheduler names; more than 1,000 names fit."""
 _MOST_COMPARED: Final = 50
-"""The number of known scheduler names with which `did_you_mean` compares an unknown name."""
+"""The maximum number of known scheduler names that `did_you_mean` compares with an unknown name."""
 _LONGEST_NAME: Final = 253
 """The maximum number of characters of a profile's scheduler name."""
 

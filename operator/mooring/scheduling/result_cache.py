@@ -49,15 +49,14 @@ from mooring.state.view import BoolArray, NodeView
 _MOST_BYTES: Final = 128 * 1024 * 1024
 """The maximum number of bytes of all results: enough for about 500 specs on 5,000 nodes."""
 _BYTES_PER_SPEC: Final = 8 * 1024
-"""The estimated bytes per spec, without its columns and the spec itself."""
+"""The estimated bytes of a spec's results, without the columns and the spec itself."""
 _FEW: Final = 4
-"""If at most one row in four is needed, the plugin runs only on the needed rows."""
+"""A plugin runs on the needed nodes only if they are at most one in this number of nodes."""
 _MANY: Final = 2048
-"""If there are fewer rows, computing all rows takes no longer than selecting some of them."""
+"""With fewer nodes than this, computing all nodes takes no longer than selecting some of them."""
 _KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
-"""The ways to cache results: for all specs with an equal key; for the spec until the node changes;
-for the spec until the node or its pods change; for the last spec only. Filters run in this
-order."""
+"""The ways to cache results: for all specs with an equal key; for a spec until the node changes;
+for a spec until the node or its pods change; for the last spec only. Filters run in this order."""
 _BYTES_PER_COLUMN: Final = 2 * 1024
 """The estimated bytes per column, without its array and its key."""
 _NOTHING: Final = np.zeros(0, np.bool_)
@@ -100,8 +99,8 @@ class ResultColumn:
         self._normalized: IntArray | None = None
         self._changes = changes
         self._copies = copies
-        """Whether to copy results, because the plugin may return a column of the node table
-        itself."""
+        """Whether results must be copied. A plugin may return a column that belongs to the node
+        table."""
         self._position = -1
         self._as_of: Hashable = None
         self._owner = owner
@@ -162,7 +161,7 @@ class ResultColumn:
 
 
 _Used = tuple[ResultColumn, int, _Run]
-"""A column that a spec uses, how the column is cached, and the function that runs the plugin."""
+"""A column of results, the way in which it is cached, and the function that runs the plugin."""
 
 
 class ResultColumns:
@@ -176,7 +175,7 @@ class ResultColumns:
     def take(
         self, key: _Key, changes: ChangeLog, key_bytes: int, *, copies: bool = True
     ) -> ResultColumn:
-        """Return the column with this key for one more user; a new column uses `changes`."""
+        """Return the column with this key for one more spec; a new column uses `changes`."""
         column = self._columns.get(key)
         if column is None:
             other_bytes = _BYTES_PER_COLUMN + key_bytes
@@ -188,7 +187,7 @@ class ResultColumns:
         return column
 
     def release(self, column: ResultColumn) -> None:
-        """Give a column back after use; drop it if this was its last user."""
+        """Count one spec less for this column; drop the column if no spec uses it."""
         column.users -= 1
         if not column.users:
             del self._columns[column.key]
@@ -196,7 +195,7 @@ class ResultColumns:
 
 
 def is_few(rows: int, nodes: NodeView) -> bool:
-    """Return whether it is cheaper to compute only this number of rows."""
+    """Return whether computing only this number of nodes is faster than computing all nodes."""
     return _FEW * rows <= len(nodes)
 
 
@@ -228,7 +227,7 @@ class SpecEvaluations:
 
 
 class _Kept(NamedTuple):
-    """A node-only filter or score, how its results are cached, and how their key is made."""
+    """A node-only filter or score, how its results are cached, and the function for their key."""
 
     plugin: Any
     kind: int
@@ -236,7 +235,7 @@ class _Kept(NamedTuple):
 
 
 def _kept(plugin: Any, keyed: Mapping[str, Any], key: Callable[[Any, Pod], Hashable]) -> _Kept:
-    """Return how the plugin's results are cached; `key` makes the key of a plugin in `keyed`."""
+    """Return how to cache the plugin's results; `key` makes the keys of plugins in `keyed`."""
     if plugin.name in keyed:
         return _Kept(plugin, _KEYED, partial(key, plugin))
     if getattr(plugin, "depends_on_node_object_only", False):
@@ -258,7 +257,7 @@ class _Running:
 
 
 class _Layout:
-    """The node-only plugins of a pipeline, and which of them run for each spec."""
+    """The node-only plugins of a pipeline; finds the plugins that run for each spec."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
@@ -338,9 +337,9 @@ class SpecResults:
         self._filters: Sequence[_Used] = ()
         self._scores: Mapping[str, _Used] = {}
         self._taken: list[ResultColumn] = []
-        """The columns in use, which must be released later."""
+        """The columns that the results use and must release."""
         self._taken_as_of = -1
-        """The version of the node set when the columns were taken; their keys may depend on it."""
+        """The version of the set of nodes when the columns were chosen; keys may depend on it."""
         self.prefers_full_nodes: bool | None = None
         """Whether the scores prefer a node with an identical pod; None if this is not known yet."""
         self._diagnosed: tuple[tuple[Hashable, ...], Diagnosis] | None = None
@@ -376,7 +375,7 @@ class SpecResults:
         return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)
 
     def devices(self, pod: Pod) -> Hashable:
-        """Return the versions of the devices on which the pod's results depend."""
+        """Return the versions of the devices that the plugins' results for the pod depend on."""
         reading, pipeline = self.running.reading_devices, self._pipeline
         return tuple([run_devices_version(pipeline, plugin, pod) for plugin in reading])
 
@@ -420,7 +419,7 @@ class SpecResults:
         return nodes, own, own, (nodes, devices, self, every_change)
 
     def _take(self, pod: Pod) -> None:
-        """Take one column for each plugin that runs."""
+        """Choose a column of cached results for each plugin that runs."""
         filters, scores = list[_Used](), dict[str, _Used]()
         try:
             for kept in self.running.filters:
@@ -447,9 +446,9 @@ class SpecResults:
         state: Any,
         pod: Pod,
     ) -> _Used:
-        """Take the column of a plugin for the pod's spec.
+        """Return the column of a plugin for the pod's spec.
 
-        The key's size is taken to be the spec's size, because measuring the key would take too
+        The size of the key is assumed to be the spec's size, because measuring it would take too
         long.
         """
         (plugin, kind, key), pipeline = kept, self._pipeline
@@ -487,7 +486,7 @@ class NodeResults:
 
 
 class ResultCache:
-    """Caches the results for recently used pod specs, in at most `most_bytes`."""
+    """Caches the results of node-only plugins for recently used specs, in at most `most_bytes`."""
 
     def __init__(self, cluster: ClusterView, most_bytes: int = _MOST_BYTES) -> None:
         self.cluster = cluster

@@ -70,14 +70,14 @@ logger = logging.getLogger(__name__)
 
 _GANG: Final = frozenset(("GangScheduling",))
 _JOIN_SECONDS: Final = 1.0
-"""The time that a new member waits in the queue while extenders are called for its group."""
+"""The seconds that a new member waits in the queue while extenders are called for its group."""
 _RECORDED_NODES: Final = 3
 _CONFIRMATION_SECONDS: Final = 60.0
 """After this time in seconds, a pod is read from the API server if the watch has not shown it
 bound."""
 _CANCELLED_SECONDS: Final = 1.0
-"""The time in seconds for cancelled bindings, and for attempts that wait for an extender, to
-end."""
+"""The seconds after which `finish` no longer waits for cancelled bindings and calls of
+extenders."""
 
 
 @dataclass(eq=False, repr=False)
@@ -167,8 +167,8 @@ class ScheduleOne:
     def _goes_on(self, attempt: CurrentAttempt) -> bool:
         """Return whether the attempt continues after extenders were called.
 
-        It continues for the pods that have not changed too much. The other pods return to a queue,
-        unless they were deleted or are on a node.
+        It continues without pods that have changed too much. These pods return to a queue, unless
+        they were deleted or are on a node.
         """
         group = attempt.group
         kept = {uid: m for uid, m in attempt.members.items() if self._may_go_on(m, attempt)}
@@ -182,7 +182,7 @@ class ScheduleOne:
         return bool(kept)
 
     def _may_go_on(self, queued: QueuedPod, attempt: CurrentAttempt) -> bool:
-        """Return whether the attempt continues for this pod; if not, put the pod elsewhere."""
+        """Return whether the attempt continues for this pod; if not, end it for this pod."""
         scheduler, outdated = self.scheduler, queued.outdated and attempt.group is None
         if self.attempts.has_left(queued) or not self.pod_enqueuer.settle(queued):
             return False
@@ -377,14 +377,14 @@ class ScheduleOne:
         return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
     def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
-        """Reserve nodes if the group has waited long; if that fails, delete a half-bound group."""
+        """Reserve nodes for a group that has waited long, or else delete a half-bound group."""
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
         if not any(map(self.scheduler.nominated_node, attempt.pods)):
             self._delete_half_group(group, attempt.pipeline)
 
     def expire_nominations(self) -> None:
-        """End old nominations of members that no attempt ends; called periodically."""
+        """End old nominations of group members that no attempt has ended; called periodically."""
         for pod in self._reservation.expire(self._clock()):
             self.reports.nomination_cleared(pod)
             if (group := self.scheduler.cluster.pod_groups.of(pod)) is not None:

@@ -110,7 +110,7 @@ class AssumedPod:
     left_watch: bool = False
 
     def failed(self, reason: str) -> None:
-        """Tell the pod's group, if any, that this pod will not be bound."""
+        """Tell the group with which the pod was assumed, if any, that the pod is not bound."""
         if self.together is not None:
             self.together.failed(f"member {self.pod.key} failed: {reason}", self.pod)
 
@@ -137,7 +137,7 @@ class SchedulerState:
     decisions: DecisionLog = field(default_factory=DecisionLog)
     """The states that pods went through, and the last decisions about them."""
     turn: Turn = field(default_factory=Turn)
-    """The turn: only the code that has it may use the state."""
+    """The lock of the state: only the code that has the turn may use the state."""
     work: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop may have work: a pod to pop, or a decision of a shadow profile."""
     metrics: Metrics = field(default_factory=Metrics)

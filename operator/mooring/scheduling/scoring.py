@@ -20,7 +20,7 @@ from mooring.state.view import NodeView
 
 _max: Final = np.maximum.reduce
 _NONE_SO_LOW: Final = np.iinfo(np.int64).min
-"""Marks positions that were already taken; every real score is higher."""
+"""A score below every real score; marks the positions that were already chosen."""
 
 
 class PluginScores(NamedTuple):
@@ -151,9 +151,9 @@ def _node_only_scores(
     totals: "_Totals",
     as_of: Sequence[Hashable],
 ) -> PluginScores:
-    """Return the scores of a node-only plugin, by row if most rows are feasible.
+    """Return the scores of a node-only plugin; `nodes` is the view of the feasible nodes.
 
-    `nodes` is the view of the feasible nodes.
+    The scores are by row if most nodes are feasible.
     """
     spec, how, weight = search.results.spec, scorer.plugin.normalize, scorer.weight
     is_kept = spec.is_kept(scorer.name)
@@ -173,7 +173,7 @@ def _node_only_scores(
 
 
 class _Totals:
-    """Adds up scores of all rows while possible, and then of the feasible rows."""
+    """Adds up the plugins' scores: for all nodes while possible, then for the feasible nodes."""
 
     def __init__(self, rows: IntArray, nodes: NodeView) -> None:
         self.rows = rows
@@ -184,7 +184,7 @@ class _Totals:
         self._of_all = 0
 
     def of_rows(self, column: IntArray, weight: int) -> PluginScores:
-        """Return the scores of a plugin from a column of all rows (int64)."""
+        """Add a plugin's column (int64, all rows) to the total, and return the plugin's scores."""
         if self.is_few:
             return PluginScores(column[self.rows], weight)
         return PluginScores(column, weight, self.rows)
@@ -212,7 +212,7 @@ class _Totals:
 
 
 def _plus(total: IntArray | None, column: IntArray, weight: int) -> IntArray:
-    """Return the total plus the weighted column. It changes `total` in place."""
+    """Return `total` plus `column` times `weight`; change `total` in place if it is given."""
     more = column if weight == 1 else weight * column
     if total is None:
         return more.copy() if more is column else more

@@ -31,17 +31,17 @@ from mooring.scheduling.what_if import WhatIf, without_preemption
 logger = logging.getLogger(__name__)
 
 _CHOICES: Final = ("bound", "shadow")
-"""The chooser of a node: the scheduler that bound the pod, or the shadow profile."""
+"""The two nodes that are compared: the pod's own node, and the choice of the shadow profile."""
 _MOST_WAITING: Final = 32
-"""The number of bound pods that may wait for a comparison; the oldest pods beyond it are left out.
-Removing later pods in the trial takes 0.2 ms for each."""
+"""The maximum number of bound pods that wait for a comparison; older pods are left out. Each later
+pod adds 0.2 ms to a decision, because the trial must remove it."""
 _MOST_RECORDS: Final = 1000
 _MOST_CHARACTERS: Final = 4096
 """The maximum number of characters of a kept message, because a message may name many resources."""
 _MOST_PENDING: Final = 1000
-"""The number of pending pods that are examined."""
+"""The maximum number of pending pods that are examined at once."""
 _MOST_REMEMBERED: Final = 5000
-"""The number of remembered pods that were shown only as pending, or only as bound."""
+"""The maximum number of pods to remember while only a part of their history is known."""
 _PENDING_SECONDS: Final = 30.0
 """After this time in seconds, a shadow profile also decides about a pending pod."""
 _LOOK_SECONDS: Final = 10.0
@@ -50,7 +50,7 @@ _LOOK_SECONDS: Final = 10.0
 
 @dataclass(slots=True, eq=False)
 class _BoundPod:
-    """A bound pod. Without `profile`, it is only removed in decisions about other pods.
+    """A bound pod. `profile` decides about the pod; None means that no decision is needed.
 
     `was_pending` says whether the watch has shown the pod without a node. `at` is the time when the
     watch showed it bound, in seconds since the epoch.
@@ -209,7 +209,7 @@ class Shadow:
         return self._scheduler.profiles.in_force.get(profile.profile.name) is profile
 
     def _decide_pending(self, now: float, until: float) -> bool:
-        """Decide about pods that have been pending for long; return whether there was one."""
+        """Decide about pods that have been pending for 30 seconds; return whether there was one."""
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
             self._look(now)
@@ -228,7 +228,7 @@ class Shadow:
         return decided
 
     def _look(self, now: float) -> None:
-        """Note new pending pods; choose the pods that have been pending for long for a decision."""
+        """Note new pending pods; choose those that have been pending for 30 seconds."""
         pods: Iterable[Pod] = ()
         if self._scheduler.profiles.has_shadows:
             pods = islice(self._scheduler.without_profile.values(), _MOST_PENDING)
@@ -306,7 +306,7 @@ class Shadow:
         return known
 
     def _keep_once_confirmed(self, bound: _BoundPod, comparison: _Comparison) -> None:
-        """Keep the comparison if the pod was pending; until this is known, set it aside."""
+        """Keep the comparison if the pod was pending; store it separately until this is known."""
         uid = bound.pod.uid
         if uid in self._left:
             del self._left[uid]

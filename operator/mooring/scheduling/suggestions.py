@@ -45,7 +45,7 @@ from mooring.state.columns import IntArray
 
 EXAMPLES: Final = 3
 _MOST_STEPS: Final = 20_000
-"""The maximum number of steps for one group; a decision about one pod is a step."""
+"""The maximum number of decisions about pods for one group."""
 _MOST_CHANGES: Final = 32
 """The maximum number of changes to try; each is a search over all nodes."""
 _MOST_PAIRS: Final = 32
@@ -62,7 +62,7 @@ _MOST_SHARING: Final = 64
 _MOST_RESOURCES: Final = 16
 """The maximum number of resources by which running pods are sorted; a pod may have hundreds."""
 _MOST_AMOUNTS: Final = 4_096
-"""The maximum number of amounts of a resource among which the largest fitting one is searched."""
+"""The maximum number of amounts of one resource that the search for the largest request tries."""
 _MINIMUM: Final = 0.9
 """The cost of a smaller minimum; it is higher than the cost of a smaller request."""
 _FIELDS: Final[Mapping[GroupSource, str]] = {
@@ -135,11 +135,11 @@ class _Suggestions:
         self._first: GroupDecision | None = None
         """The decision about the unchanged group."""
         self._short: list[str] = []
-        """Missing resources: without a request for one of them, the group would fit."""
+        """The missing resources: the group would fit if members did not request them."""
         self._short_of_devices: list[int] = []
-        """The rows where the end of other pods may free devices for the pod."""
+        """The rows of nodes where the end of other pods may free devices for the pod."""
         self._requested: dict[str, int] = {}
-        """The largest request of a member, at least 1, by resource."""
+        """The largest request of a member by resource, at least 1."""
         for pod in members:
             for name, amount in pod.spec.demand.resources.items():
                 self._requested[name] = max(self._requested.get(name, 1), amount)
@@ -164,7 +164,7 @@ class _Suggestions:
     def _of_pod(
         self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
     ) -> Iterator[Suggestion]:
-        """Yield changes of the pod or its claims that help, pairs of changes, and ends of pods."""
+        """Yield the changes that help: single changes, pairs of changes, and ends of other pods."""
         helped = claims_helped = False
         for suggestion in helping:
             yield suggestion
@@ -204,9 +204,9 @@ class _Suggestions:
         changes: Sequence[Change] = (),
         without: Sequence[Pod] = (),
     ) -> Suggestion | None:
-        """Return a suggestion if these members fit, with changed claims or without some pods.
+        """Return a suggestion if `members` fit with these changes of claims and without these pods.
 
-        Returns None if they do not fit. A decision may take several attempts; this pauses after it.
+        Returns None if they do not fit. The event loop runs after each decision.
         """
         while True:
             try:
@@ -221,7 +221,7 @@ class _Suggestions:
     def _decided(
         self, members: Sequence[Pod], changes: Sequence[Change], without: Sequence[Pod]
     ) -> IntArray:
-        """Return the rows (int64) of nodes where these members fit now; empty if they do not."""
+        """Return the nodes (int64 rows) where these members fit now; empty if they do not fit."""
         if self._group is None:
             with self._what_if.trial(without) as trial:
                 for change in filter(attrgetter("claim"), changes):
@@ -307,7 +307,7 @@ class _Suggestions:
         return ({first: best[0]}, best[1]) if best else (dict.fromkeys(resources, 0), fit)
 
     def _free(self, resources: Sequence[str], rows: IntArray) -> _Limits:
-        """Return the free amounts on the row with most room, rounded down to common amounts."""
+        """Return the free amounts of the node with the most room, rounded down to usual amounts."""
         rows = np.intersect1d(rows, self._cluster.nodes_in_order)  # some may have gone in a pause
         if not len(rows):
             return dict.fromkeys(resources, 0)
@@ -376,7 +376,7 @@ class _Suggestions:
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
-        """Return rows, one by one, where little is missing, so that the end of pods may help."""
+        """Yield rows of nodes where only little is missing, so that the end of pods may help."""
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
@@ -401,10 +401,10 @@ class _Suggestions:
         return [np.array([row], np.int64) for row in (*self._short_of_devices, *least)]
 
     def _without_pods(self, rows: IntArray) -> Suggestion | None:
-        """Suggest to wait until the fewest pods on these rows end; None if that does not help.
+        """Suggest to wait until the fewest pods on these nodes end; None if that does not help.
 
         Pods that request the most of the missing resources end first. Two orders are tried: all
-        pods on few nodes, and one pod on each node.
+        pods of one node after the other, and one pod of each node in turn.
         """
         ended = list[Pod]()
         for pods in self._candidates(rows):
@@ -418,7 +418,7 @@ class _Suggestions:
         return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
 
     def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return the shortest prefix of `pods` whose end is enough; [] if all are not enough."""
+        """Return the fewest first pods whose end is enough; [] if all pods are not enough."""
 
         def fit(number: int) -> Suggestion | None:
             return self._fit(self._members, without=pods[:number])
@@ -438,9 +438,9 @@ class _Suggestions:
         return ended
 
     def _candidates(self, rows: IntArray) -> list[list[Pod]]:
-        """Return lists of the pods on these rows that may end, the most helpful pods first.
+        """Return lists of the pods on these nodes that may end, the most helpful pods first.
 
-        In the second list the first pod of each row comes before the second pod of any row.
+        In the second list the first pod of each node comes before the second pod of any node.
         """
         columns = self._cluster.pod_columns
         slots = np.flatnonzero(np.isin(columns.rows, rows) & ~columns.nominated)
@@ -454,9 +454,9 @@ class _Suggestions:
         return lists
 
     def _relief(self, slots: IntArray) -> npt.NDArray[np.float64]:
-        """Return for each pod slot how much of the missing resources the end of its pod frees.
+        """Return how much of the missing resources the end of each pod frees, by pod slot.
 
-        On a row without enough devices, pods that hold devices come before all others.
+        On a node without enough devices, pods that hold devices come before all others.
         """
         columns, known = self._cluster.pod_columns, self._cluster.dynamic_resources
         relief = np.zeros(len(slots))
@@ -479,7 +479,7 @@ class _Suggestions:
 def _mildest(
     tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
 ) -> tuple[_Item, Suggestion] | None:
-    """Return the first item that helps, with its suggestion; all items after it must help, too."""
+    """Return the first item that helps, and its suggestion; all later items must help, too."""
     first, last, best = 0, len(tried), None
     while first < last:
         middle = (first + last) // 2
@@ -499,7 +499,7 @@ def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
 
 
 def _ranks(rows: IntArray) -> IntArray:
-    """Return int64[items]: the number of earlier items with the same row."""
+    """Return for each element of `rows` how many earlier elements are equal to it (int64)."""
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
     ranks = np.empty(len(rows), np.int64)
@@ -508,7 +508,7 @@ def _ranks(rows: IntArray) -> IntArray:
 
 
 def _step_of(resource: str) -> int:
-    """Return the step of common amounts of the resource: one MiB, ten millicores, or 1."""
+    """Return the step to which amounts of a resource are rounded: one MiB, ten millicores, or 1."""
     if resource == CPU:
         return 10
     whole_mib = resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-")

@@ -33,7 +33,7 @@ from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 
 _FIRST_ATTEMPT: Final = 1
-"""The number of the attempt; a decision's seed depends on it."""
+"""The attempt's number for the seed, which chooses among nodes of equal score."""
 
 
 @dataclass(eq=False, repr=False)

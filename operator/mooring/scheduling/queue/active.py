@@ -17,7 +17,7 @@ from mooring.scheduling.queue.heap import PodHeap
 
 
 class _Order(NamedTuple):
-    """The name of the QueueSort plugin, and its key; the smallest key is popped first."""
+    """The name of the QueueSort plugin, and the sort key; the smallest key comes first."""
 
     plugin: str
     key: tuple[Any, ...]
@@ -31,7 +31,7 @@ class ActivePods:
 
     def __init__(self) -> None:
         self._heaps: dict[tuple[str, str], PodHeap[tuple[Any, ...]]] = {}
-        """The heaps by plugin and namespace; "" is for all namespaces that do not rest."""
+        """The heaps by plugin and namespace; the key "" holds all namespaces that do not rest."""
         self._rests: dict[str, float] = {}
         """The time until which each namespace rests."""
 
@@ -62,7 +62,7 @@ class ActivePods:
         return None
 
     def _first(self) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
-        """Return the heap whose first pod is next, and its namespace; delete empty heaps.
+        """Return the namespace and the heap of the pod that is next; delete empty heaps.
 
         Among pods of the highest priority, pods of namespaces that do not rest come first.
         """
@@ -81,7 +81,7 @@ class ActivePods:
         return chosen
 
     def _order(self, queued: QueuedPod) -> _Order:
-        """Return the plugin and the pod's key; the key is priority and time if the plugin fails."""
+        """Return the plugin and the pod's sort key: priority and time if the plugin fails."""
         pipeline = queued.pipeline
         plugin = pipeline.queue_sort
         try:

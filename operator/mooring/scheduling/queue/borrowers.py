@@ -40,7 +40,7 @@ class ActivePodsWithBorrowers:
         self._within = ActivePods()
         self._of_borrowers: dict[str, ActivePods] = {}
         self._order: list[tuple[Shares, str]] = []
-        """A heap of the Queues that have borrowed and have pods, by shares that may be outdated."""
+        """A heap of the Queues that have borrowed and have pods; its shares may be outdated."""
         self._decreases = 0
 
     def rest(self, namespace: str, until: float) -> None:
@@ -75,7 +75,7 @@ class ActivePodsWithBorrowers:
         return self._pop_of_borrower(borrowing, now)
 
     def _order_anew(self, borrowing: Borrowing, now: float) -> None:
-        """Sort the borrowers by their shares; move the pods of Queues that no longer borrow."""
+        """Sort the Queues that borrow by their shares; move the pods of Queues that do not."""
         self._order = [(borrowing.shares(name), name) for name in self._of_borrowers]
         heapify(self._order)
         while self._order and not self._order[0][0]:
@@ -88,8 +88,8 @@ class ActivePodsWithBorrowers:
     def _pop_of_borrower(self, borrowing: Borrowing, now: float) -> QueuedPod | None:
         """Remove and return the first pod of the Queue with the smallest share.
 
-        Until a Queue uses less, shares only grow. So the first Queue in the heap with an unchanged
-        share has the smallest one.
+        The heap is sorted by earlier shares, and shares only grow until a Queue uses less. So the
+        first Queue with an unchanged share has the smallest share.
         """
         while self._order:
             before, name = self._order[0]

@@ -9,25 +9,25 @@ from mooring.runtime.queued_pod import QueuedPod
 _FEW_ENTRIES: Final = 64
 """A heap with fewer entries is not searched for void entries."""
 _LOOKED_AT: Final = 4
-"""The number of entries that one `push` examines."""
+"""The number of entries that each `push` examines."""
 _MANY_VOID: Final = 500
-"""After this number of void entries at the head, all entries are examined: to drop an entry from
-the head takes 50 times as long as to examine one."""
+"""If this number of void entries has been dropped from the head, all entries are examined, because
+dropping an entry from the head takes 50 times as long as examining it."""
 _FREED: Final = 20
-"""The maximum number of dropped entries that one call frees, because freeing takes time."""
+"""The maximum number of dropped entries that one call frees from memory."""
 
 _Key = TypeVar("_Key")
 
 
 class _Entry(NamedTuple, Generic[_Key]):
-    """A pod and the ticket that it had when it was added."""
+    """A pod, and the ticket that the pod had when it was added."""
 
     key: _Key
     ticket: int
     pod: "ref[QueuedPod]"
 
     def queued(self) -> QueuedPod | None:
-        """Return the pod; None if it has moved or no longer exists."""
+        """Return the pod if it has not moved to another queue, else None."""
         queued = self.pod()
         return queued if queued is not None and queued.ticket == self.ticket else None
 
@@ -76,7 +76,7 @@ class PodHeap(Generic[_Key]):
         return heapq.heappop(heap).queued() if heap else None
 
     def _search_some(self) -> None:
-        """Move some entries to the other heap, and drop the void ones."""
+        """Move some entries from the old heap to the new heap; drop void entries."""
         for _ in range(min(_LOOKED_AT, len(self._searched))):
             entry = self._searched.pop()  # without its last entry a heap is one still
             if entry.queued() is not None:
@@ -85,7 +85,7 @@ class PodHeap(Generic[_Key]):
             self._most = max(2 * len(self._entries), _FEW_ENTRIES)
 
     def _with_first(self) -> list[_Entry[_Key]]:
-        """Return the heap whose first entry is the smallest valid entry, or an empty heap."""
+        """Return the heap with the smallest valid entry; an empty heap if there is none."""
         del self._dropped[-_FREED:]
         if not self._entries and not self._searched:
             return self._entries
@@ -96,7 +96,7 @@ class PodHeap(Generic[_Key]):
         return self._entries
 
     def _drop_void_first(self, heap: list[_Entry[_Key]]) -> None:
-        """Drop void entries until the first one is not void."""
+        """Remove void entries from the head of the heap."""
         for _ in range(_MANY_VOID):
             if not heap or heap[0].queued() is not None:
                 return

@@ -12,7 +12,7 @@ MOST_EVENTS: Final = 10_000
 """The number of events that are kept; a pod that missed an older event is always retried."""
 _MOST_BYTES: Final = 64 * 2**20
 _EVENT: Final = 2048
-"""The size of an ordinary event in bytes, without the objects that it shares with others."""
+"""The estimated bytes of an event, without the objects that several events share."""
 
 
 class EventLog:
@@ -85,7 +85,7 @@ class EventLog:
 
 @dataclass(slots=True)
 class _Shared:
-    """The approximate size of an object in bytes, and how many times events refer to it."""
+    """The approximate size of an object in bytes, and the number of events that refer to it."""
 
     memory: int
     uses: int = 0
@@ -103,7 +103,7 @@ def _shared(event: ClusterEvent) -> list[object]:
 
 
 def _size(event: ClusterEvent) -> int:
-    """Return the approximate size of the event in bytes, without objects that it shares."""
+    """Return the approximate size of the event in bytes, without the objects that events share."""
     total = _EVENT
     for found in (event.before, event.after):
         if isinstance(found, Pod):

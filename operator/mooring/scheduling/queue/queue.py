@@ -57,11 +57,11 @@ if TYPE_CHECKING:
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
 _MOST_ENDED: Final = 500
-"""The number of pods that one `pop` moves out of backoff; this takes some milliseconds."""
+"""The maximum number of pods that one `pop` moves out of backoff; this takes some milliseconds."""
 _ASKED_AGAIN: Final = 64
-"""If more events than this have come since a pod was moved, its hints do not run again."""
+"""If more events than this have come since a hint moved the pod, the hints do not run again."""
 _BRIEF_SECONDS: Final = 0.05
-"""A namespace does not rest after an attempt that takes no longer than this."""
+"""A namespace does not rest after an attempt that takes less than this time in seconds."""
 _STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
 
 # What moves pods, as kube-scheduler's metrics name it (framework/events.go).
@@ -205,9 +205,9 @@ class SchedulingQueue:
             self._try_next(queued, now)
 
     def _has_its_signature(self, queued: QueuedPod) -> bool:
-        """Return whether an unschedulable pod still has the signature that its group has.
+        """Return whether the signature of an unschedulable pod is still that of its group.
 
-        A pod whose result was copied from an equal group never has it.
+        Returns False for a pod whose result was copied from an equal group.
         """
         if queued.queue is not SubQueue.UNSCHEDULABLE or queued.decided_by_specs:
             return False
@@ -450,7 +450,7 @@ class SchedulingQueue:
         queued.outdated = queued.decided_by_specs = False
 
     def _drop_events(self) -> None:
-        """Drop the events that no pod in flight has missed; hints have run for all other pods."""
+        """Drop the events that neither pods in flight nor unschedulable pods need any more."""
         oldest = self._in_flight.oldest()
         end = self._events.end if oldest is None else oldest
         if self._in_flight or self.has_next:
@@ -458,7 +458,7 @@ class SchedulingQueue:
         self._events.drop_before(end)
 
     def _may_fit(self, queued: QueuedPod, since: int | None) -> bool:
-        """Return whether the event number `since`, or a later event, may help the pod."""
+        """Return whether the event with the number `since`, or a later event, may help the pod."""
         hints, events = self._hints, self._events
         if since is None or since < events.start or events.end - since > _ASKED_AGAIN:
             return True
@@ -514,7 +514,7 @@ class SchedulingQueue:
             self._move(queued, SubQueue.ACTIVE, now, event)
 
     def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Move the pod to the backoff that no pod leaves early; gated pods stay gated."""
+        """Move the pod to backoff, where it must wait to the end; leave a gated pod gated."""
         queued.moved_at = None
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)

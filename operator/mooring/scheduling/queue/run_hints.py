@@ -17,7 +17,7 @@ from mooring.runtime.queued_pod import QueuedPod
 _POST_FILTERS: Final = frozenset(("DefaultPreemption", "DynamicResources"))
 """The PostFilter plugins that `needs_no_hint` knows; other PostFilter plugins may always help."""
 _MOST_SPECS: Final = 16
-"""A group is equal to no other group if its members have more different specs than this."""
+"""If the members of a group have more different specs than this, the group is equal to no other."""
 
 
 class QueueingHints:
@@ -29,11 +29,10 @@ class QueueingHints:
     def signature(self, queued: QueuedPod) -> Hashable:
         """Return a value that is equal for pods that the same events may make schedulable.
 
-        The answers of node-only plugins depend on the spec alone; other plugins may read the whole
-        pod. The value also contains how long the pod runs, because this decides whether the pod
-        fits on a reserved node; whether it may preempt already; its Queue; a value that equal pod
-        groups share; and for a pod that waits for quota, whether it is nominated, because it must
-        leave quota to nominated pods.
+        Answers of node-only plugins depend on the spec alone; other plugins may read the whole pod.
+        The value also contains the pod's running time, because of reserved nodes; whether it may
+        preempt already; its Queue; a value that equal pod groups share; and, for a pod that waits
+        for quota, whether it is nominated.
         """
         pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
         by_specs = queued.decided_by_specs and plugins <= pipeline.plugins_of_node_only
@@ -51,7 +50,7 @@ class QueueingHints:
         return (*read, pod.volumes, self._with_devices(pod))
 
     def _with_devices(self, pod: Pod) -> Hashable:
-        """Return a key that separates pods whose claims have different requests or devices.
+        """Return a key that differs for pods whose claims have different requests or devices.
 
         Claims of one template may differ, because a template may be replaced. Claims with devices
         bind their pods to nodes. Pods that share the same claims wait for the same events. But a
@@ -135,7 +134,7 @@ class QueueingHints:
         return any(self._hint(name, queued, event) for name in names)
 
     def _hint(self, name: str, queued: QueuedPod, event: ClusterEvent) -> bool:
-        """Return whether the plugin's hint is QUEUE; a hint that fails counts as QUEUE."""
+        """Return whether the plugin's hint returns QUEUE; a hint that fails counts as QUEUE."""
         pipeline = queued.pipeline
         plugin = pipeline.enqueue_extensions.get(name)
         if plugin is None:
@@ -147,9 +146,9 @@ class QueueingHints:
         return hint is QueueingHint.QUEUE
 
     def _was_its_last_victim(self, gone: Pod, pod: Pod) -> bool:
-        """Return whether the last victim of a pod with this spec has left the nominated node.
+        """Return whether the last victim of a nominated pod has left the nominated node.
 
-        The pod must be tried even if the node is still too full: it then needs another node.
+        The nominated pod must be tried even if its node is still too full for it.
         """
         nominations, evictions = self._cluster.nominations, self._cluster.evictions
         if not len(nominations) or gone.node_name is None:
@@ -162,7 +161,7 @@ class QueueingHints:
 def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
     """Return whether the event changes a disruption budget so that the pod may evict more pods.
 
-    This holds only for pods whose profile has `disruptionBudgets: Strict`.
+    Returns False unless the pod's profile has `disruptionBudgets: Strict`.
     """
     if not queued.pipeline.preemption.strict or not queued.pod.spec.preempts:
         return False
@@ -177,8 +176,7 @@ def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
     """Return whether an event about one pod cannot make the queued pod schedulable.
 
-    This holds for events that the queued pod's own attempt caused, and for nominations of pods of
-    lower priority, because the queued pod ignores them.
+    Such an event comes from the queued pod's own attempt, or nominates a pod of lower priority.
     """
     if about.uid == queued.pod.uid:
         return during_attempt

@@ -25,12 +25,12 @@ from mooring.runtime.queued_pod import QueuedPod
 from mooring.scheduling.queue.kept_events import EventLog
 
 _MOST_HINTS: Final = 30_000
-"""The number of waiting hints above which groups are retried without hints: a second of work."""
+"""If more hints than this wait, groups are retried without hints. All hints would take a second."""
 _MISSED: Final = "ScheduleAttemptFailure"
 _TOO_MANY_EVENTS: Final = "ForceActivate"
-"""The event that moves a pod without a hint; kube-scheduler's metrics have the same name."""
+"""The name of the event that moves a pod without a hint, as in kube-scheduler's metrics."""
 _FEWEST_EVENTS: Final = 16
-"""A group's hints run for at least this number of events, however many groups there are."""
+"""The minimum number of events for which a group's hints run, however many groups there are."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,9 +38,9 @@ class _Group:
     """Pods with the same signature, in the order in which they were added."""
 
     seen: int
-    """The group's hints have run for all events with smaller numbers."""
+    """All events with smaller numbers have been checked by the group's hints."""
     next: int
-    """The number of the next event for the group's hints."""
+    """The number of the event that the group's hints check next."""
     pods: dict[Uid, QueuedPod] = field(default_factory=dict)
     free: dict[Uid, QueuedPod] = field(default_factory=dict)
     """The pods without a nomination, and those that wait for quota."""
@@ -49,13 +49,13 @@ class _Group:
 
     @property
     def first(self) -> QueuedPod | None:
-        """The group's pod that is tried first; a nominated pod only if all pods are nominated."""
+        """The pod that is tried first; a nominated pod only if all pods are nominated."""
         return next(iter((self.free or self.pods).values()), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The signature and the nominated node of a pod at the time when it was added."""
+    """A pod's signature and nominated node when the pod was added."""
 
     signature: Hashable
     node: str | None
@@ -67,7 +67,7 @@ class _Entry:
 
 @dataclass(slots=True, eq=False)
 class _Missed:
-    """The events during the pod's last attempt: those with numbers from `next` to `end` - 1."""
+    """A pod, and the numbers of events that it missed in its last attempt: `next` to `end` - 1."""
 
     queued: QueuedPod
     next: int
@@ -75,7 +75,7 @@ class _Missed:
 
 
 class Hints(Protocol):
-    """The queue's questions about unschedulable pods; `QueueingHints` answers them."""
+    """Finds signatures and runs hints of unschedulable pods; `QueueingHints` implements it."""
 
     def signature(self, queued: QueuedPod) -> Hashable:
         """Return a value that is equal for pods that the same events may make schedulable."""
@@ -107,7 +107,7 @@ class UnschedulablePods:
         self._missed = OrderedDict[Uid, _Missed]()
         self._nominated: dict[str, dict[Uid, QueuedPod]] = {}
         self._without_node: dict[Uid, str] = {}
-        """The pods whose nominated node was deleted: uid, and the event that moves the pod."""
+        """Maps pods whose nominated node was deleted to the name of the event that moves them."""
         self._entries: dict[Uid, _Entry] = {}
         self._counts = Counter[tuple[str, str]]()
 
@@ -183,7 +183,7 @@ class UnschedulablePods:
         return None
 
     def _without_nomination(self, uid: Uid) -> QueuedPod | None:
-        """Return the pod if it no longer has the nomination that this class knows; else None."""
+        """Return the pod if the nomination that was noted for it has ended; else None."""
         entry = self._entries.get(uid)
         if entry is None or entry.node is None:
             return None
@@ -263,7 +263,7 @@ class UnschedulablePods:
         return []
 
     def _settle(self, signature: Hashable, group: _Group) -> None:
-        """Note that the group's hints have run for all events."""
+        """Note that the group's hints have checked all events."""
         group.seen = group.next = self._events.end
         self._groups.move_to_end(signature)
 
@@ -271,16 +271,16 @@ class UnschedulablePods:
         return self._entries[queued.pod.uid].since
 
     def _stands_for(self, group: _Group, number: int) -> QueuedPod:
-        """Return the pod whose hints run for the event: the group's first pod added before it."""
+        """Return the group's first pod that was added before the event with this number."""
         free = next(iter(group.free.values()), None)
         if free is not None and self._since(free) <= number:
             return free
         return next(iter(group.pods.values()))
 
     def _to_try(self, group: _Group, number: int, node: str | None) -> list[tuple[QueuedPod, bool]]:
-        """Return the pods to try: all that are nominated to the event's node, and one other pod.
+        """Return the pods to try: all that are nominated to `node`, and one other pod.
 
-        If all other pods are nominated elsewhere, no pod is tried for the group.
+        If all other pods are nominated to other nodes, the result has no other pod.
         """
         nominated = [
             queued
@@ -295,23 +295,23 @@ class UnschedulablePods:
 
     @staticmethod
     def _most_events(waiting: int) -> int:
-        """Return for how many events a group's hints run, if `waiting` pods or groups wait."""
+        """Return for how many events a group's hints may run if `waiting` groups and pods wait."""
         return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
 
 
 def _moved(
     pods: list[tuple[QueuedPod, bool]], event: str, number: int | None = None
 ) -> list[tuple[QueuedPod, bool]]:
-    """Note which event moves the pods, and its number if a hint moves them; return the pods."""
+    """Note in the pods which event moves them, and its number if a hint does; return the pods."""
     for queued, _ in pods:
         queued.moved_by, queued.moved_at = event, number
     return pods
 
 
 def _node_of(event: ClusterEvent) -> str | None:
-    """Return the name of the node that the event is about; None if it is about none.
+    """Return the name of the node that the event changes; None for other events.
 
-    If a pod lost its nomination, this is the node to which it was nominated.
+    If a pod lost its nomination, this is its former nominated node.
     """
     about = event.after or event.before
     if isinstance(about, Pod):
