@@ -146,6 +146,8 @@ class Decisions:
             if len(shown) == len(versions):
                 versions.clear()
             shown = shown or [self._last(uid)]
+        elif not shown:
+            yield None  # no watch shows it, and it has been forgotten since it was assumed
         if last.since < at - _TAKES_SECONDS:  # its labels may have changed before it was bound
             told = self._watches.told(identity, POD, "kopf", at=self._begins[identity, uid])
             known = self._versions(POD, told, last.since).get(uid, ())

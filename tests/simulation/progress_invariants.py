@@ -38,7 +38,7 @@ class Progress:
         self._undisturbed_since = 0.0
         self._profiles_changed = 0.0
         self._assumed_at: dict[str, float] = {}
-        """By node, when the leader last had a pod assumed there."""
+        """By node and by uid, when the leader last had a pod assumed there, or this one."""
 
     def note(self, change: "Change") -> None:
         if change.resource is SCHEDULING_PROFILE and "status" not in change.what:
@@ -56,8 +56,8 @@ class Progress:
             return None
         since = max(self._undisturbed_since, world.actor(Faults).over_at, self._profiles_changed)
         state = found[1].scheduler.state
-        for placed in state.pods.assumed.values():
-            self._assumed_at[state.nodes.names[placed.row]] = now
+        for uid, placed in state.pods.assumed.items():
+            self._assumed_at |= {state.nodes.names[placed.row]: now, uid: now}
         return _beyond_its_deadline(found[1], since, now) or self._waits(world, since, now)
 
     def _waits(self, world: "World", since: float, now: float) -> str | None:
@@ -66,7 +66,9 @@ class Progress:
         plugins_since = max(since, world.actor(Plugins).troubled_until)
         for pod in books.pods.values():
             begins = plugins_since if pod.scheduler == ACME else since
-            begins = max(begins, books.waits_since.get(pod.uid, now))
+            # A Binding that nobody answers ends after 30 s.
+            waits_since = books.waits_since.get(pod.uid, now)
+            begins = max(begins, waits_since, self._assumed_at.get(pod.uid, 0.0))
             if begins > now - _TRIED_SECONDS or not books.waits(pod):
                 continue
             fitting = [
