@@ -81,7 +81,7 @@ def decision_in_full(
 def _filters(
     pod: Pod, pipeline: Pipeline, what_if: WhatIf
 ) -> tuple[Mapping[str, Any] | None, Sequence[Mapping[str, Any]], Mapping[str, Rejection]]:
-    """Return `pre_filter` and `filters` of the decision, and some rejected nodes."""
+    """Return the fields `pre_filter` and `filters` of the decision, and some rejected nodes."""
     search, cluster = what_if.search(pod, pipeline), what_if.cluster
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis()
     if isinstance(pre_filtered, Diagnosis):
@@ -95,7 +95,7 @@ def _filters(
 def _funnel(
     pipeline: Pipeline, pre_filtered: PreFiltered, diagnosis: Diagnosis, cluster: ClusterView
 ) -> Iterator[dict[str, Any]]:
-    """Yield the filters in the order they run, with the number of nodes that remain after each."""
+    """Yield the filters in their order, with the number of nodes that remain after each filter."""
     left = np.zeros(len(cluster.nodes), np.bool_)
     left[cluster.nodes_in_order] = True
     groups = list(diagnosis.rejected)
@@ -109,7 +109,7 @@ def _funnel(
 
 
 def _step(name: str, group: RejectedNodes | None, left: Any) -> dict[str, Any]:
-    """Return the effect of one filter; set `left` (bool[rows]) to False where it rejects."""
+    """Return the effect of one filter; set `left` (bool[rows]) to False for rejected nodes."""
     reasons: list[dict[str, Any]] = []
     rejected = 0
     if group is not None:

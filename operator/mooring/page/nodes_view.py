@@ -22,19 +22,19 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 PODS: Final = "pods"
-"""The name that stands for the number of pods on a node, in place of a resource."""
+"""The name for the number of pods on a node, in place of a resource's name."""
 
 CORDONED: Final = 1
 NOT_READY: Final = 2
 TAINTED: Final = 4
-"""Bits of `ResourceOfNodes.flags`; TAINTED means a taint NoSchedule or NoExecute."""
+"""The bits of `ResourceOfNodes.flags`; TAINTED: the node has a taint NoSchedule or NoExecute."""
 
 _MOST_RESOURCES: Final = 100
 _MOST_LABELS: Final = 100
 _MOST_VALUES: Final = 1000
-"""The most values of a label by which nodes can be grouped."""
+"""The most values of a label that nodes are grouped by."""
 _LABEL_SECONDS: Final = 60.0
-"""The age in seconds after which the list of labels is read again."""
+"""After this time in seconds, the list of labels is read again."""
 _FIRST_LABELS: Final = (ZONE, BETA_ZONE, "topology.kubernetes.io/rack", "rack")
 _MOST_DEVICES: Final = 200
 
@@ -54,9 +54,9 @@ class ResourceOfNodes:
     flags: IntArray
 
     def changes(self, before: "ResourceOfNodes") -> dict[str, Any] | None:
-        """Return the indices of nodes that differ, and their new values; None if no node differs.
+        """Return the indices of nodes with other values than before, and these values.
 
-        Both objects must have the same version.
+        Returns None if no value differs. Both objects must have the same version.
         """
         columns = ("allocatable", "requested", "pods", "flags")
         differs = np.zeros(len(self.rows), np.bool_)
@@ -142,7 +142,7 @@ class Nodes:
         }
 
     async def _label_keys(self) -> list[str]:
-        """Return the labels for grouping nodes: zone and rack first, single-valued labels last."""
+        """Return the labels for grouping nodes: zone and rack first, labels with one value last."""
         table, now = self.scheduler.state.nodes, self.clock()
         known = self._labels
         if known is not None and (known[1] == table.topology_version or known[0] > now):
@@ -217,13 +217,13 @@ class Nodes:
         }
 
     def _devices(self, row: int) -> tuple[list[NodeDevice], int]:
-        """Return up to 200 devices that the node can use, and their number; its own come first."""
+        """Return up to 200 devices that the node can use, its own first; and the number of all."""
         found = Devices(self.scheduler.cluster, classes=False)
         devices = islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)
         return [*devices], found.count(row)
 
     def _devices_document(self, row: int, visible: frozenset[str]) -> dict[str, Any]:
-        """Return the node's devices as JSON values; claims outside `visible` are only counted."""
+        """Return the node's devices as JSON; claims outside `visible` are only counted."""
         devices, count = self._devices(row)
         documents = [device.document() for device in devices]
         for document in documents:
@@ -256,7 +256,7 @@ def _rank(label: str) -> int:
 
 
 def _flags(nodes: NodeView) -> IntArray:
-    """Return int64 per node of the view: the sum of `CORDONED`, `NOT_READY` and `TAINTED`."""
+    """Return int64[nodes]: the sum of the bits `CORDONED`, `NOT_READY` and `TAINTED`."""
     ready = [dict(conditions).get("Ready") == "True" for conditions in nodes.condition_sets]
     tainted = [
         any(taint.effect in ("NoSchedule", "NoExecute") for taint in taints)
@@ -273,7 +273,7 @@ def _flags(nodes: NodeView) -> IntArray:
 
 
 def _resource(node: NodeView, resource: str) -> dict[str, Any]:
-    """Return the amounts of one resource on the only node in `node`, as numbers and as texts."""
+    """Return the amounts of a resource, as numbers and texts; `node` is a view of one node."""
     allocatable, requested = int(node.allocatable(resource)[0]), int(node.requested(resource)[0])
     free = max(allocatable - requested, 0)
     return {
@@ -290,7 +290,7 @@ def _largest_pod(
 ) -> dict[str, str] | None:
     """Return the requests of the largest pod of priority 0 that fits; None if no pod fits.
 
-    The nominated pods in `kept_for` keep their room.
+    The nominated pods in `kept_for` keep their room. `slots` is the number of free pod slots.
     """
     free: dict[str, str] = {}
     for each in resources:
@@ -311,7 +311,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
 
 
 def _gpus(node: str, row: int, books: Cards, visible: frozenset[str]) -> dict[str, Any]:
-    """Return the GPU cards of the node; owners outside `visible` are only counted."""
+    """Return the node's GPU cards; owners in namespaces outside `visible` are only counted."""
     document = cards_of(node, row, books).cards_document()
     for card in document["cards"]:
         shown = [key for key in card["owners"] if key.partition("/")[0] in visible]

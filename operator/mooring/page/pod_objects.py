@@ -35,7 +35,7 @@ _MOST_CHARACTERS: Final = 1024
 _MOST_OF_FIELD: Final = 253
 """The most characters of any other field of an event."""
 _MOST_AT_ONCE: Final = 10
-"""The most requests that may wait or run at the same time."""
+"""The maximum number of requests that may wait or run at the same time."""
 _SECONDS: Final = 10.0
 
 
@@ -130,7 +130,7 @@ class PodObjects:
 
 
 def _event(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the event with shortened texts, because anybody may write events."""
+    """Return the event with its texts cut to limits, because anybody may write events."""
     series = mapping(raw, "series")
     source = text(raw, "reportingComponent") or text(mapping(raw, "source"), "component")
     created = text(mapping(raw, "metadata"), "creationTimestamp")

@@ -14,7 +14,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 MOST_FOUND: Final = 10
 
 _Ranked = dict[tuple[bool, str], str | None]
-"""The node of each pod; the key sorts pods whose name begins with the text first."""
+"""Maps pods to their nodes. A key sorts pods whose name begins with the text first."""
 
 
 @dataclass(eq=False, repr=False)
@@ -46,7 +46,7 @@ class PodSearch:
         }
 
     async def _of_namespaces(self, text: str) -> dict[str, _Ranked]:
-        """Return the first pods with the text in their names, by namespace; one more than shown."""
+        """Return the first pods whose names contain the text, by namespace; one more than shown."""
         found: dict[str, _Ranked] = {}
 
         def steps() -> None:
@@ -66,7 +66,7 @@ class PodSearch:
     def _pods(self) -> Iterator[tuple[str, str, str | None]]:
         """Yield namespace, name and node of every pod; the node of a pending pod is None.
 
-        A pod that is bound meanwhile may come twice.
+        If a pod is bound meanwhile, the pod may come twice.
         """
         scheduler = self.scheduler
         for queued in scheduler.queue:

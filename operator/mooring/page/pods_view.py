@@ -62,7 +62,7 @@ class Pods:
         return decision
 
     def _decided_now(self, key: str) -> DecisionInFull | None:
-        """Return the present decision; None if the pod is not decided alone, or a plugin fails."""
+        """Return the present decision; None if there is none for this pod, or a plugin fails."""
         scheduler = self.scheduler
         uid = scheduler.uid_of(key)
         decided = self._decided_alone(uid) if uid is not None else None

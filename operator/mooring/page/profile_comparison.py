@@ -58,7 +58,7 @@ async def compared_nodes(
 
 
 def _row(group: Sequence[ChangedNode]) -> dict[str, Any]:
-    """Return the moves of equal pods as one row."""
+    """Return equal pods with the same change as one row of the table."""
     old = sorted({move.old for move in group if move.old is not None})
     new = sorted({move.new for move in group if move.new is not None})
     return {
@@ -72,7 +72,7 @@ def _row(group: Sequence[ChangedNode]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """The nodes at one moment, as arrays; `names` maps each node to its index.
+    """The nodes at one moment, as arrays; `names` maps each node's name to its index.
 
     `movable` has the number of pods on each node that could be on another node.
     """

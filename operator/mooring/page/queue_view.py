@@ -42,7 +42,7 @@ _KEPT_SECONDS: Final = 2.0
 _MOST_GROUPS: Final = 200
 _SAMPLE_SECONDS: Final = 10.0
 _SAMPLES: Final = 360
-"""The number of samples in one hour."""
+"""The number of samples that are kept: one hour."""
 _MOST_OF_WORKLOAD: Final = 500
 _MOST_OF_CAUSE: Final = 256
 _MOST_OF_OWNER: Final = 253
@@ -50,7 +50,7 @@ _MOST_OF_OWNER: Final = 253
 
 @dataclass(slots=True)
 class _Codes:
-    """Gives each different value a number: 0 for the first value, 1 for the next."""
+    """Numbers different values: the first value gets 0, the next 1, and so on."""
 
     values: dict[Any, int] = field(default_factory=dict)
 
@@ -181,7 +181,10 @@ class PendingPods:
         return seen
 
     def _groups(self, codes: IntArray, members: BoolArray) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the 200 most frequent codes of `members`, each with a summary of its pods."""
+        """Yield the 200 most frequent of `codes`, each with a summary of its pods.
+
+        A code is the number of a cause or an owner. Only pods with True in `members` count.
+        """
         if not members.any():
             return
         codes, states, since = codes[members], self.states[members], self.since[members]
@@ -226,7 +229,7 @@ class _PendingPod(NamedTuple):
 
 @dataclass(slots=True)
 class _Rows:
-    """The columns of the pods that were read so far."""
+    """The columns of the pending pods that were read so far."""
 
     keys: list[str] = field(default_factory=list)
     numbers: "array[int]" = field(default_factory=lambda: array("q"))
@@ -340,7 +343,7 @@ class Queue:
     def _pending_pods(
         self, is_meant: Callable[[Pod], bool] = lambda _: True
     ) -> "Iterator[_PendingPod]":
-        """Yield each pending pod for which `is_meant` returns True; pause after each pod."""
+        """Yield each pending pod for which `is_meant` returns True."""
         scheduler, now, wall = self.scheduler, self.clock(), self.now()
         for queued in scheduler.queue:
             pause()

@@ -57,21 +57,21 @@ logger = logging.getLogger(__name__)
 
 WHAT_IF: Final = "/api/v1/what-if"
 _RETRY_SECONDS: Final = "5"
-"""The Retry-After header, in seconds, of an answer to a client that must try again."""
+"""The header Retry-After in seconds, for clients that must send the request again later."""
 MOST_STREAMS: Final = 32
 """The most open streams of changes; a request for another one gets 503."""
 MOST_STREAMS_OF_A_USER: Final = 16
 """The most open streams of one user, so that one user cannot take all streams."""
 _CHANGES_SECONDS: Final = 0.5
-"""The shortest time in seconds between two messages about nodes."""
+"""The least seconds between two messages about changed nodes."""
 _SNAPSHOT_SECONDS: Final = 2.0
-"""The shortest time in seconds between two messages with all nodes."""
+"""The least seconds between two messages with all nodes."""
 _BEAT_SECONDS: Final = 5.0
-"""The most seconds between two messages with counts; without messages the page connects again."""
+"""The most seconds between two messages; without messages for longer, the page connects again."""
 _RIGHTS_SECONDS: Final = 10.0
-"""The time in seconds after which the right to an open stream is checked again."""
+"""The seconds between two checks whether the user may still have the stream."""
 _WRITE_SECONDS: Final = 30.0
-"""The time in seconds after which a client that reads no data loses its stream."""
+"""The seconds after which a client that reads no data loses its stream."""
 _MOST_PODS: Final = 500
 """The most pods in one part of a list."""
 _MOST_CHARACTERS: Final = 512
@@ -450,7 +450,7 @@ async def _read_body(request: web.Request) -> bytes:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Turn the errors of a request into HTTP errors, with one mistake per line."""
+    """Turn errors of the code inside the context into HTTP errors, with one mistake per line."""
     try:
         yield
     except InputError as error:

@@ -71,7 +71,7 @@ MOST_COMPARED: Final = 100
 _MOST_SUGGESTED_FOR: Final = 3
 """The most pods and groups that get suggestions, because each search takes up to a second."""
 _TRIAL_SECONDS: Final = 0.01
-"""The time in seconds after which one trial makes no further decision.
+"""After this time in seconds, no further decision begins in the same trial.
 
 Before the first decision, the trial puts all earlier pods on their nodes, and the request's
 Services into the state.
@@ -359,7 +359,7 @@ class WhatIfRunner:
         return found
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
-        """Return the pods in the order of decisions; all members of a group are one unit."""
+        """Return the pods in the order of decisions; the members of a group are together."""
         scheduler = self.scheduler
         chosen: dict[str, Pipeline | None] = {}
         for pod in objects.pods.values():
@@ -384,7 +384,7 @@ class WhatIfRunner:
         return list(units.values())
 
     def _beside_members(self, group: PodGroupState) -> PodGroupState:
-        """Return the group as the text defines it, with its members in the cluster.
+        """Return the group with its members in the cluster, and with the definition in the text.
 
         If the text has no definition, the definition in the cluster is used.
         """
@@ -402,7 +402,7 @@ class WhatIfRunner:
     async def _decided(
         self, units: "Iterable[_Unit]", what_if: WhatIf, *, detailed: bool
     ) -> "AsyncIterator[tuple[_Unit, list[DecisionInFull]]]":
-        """Yield each unit with its decisions; the pods of earlier units are on their nodes."""
+        """Yield single pods and groups with their decisions; earlier pods are on their nodes."""
         nodes, left = 100 if detailed else 0, deque(units)
         while left:
             slices = TimeSlices(0.0, rest=REST, clock=self.clock)
@@ -415,9 +415,9 @@ class WhatIfRunner:
     async def _of_first(
         self, units: "deque[_Unit]", what_if: WhatIf, nodes: int, slices: TimeSlices
     ) -> list[list[DecisionInFull]]:
-        """Return the decisions about the first unit, and about other units that fit into the turn.
+        """Return the decisions about the first pod or group, and about more pods if time is left.
 
-        An edited profile has no cached results, so its first decision may take several turns.
+        An edited profile has no cached results, so its first decision may be interrupted.
         """
         unit = units[0]
         while True:
@@ -470,7 +470,7 @@ class WhatIfRunner:
         return found
 
     def _decide(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
-        """Return the decision about the only pod of a unit; the caller must be within a trial."""
+        """Return the decision about a single pod; the caller must have opened a trial."""
         pipeline, (pod,) = unit.pipeline, unit.pods
         if pipeline is None:
             return _without_node(pod, None, self._no_profile(pod))
@@ -491,7 +491,7 @@ class WhatIfRunner:
         what_if: WhatIf,
         slices: TimeSlices,
     ) -> list[DecisionInFull]:
-        """Return the decisions about all pods of a group, made together in one turn."""
+        """Return the decisions about all members of a group, made together."""
         group = self._beside_members(group)
         obstacles = (held_back(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
         incomplete = _CUT if unit.cut and group.incomplete else group.incomplete
@@ -509,7 +509,7 @@ class WhatIfRunner:
         return await self.scheduler.turn.run(decide, slices)
 
     async def _suggestions(self, unit: "_Unit", what_if: WhatIf) -> list[SuggestedChange]:
-        """Return changes that would make the pod or group fit."""
+        """Return changes after which the pod or group would fit."""
         if unit.pipeline is None:
             return []
         group = self._beside_members(unit.group) if unit.group is not None else None
@@ -557,7 +557,7 @@ class WhatIfRunner:
         return [replace(pod, node_name=None) for _, pod in first], total
 
     def _comparable(self, wanted: CompareRequest) -> Iterator[tuple[Any, Pod]]:
-        """Yield the pending or running pods for a comparison, each with its sort key."""
+        """Yield the pending or running pods to compare, each with its sort key."""
         if not wanted.running:
             yield from ((by_priority(queued), queued.pod) for queued in self.scheduler.queue)
             return
@@ -626,7 +626,7 @@ def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> No
 
 
 async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], Any]) -> None:
-    """Reject the pods of namespaces whose pods the user may not get."""
+    """Reject the pods in namespaces where the user may not get pods."""
     visible = await may_see(pod.namespace for pod in objects.pods.values())
     for pod in tuple(objects.pods.values()):
         if pod.namespace not in visible:
@@ -640,7 +640,7 @@ async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], A
 def _made_of(
     manifest: Manifest, new_objects: NewObjects, notes: dict[str, None]
 ) -> Iterator[Manifest]:
-    """Yield the pods of an object, and a Deployment's ReplicaSet; raise InputError without pods."""
+    """Yield the object's pods, and a Deployment's ReplicaSet; raise InputError without pods."""
     if not makes_pods(manifest):
         version = manifest.raw.get("apiVersion") or "no apiVersion"
         raise manifest.error(
@@ -664,7 +664,7 @@ def _made_of(
 def _member(
     pod: Pod, pipeline: Pipeline, decision: GroupDecision, what_if: WhatIf
 ) -> DecisionInFull:
-    """Return the decision about a pod of a group; put a pod with a node on this node."""
+    """Return the decision about a member of a group; put the member on its node if it has one."""
     document = _without_node(pod, pipeline, decision.message, decision.cause)
     document = replace(document, nodes=what_if.cluster.node_count)
     row = decision.rows.get(pod.uid)
@@ -704,7 +704,7 @@ def _nominated(
 def _without_node(
     pod: Pod, pipeline: Pipeline | None, message: str, cause: str = ""
 ) -> DecisionInFull:
-    """Return a decision without a node and without filters; `cause` defaults to the message."""
+    """Return a decision without node and filters; without `cause`, the message is the cause."""
     return DecisionInFull(
         pod=PodRef.of(pod),
         profile=pipeline.profile if pipeline is not None else None,
@@ -730,7 +730,7 @@ def _rejected(each: RejectedPod) -> Tried:
 
 
 def _tried(unit: _Unit, documents: Sequence[DecisionInFull]) -> Tried:
-    """Return the decisions about the pods of a unit as one decision."""
+    """Return the decisions about a single pod or the members of a group as one result."""
     first = next((each for each in documents if each.node is None), documents[0])
     group = unit.group
     return Tried(

@@ -47,7 +47,7 @@ class Estimate:
     Attributes:
         pods: The pods.
         suspect: Whether the node may reject the pods.
-        gain: By how much the total score of another node may be higher.
+        gain: How much higher the total score of another node may be.
         place: Equal for nodes whose estimates have about the same error.
         exact: Whether all scores were computed without the pod.
     """
@@ -91,8 +91,6 @@ def _object_only(plugin: object) -> bool:
 
 
 class _Rows:
-    """Computes the estimates for the nodes that have equal pods, from filters and scores."""
-
     def __init__(self, search: NodeSearch, pre_filtered: PreFiltered, rows: IntArray) -> None:
         self._search = search
         self._pipeline = search.pipeline
@@ -131,7 +129,7 @@ class _Rows:
         return fits
 
     def _fits_beside_others(self) -> BoolArray:
-        """Return bool[rows]: True where all other filters certainly accept a pod of the node."""
+        """Return bool[rows]: True where the other filters accept a pod that runs on the node."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = np.ones(len(self._rows), np.bool_)
         for plugin in self._pipeline.filters:
@@ -150,7 +148,7 @@ class _Rows:
         return plugin in _REJECT_LESS_WITHOUT_A_POD
 
     def _gains(self, alone: BoolArray) -> tuple[IntArray, IntArray]:
-        """Return int64[rows] twice: the values of `Estimate.gain` and of `Estimate.place`."""
+        """Return the values of `Estimate.gain` and of `Estimate.place` (both int64[rows])."""
         search, pre_filtered, rows = self._search, self._pre_filtered, self._rows
         fits = search.feasible(pre_filtered)
         taken = search.rejected_with_nominated(pre_filtered, fits)
@@ -177,7 +175,7 @@ class _Rows:
         return gains, places
 
     def _best_elsewhere(self, totals: IntArray, targets: IntArray) -> IntArray:
-        """Return int64[rows]: the highest total score of the targets, without the row itself."""
+        """Return int64[rows]: the highest total score of `targets` other than the row's node."""
         best = int(np.argmax(totals))
         found = np.full(len(self._rows), totals[best])
         others = np.delete(totals, best)
@@ -186,7 +184,7 @@ class _Rows:
         return found
 
     def _more_without(self, rows: IntArray, table: ScoreTable, at: IntArray) -> IntArray:
-        """Return int64[rows]: how much higher the node-only scores are without a pod on the row.
+        """Return int64[rows]: how much node-only scores grow when a pod leaves the node.
 
         `table` has the scores with the pod, at the positions `at`.
         """

@@ -23,11 +23,11 @@ from mooring.state.cluster_view import ClusterView
 
 VIOLATION_GAIN: Final = 1_000
 _FEW: Final = 3
-"""Up to this number of equal pods, there is one decision for each pod."""
+"""For at most this number of equal pods, a decision is made about each pod."""
 _MOST_PLACES: Final = 16
 """The maximum number of values of `Estimate.place` that decisions correct."""
 _CHECKS_PER_STEP: Final = 4
-"""This number of checks of one node's filters costs as much as a decision."""
+"""The number of checks of one node's filters that take as long as one decision."""
 _FAILED: Final = "is one that a plugin fails for"
 _MOST_TOGETHER: Final = 2_000
 """The maximum number of equal pods that a plan examines together."""
@@ -74,7 +74,7 @@ def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[Equal
 
 
 def _in_order(numbers: list[int], pods: list[Pod]) -> list[EqualPods]:
-    """Return the pods sorted by their numbers, in groups of limited size."""
+    """Return the pods sorted by their numbers, in groups of at most `_MOST_TOGETHER` pods."""
     if len(pods) == 1:
         return [EqualPods(numbers[0], (pods[0],))]
     order = np.argsort(np.array(numbers, np.int64), kind="stable").tolist()
@@ -155,10 +155,10 @@ def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
 
 @dataclass(order=True, slots=True)
 class GainingPod:
-    """A pod that may gain by a move; sorted by falling gain.
+    """A pod that may gain by a move; the pod with the largest gain comes first.
 
-    `as_of` is the number of moved pods in the plan when a decision found the gain; -1 if the gain
-    is an estimate.
+    `as_of` is the number of moves in the plan when a decision found the gain; -1 if the gain is an
+    estimate.
     """
 
     cost: int
@@ -243,7 +243,7 @@ def improvement(planning: Planning, pod: Pod) -> Step | None:
 
 
 def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[GainingPod]:
-    """Return the pods that gain; make a decision about each pod."""
+    """Return the pods that gain by a move; make a decision about each pod."""
     candidates = list[GainingPod]()
     for pod in pods:
         if planning.budget.spent:
@@ -267,7 +267,7 @@ def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None
 
 
 def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods that gain by filters of their nodes or by corrected estimates."""
+    """Return the pods that gain: filters reject their node, or decisions confirm an estimate."""
     candidates, on_good_nodes = list[GainingPod](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:

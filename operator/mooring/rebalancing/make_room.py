@@ -18,7 +18,7 @@ from mooring.scheduling.what_if import held_back
 
 _FITS_GAIN: Final = 1_000
 _MOST_PLACEMENTS: Final = 8
-"""The number of topology domains where a plan makes room for a group."""
+"""The maximum number of topology domains where a plan makes room for a group."""
 
 
 @dataclass(slots=True)
@@ -27,10 +27,10 @@ class MakingRoom:
 
     planning: Planning
     said: str = ""
-    """The message of the last decision about a group that did not fit without moves."""
+    """The message of the decision about the last group, if the group did not fit without moves."""
 
     def for_pod(self, pod: Pod) -> bool:
-        """Add the step that makes the pod fit, if it needs one; return whether the pod fits then.
+        """Make room for the pod by a step if needed; return whether the pod fits then.
 
         A pod that fits keeps its room in all later trials of the plan.
         """
@@ -47,7 +47,7 @@ class MakingRoom:
         return True
 
     def for_group(self, group: PodGroupState) -> bool:
-        """Add the step that makes the group fit, if it needs one; return whether it fits then."""
+        """Make room for the group by a step if needed; return whether the group fits then."""
         planning = self.planning
         members = [pod for pod in group.unscheduled.values() if not why_not(planning, pod)]
         if (short := group.short_of(members)) is not None or group.incomplete is not None:

@@ -23,12 +23,12 @@ _AGAINST: Final = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
 }
-"""Annotations with which the owner of a pod forbids its disruption."""
+"""Maps annotations to the value with which the owner of a pod forbids its disruption."""
 _ALWAYS_AWAITED: Final = 30
-"""The default grace period of pods in seconds. A move always waits this long for a pod's end."""
+"""The seconds that a move always waits for a pod's end: the default grace period of pods."""
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _OF_THE_NODE_CONTROLLER: Final = "node.kubernetes.io/"
-"""Taints with this prefix come from the node controller, the kubelet or `kubectl cordon`."""
+"""The prefix of taints that the node controller, the kubelet or `kubectl cordon` sets."""
 
 
 def owner_of(pod: Pod) -> str:
@@ -155,7 +155,7 @@ class Movable:
         return None
 
     def _of_its_decision(self, pod: Pod) -> str | None:
-        """Return why the pod must not be moved for the moment; None if it may."""
+        """Return why the pod may not be moved at present; None if it may."""
         if self.resting and (pod.uid in self.resting or owner_of(pod) in self.resting):
             return "was moved, or could not be, a short time ago"
         if self.now() - pod.created < self.section.pods.minimum_age_seconds:

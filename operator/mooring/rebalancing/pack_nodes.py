@@ -18,7 +18,7 @@ from mooring.rebalancing.room import RoomSearch
 
 _EMPTIED_GAIN: Final = 1_000
 _MOST_OTHERS: Final = 4
-"""The number of pods of other nodes that may move to make room for one pod."""
+"""The maximum number of pods of other nodes that move to make room for one pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +91,16 @@ class _Packing:
         self.planning.moved.update(move.pod.uid for move in moves)
 
     def _own(self, name: str) -> list[Move]:
-        """Return moves without targets of all pods still on the node; [] if a pod may not move."""
+        """Return moves without targets of the node's pods; [] if one of the pods may not move."""
         planning = self.planning
         came = {m.pod.uid for m in chain.from_iterable(self.emptied.values()) if m.target == name}
         pods = [pod for pod in _own_pods(planning, name) if pod.uid not in came]
         return planning.leaving(pods) if all(map(planning.may_move, pods)) else []
 
     def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
-        """Return moves of `own`, and of pods that would move to the node; [] if one fits nowhere.
+        """Return the moves with targets for `own` and for pods that would move to the node.
 
-        The trial then has all other moves and no other change.
+        Returns [] if one of the pods fits nowhere. The trial then contains all other moves.
         """
         planning, leaving = self.planning, list(own)
         planning.back_to(self.mark)
@@ -183,7 +183,7 @@ def _emptied(
 def _elsewhere(
     planning: Planning, pod: Pod, others: Collection[str], last: Collection[str], more: int
 ) -> list[Move] | None:
-    """Return moves that make room on a node, and then the pod's move to it; None if this fails."""
+    """Return the moves that make room on a node, and the pod's move to it; None if this fails."""
     if more < 0 or planning.budget.spent:
         return None
     before = tuple[Move, ...]()

@@ -17,7 +17,7 @@ class Planning(PlanTrial):
     """A plan in the making: a trial that contains the moves of `steps`."""
 
     takes: Callable[[Pod], bool]
-    """Returns whether a pod belongs to the profile."""
+    """Returns whether the profile decides about a pod."""
     pending: Sequence[Pod] = field(default=(), kw_only=True)
     """The unschedulable pods of the profile, sorted by falling priority."""
     position: int = field(default=0, kw_only=True)

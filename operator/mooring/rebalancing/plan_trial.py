@@ -32,7 +32,7 @@ from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 
 _ALL_NODES: Final = 100
-"""The percentage of nodes that decisions examine."""
+"""The percentage of nodes that each decision examines."""
 _MOST_REASONS: Final = 3
 _LONGEST_REASON: Final = 300
 
@@ -110,7 +110,7 @@ class PlanTrial:
             trial.withdraw(uid)
 
     def add(self, pod: Pod, node: str) -> None:
-        """Put the pod on the node and run Reserve; do nothing if the node is unknown."""
+        """Put the pod on the node and run Reserve; do nothing if the node does not exist."""
         if (row := self.cluster.row(node)) is not None:
             with self._change() as trial:
                 trial.add(pod, row)
@@ -134,12 +134,12 @@ class PlanTrial:
         return self.cluster.node(placed.row) if placed is not None else None
 
     def leaving(self, pods: Iterable[Pod]) -> list[Move]:
-        """Return moves of the pods from their nodes, with the target "" for the caller to set."""
+        """Return a move for each pod from its node; the caller sets the target, which is ""."""
         nodes = ((pod, self.node_of(pod)) for pod in pods)
         return [Move(pod, node.name, "") for pod, node in nodes if node is not None]
 
     def anew(self, move: Move) -> Pod:
-        """Return the pod that replaces the move's pod after its end."""
+        """Return the pod that replaces the pod of the move."""
         if (node := self.node(move.source)) is None:
             raise ValueError(f"node {move.source} does not exist")
         return created_anew(move.pod, node)
@@ -175,7 +175,7 @@ class PlanTrial:
         return None
 
     def violation(self, pod: Pod) -> str:
-        """Return which filter now rejects the pod on its own node, and why; "" if all accept it."""
+        """Return which filter rejects the pod on its own node, and why; "" if no filter does."""
         placed, node = self.cluster.pod(pod.uid), self.node_of(pod)
         if placed is None or node is None:
             return ""
@@ -191,7 +191,7 @@ class PlanTrial:
     # What follows returns nothing where a plugin fails.
 
     def violates(self, pod: Pod) -> bool:
-        """Return whether a filter now rejects the pod on its own node; False if a plugin fails."""
+        """Return whether a filter rejects the pod on its own node; False if a plugin fails."""
         return bool(self._found(lambda: self.violation(pod)))
 
     def fits_on(self, pod: Pod, node: str) -> bool:
@@ -199,7 +199,7 @@ class PlanTrial:
         return bool(self._found(lambda: self.fits(pod, node)))
 
     def decided(self, pod: Pod) -> str | None:
-        """Return the profile's choice for the pod; None if it fits nowhere, or a plugin fails."""
+        """Return the node that the profile chooses; None if no node fits or a plugin fails."""
         self.budget.spend(1)
         outcome = self._found(lambda: self.what_if.decide(pod, self.pipeline))
         return outcome.node if isinstance(outcome, ScheduleResult) else None

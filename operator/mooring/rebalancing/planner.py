@@ -90,7 +90,7 @@ def make_plan(planning: Planning, *, only_for: PodRef | GroupKey | None = None) 
 
 
 def _examined(planning: Planning, classes: Sequence[EqualPods]) -> int | None:
-    """Return how many pods were examined; None unless Violations or Spread is a goal."""
+    """Return how many pods were examined; None if neither Violations nor Spread is a goal."""
     if _ONE_BY_ONE.isdisjoint(planning.section.goals):
         return None
     return sum(pod.uid in planning.looked_at for alike in classes for pod in alike.pods)
@@ -123,7 +123,7 @@ def _make_room(planning: Planning) -> None:
 
 
 def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
-    """Make room for one pod or group; return why there is no step, or "" if there is one."""
+    """Make room for one pod or group; return "" if there is a step, else why there is none."""
     room = MakingRoom(planning)
     if isinstance(wanted, GroupKey):
         group = planning.cluster.pod_groups.get(wanted)
@@ -158,7 +158,7 @@ def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
 
 
 def _candidates(planning: Planning, classes: Sequence[EqualPods]) -> list[GainingPod]:
-    """Return the pods that may gain, starting at the end of the last plan; update `position`."""
+    """Return pods that may gain; start at the end of the last plan, and update `position`."""
     found = list[GainingPod]()
     # The rest of the budget is for the moves.
     least = planning.budget.remaining // _PART_FOR_MOVES

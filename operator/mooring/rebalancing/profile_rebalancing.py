@@ -47,23 +47,22 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 FIRST_SECONDS: Final = 10.0
-"""The first plan of a profile is made this many seconds after the profile came into force."""
+"""The seconds between the time when a profile comes into force and its first plan."""
 LOOK_SECONDS: Final = 0.5
-"""The time in seconds between checks whether a move may begin, or a replacement is ready."""
+"""The seconds between two checks whether a move may begin, or a replacement is ready."""
 BUDGET_SECONDS: Final = 30.0
-"""The time in seconds that a move waits for a disruption budget that allows no eviction. The
-budget's status changes a moment after the last replacement has become ready."""
+"""The seconds that a move waits if a disruption budget allows no eviction. The status of a budget
+changes shortly after the last replacement has become ready."""
 _PATIENCE_SECONDS: Final = 60.0
-"""The longest time in seconds that a new plan waits while pods wait for decisions."""
+"""The most seconds that a new plan waits while pods wait for decisions."""
 _SHORTEST_LIFE: Final = 300.0
-"""A plan is carried out for at least this time, or for the interval between plans if it is
-longer."""
+"""A plan is carried out for at least this time in seconds; for longer if the interval is longer."""
 _FORMER_SECONDS: Final = 5.0
-"""The time in seconds between checks whether the moves of a former leader have ended."""
+"""The seconds between two checks whether the moves of a former leader have ended."""
 _CHANGED: Final = "the profile has changed"
-"""The reason why a former version of a profile does not evict any more pods."""
+"""The reason why a former version of a profile evicts no more pods."""
 _WARNED: Final = frozenset((Result.ELSEWHERE, Result.LATE, Result.GONE, Result.FAILED))
-"""Results of moves that cause a warning Event of the profile."""
+"""The results of moves that cause a warning Event about the profile."""
 
 
 MakePlan = Callable[[ActiveProfile, Rebalancing, Collection[str], int], Plan]
@@ -117,9 +116,9 @@ class ProfileRebalancing:
         self._steps: list[RunningStep] = []
         """The steps with moves that have not ended; the last step may still begin moves."""
         self._stopped: Stopped | None = None
-        """The reason why no more steps begin."""
+        """Why no more steps begin; None if they may begin."""
         self._passed_over: Stopped | None = None
-        """The reason of the first step that was skipped or did not reach its purpose, if any."""
+        """Why the first step was skipped or missed its purpose; None if no step was."""
 
     async def run(self) -> NoReturn:
         """Make a plan in each interval, and carry it out, until the task is cancelled."""
@@ -151,9 +150,9 @@ class ProfileRebalancing:
             logger.warning(text, self._name, error)
 
     async def _until_former_moves_end(self) -> None:
-        """Wait until the moves of a former leader have ended, or their time is over.
+        """Wait until the moves of a former leader have ended or timed out.
 
-        The replacements are not moved again for a time. If a replacement was not ready in time, no
+        Its replacements are not moved again for a time. If a replacement was not ready in time, no
         pod of its controller is moved for a time.
         """
         parts, former = self.parts, self.record.former
@@ -206,7 +205,7 @@ class ProfileRebalancing:
             self._warn(stopped.why)
 
     async def _take(self, step: Step, begin_by: float) -> None:
-        """Begin all moves of a step, the first move before `begin_by`; or skip the step."""
+        """Begin all moves of a step, the first one before `begin_by`, or skip the step."""
         parts = self.parts
         running = RunningStep(step, self.entry, self.section, parts.scheduler, parts.expected)
         self._steps.append(running)
@@ -330,7 +329,7 @@ class ProfileRebalancing:
         return why is None
 
     def _check_going_on(self) -> None:
-        """Raise Stopped if the plan, or the step that is beginning, must not continue."""
+        """Raise Stopped if the plan must end, or if the step that is beginning must end."""
         self._settled()
         if stopped := self._stopped or self._steps[-1].why:
             raise stopped
@@ -342,8 +341,8 @@ class ProfileRebalancing:
     def _settled(self) -> bool:
         """End finished steps; return whether all steps have ended.
 
-        When a step ends, waiting pods get the room that was made for them. But first the step waits
-        for a limited time until the evicted pods have left their nodes.
+        When a step ends, waiting pods get the room that was made for them. Before that, the step
+        waits for a limited time until the evicted pods have left their nodes.
         """
         now = self.parts.scheduler.clock()
         for running in tuple(self._steps):
@@ -493,7 +492,7 @@ def _about(moves: Sequence[Move], text: str, otherwise: str) -> TextAboutPods:
 
 
 def _for_everybody(text: Why) -> str:
-    """Return the text for an Event, without names of pods, because everybody may read it."""
+    """Return the text without names of pods, for an Event that everybody may read."""
     return text.otherwise if isinstance(text, TextAboutPods) else text
 
 

@@ -22,7 +22,7 @@ class Rebalancer:
         self._parts = parts
         self._records: dict[str, Record] = {}
         self._works: dict[str, tuple[ProfileRebalancing, asyncio.Task[NoReturn]]] = {}
-        """Maps each profile's name to the work for the version of the profile that is in force."""
+        """Maps the names of profiles in force to the object that makes the plans, and its task."""
         self._statuses = ProfileSectionWriter(
             parts.profiles,
             "rebalancing",
@@ -48,7 +48,7 @@ class Rebalancer:
             self._parts.scheduler.turn.post(self._forget_moves)
 
     def _forget_moves(self) -> None:
-        """Forget moves whose tasks were cancelled before they began."""
+        """Forget the moves whose tasks were cancelled before their first line ran."""
         for under_way in tuple(self._parts.expected.moves):
             self._parts.expected.forget(under_way)
 
@@ -84,7 +84,7 @@ class Rebalancer:
         )
 
     async def _follow(self) -> NoReturn:
-        """Start the work for each profile version that comes into force; cancel work for others."""
+        """Start the work for each new profile version in force; cancel it for old versions."""
         parts = self._parts
         while True:
             in_force = parts.scheduler.profiles.in_force

@@ -47,7 +47,7 @@ larger number, new pods from before a move could be mistaken for its replacement
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
 _FIRST_DAY: Final = 3
-"""The index of Thursday in _DAYS: the epoch began on a Thursday."""
+"""The index of Thursday in `_DAYS`, because the epoch began on a Thursday."""
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MOST_TIMES: Final = 100_000
 _REST_BYTES: Final = 4 * 2**20
@@ -94,7 +94,7 @@ class RecentEvictions:
 
 
 class Rests:
-    """Remembers until when a pod, or all pods of a controller, must not be moved, by uid."""
+    """Remembers the time until which a pod, or all pods of a controller, must not be moved."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -103,7 +103,7 @@ class Rests:
         )
 
     def rest(self, uid: str, seconds: float) -> None:
-        """Do not move the pod, or the pods of the controller, for this number of seconds."""
+        """Forbid moves of the pod, or of all pods of the controller, for this number of seconds."""
         if seconds > 0:
             self._until.put(uid, (uid, self._clock() + seconds))
 
@@ -150,11 +150,11 @@ class FormerMove:
 def take_ended(
     moves: list[FormerMove], known: set[str], state: ClusterState, now: float
 ) -> list[str]:
-    """Remove moves that have ended or timed out; return the uids that must not be moved for a time.
+    """Remove the moves that have ended or timed out; return uids that must rest for a time.
 
     A move has ended when its controller has created a pod since the move began (one pod for each
     move) and this replacement is ready; then the result has the replacement's uid. After a time-out
-    it has the controller's uid. Pods in `known` are not replacements; the function adds new
+    the result has the controller's uid. Pods in `known` are not replacements; the function adds new
     replacements to `known`.
     """
     owners = {each.owner for each in moves}
@@ -221,12 +221,12 @@ class Record:
 
     @property
     def in_flight(self) -> int:
-        """The number of pods that are about to be evicted, or wait for their replacements."""
+        """The number of pods that are to be evicted soon, or wait for their replacements."""
         return len(self.under_way) + len(self.former)
 
     @property
     def used_of_hour(self) -> int:
-        """The number of pods that were evicted within the last hour or are about to be evicted."""
+        """The number of pods that were evicted within the last hour or will be evicted soon."""
         return len(self.evictions) + sum(not each.evicted for each in self.under_way)
 
     def in_flight_of(self, owner: str) -> int:
@@ -318,7 +318,7 @@ class Record:
 
 
 def _said(plan: Plan, section: Rebalancing) -> Why:
-    """Return the message about a plan that was just made."""
+    """Return the message for users about a new plan."""
     if not plan.steps:
         if plan.spent:
             return f"no move was found; {_left_out(plan)}"
@@ -331,7 +331,7 @@ def _said(plan: Plan, section: Rebalancing) -> Why:
 
 
 def _left_out(plan: Plan) -> str:
-    """Return a text that says that not all pods were examined, and what the user can do."""
+    """Return a text that says that some pods were not examined, and what the user can do."""
     why = "the decisions that a plan may cost were spent before all was looked at"
     if plan.examined is not None and 0 < plan.examined < plan.pods:
         looked_at = f"{plan.examined:,} of {plan.pods:,} running pods were"

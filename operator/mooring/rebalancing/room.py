@@ -30,16 +30,16 @@ _MOST_NODES: Final = 32
 _MOST_SETS: Final = 24
 """The number of sets of pods of one size to try on a node."""
 _MOST_TOGETHER: Final = 8
-"""The number of pods that may leave a node to make room for one pod."""
+"""The maximum number of pods that leave a node to make room for one pod."""
 _MOST_SPECS: Final = 6
-"""The number of different specs of pods to combine on one node."""
+"""The maximum number of different specs of pods to combine on one node."""
 _MOST_COMBINED: Final = 2_000
 _BY_OTHERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread"))
-"""Filters that reject a pod because of pods on other nodes."""
+"""The filters that may reject a pod because of pods on other nodes."""
 _ROWS_PER_STEP: Final = 16
-"""Examining the pods of this number of nodes costs about as much as a decision."""
+"""The number of nodes whose pods can be examined in the time of one decision."""
 _DEPTH: Final = 1
-"""The number of times that the search may call itself, to make room for a pod that leaves."""
+"""How many times the search may call itself to make room for a pod that leaves its node."""
 
 
 class Room(NamedTuple):
@@ -124,7 +124,7 @@ class RoomSearch:
         return None
 
     def _domains(self, pod: Pod, name: str) -> list[Collection[str]]:
-        """Return sets of nodes where moved pods may go: all, those near the new node, others."""
+        """Return sets of nodes for moved pods: all, those of the same domain, and the others."""
         planning, keys = self.planning, {each.topology_key for each in pod.spec.spread}
         keys |= {term.topology_key for term in pod.spec.affinity.required}
         nodes = {each: planning.node(each) for each in planning.cluster.node_names}
@@ -162,7 +162,7 @@ class RoomSearch:
         return sorted(map(tuple, found.values()), key=len)[:_MOST_SETS]
 
     def _ways(self, pod: Pod, other: Pod, node: Node) -> Iterator[Hashable]:
-        """Yield the keys of the sets (see `_in_the_way`) to which the other pod belongs."""
+        """Yield the keys of the sets in `_in_the_way` that contain the pod `other`."""
         affinity, theirs = pod.spec.affinity, other.spec.affinity
         if affinity.required and all(self._selects(term, other) for term in affinity.required):
             yield "affinity"
@@ -182,7 +182,7 @@ class RoomSearch:
         return term_selector(term).selects(pod.namespace, labels, pod.labels)
 
     def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
-        """Return nodes where evictions may help, and how many pods must leave each at least."""
+        """Return nodes where evictions may help, with the fewest pods that must leave each node."""
         planning = self.planning
         try:
             outcome = planning.what_if.decide(pod, planning.pipeline)
@@ -203,7 +203,7 @@ class RoomSearch:
         return [(names[int(rows[i])], int(fewest[i])) for i in possible[:_MOST_NODES]]
 
     def _needed(self, pod: Pod, rows: IntArray) -> tuple[IntArray, np.typing.NDArray[np.float64]]:
-        """Return how many pods must leave each row at least, and the share of resources missing."""
+        """Return the least number of pods to remove from each node, and the missing share."""
         columns, count = self.planning.cluster.pod_columns, len(self.planning.cluster.nodes)
         at = np.flatnonzero((columns.rows >= 0) & ~columns.nominated)
         fewest, lacking = np.ones(len(rows), np.int64), np.zeros(len(rows))
@@ -221,7 +221,7 @@ class RoomSearch:
         return {each: np.maximum(requests[each] - free[each], 0) for each in requests}
 
     def _on(self, pod: Pod, node: str, fewest: int, most: int, depth: int) -> Room | None:
-        """Return the fewest moves found after which the pod fits on this node, as a Room."""
+        """Return a Room with the fewest moves found after which the pod fits on this node."""
         best: Room | None = None
         for size in range(fewest, _MOST_TOGETHER + 1):
             for leaving in self._sets(pod, node, size):
@@ -285,7 +285,7 @@ class RoomSearch:
     def _placed(
         self, leaving: Sequence[Move], more: int, depth: int, *, by_policy: bool
     ) -> list[Move] | None:
-        """Return moves for pods without a node; up to `more` other pods move to make room."""
+        """Return moves to other nodes for the leaving pods; up to `more` other pods also move."""
         planning, moves = self.planning, list[Move]()
         within = planning.cluster.node_names if self.within is None else self.within
         for each in sorted(leaving, key=lambda each: -planning.share_of(each.pod)):

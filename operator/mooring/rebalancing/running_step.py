@@ -36,7 +36,7 @@ class Stopped(Exception):  # noqa: N818 - the text says why, and nothing need be
 
 
 class PassedOver(Stopped):
-    """Skips the rest of one step; later steps can still be carried out."""
+    """Ends one step of a plan; later steps can still be carried out."""
 
 
 @dataclass(slots=True, eq=False)
@@ -154,7 +154,7 @@ class RunningStep:
             state.withdraw(place_uid(ref.uid))
 
     def _waiting(self) -> list[tuple[Pod, str]]:
-        """Return the pods without a node that the step makes room for, each with its new node."""
+        """Return the pods without a node for which the step makes room, each with its new node."""
         state, step = self.scheduler.state, self.step
         pods = (state.unscheduled.get(ref.uid) for ref in step.fits)
         return [

@@ -19,10 +19,9 @@ from mooring.rebalancing.plan import Move, Step, Why
 from mooring.state.cluster import ClusterState
 
 _PLACE: Final = "/replacement"
-"""A placeholder's uid is the uid of the pod that leaves or needs room, followed by this text. No
-object's uid has a slash."""
+"""The text after a pod's uid in the uid of its placeholder. No object's uid has a slash."""
 _NOT_COMPARED: Final = frozenset(("gates", "limit_exceeded", "demands", "memory"))
-"""Fields of a spec that may differ between a running pod and a new pod of the same template."""
+"""The fields of a spec that may differ between a running pod and a new pod of the same template."""
 _COMPARED: Final = tuple(each.name for each in fields(PodSpec) if each.name not in _NOT_COMPARED)
 
 
@@ -85,10 +84,10 @@ class UnderWay:
 
     @property
     def rests(self) -> str:
-        """The uid of the pod or controller that is not moved again for a time.
+        """The uid of the replacement or the controller that is not moved again for a time.
 
-        It is the replacement's uid if the move has succeeded. Otherwise it is the controller's uid,
-        which stands for all its pods.
+        If the move has succeeded, this is the replacement's uid. Otherwise it is the controller's
+        uid, which stands for all its pods.
         """
         if self.result is Result.MOVED and self.replacement is not None:
             return self.replacement.uid
@@ -113,12 +112,12 @@ class UnderWay:
 
 
 def place_uid(uid: Uid) -> Uid:
-    """Return the uid of the placeholder for this pod or for its replacement."""
+    """Return the uid of the placeholder that keeps room for this pod or its replacement."""
     return Uid(f"{uid}{_PLACE}")
 
 
 def place_of(uid: Uid) -> bool:
-    """Return whether the uid is that of a placeholder."""
+    """Return whether this is the uid of a placeholder."""
     return uid.endswith(_PLACE)
 
 

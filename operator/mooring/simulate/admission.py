@@ -112,7 +112,7 @@ def names_no_class(claim: Mapping[str, Any]) -> bool:
 
 
 class Forbidden(Exception):  # noqa: N818 - the API server's answer, and no error of ours
-    """The API server would not store the pod; the text is the API server's answer."""
+    """The API server would not store the pod; the text is the answer of the API server."""
 
 
 class Admission:
@@ -206,7 +206,7 @@ class Admission:
             )
 
     def _set_priority(self, spec: dict[str, Any], *, new: bool) -> None:
-        """Set the values of the PriorityClass; raise Forbidden if a new pod contradicts them."""
+        """Set the priority by the PriorityClass; raise Forbidden if a new pod contradicts it."""
         found = self._class_of(spec)
         for field, said, computed in (
             ("priority", "integer value of priority", found.value),
@@ -222,7 +222,7 @@ class Admission:
                 )
 
     def _class_of(self, spec: Mapping[str, Any]) -> PriorityClass:
-        """Return the PriorityClass of a pod or PodGroup, or the default class."""
+        """Return the PriorityClass that the spec names, or the default class."""
         name = text(spec, "priorityClassName", "spec")
         found = self._priorities.get(name) if name else self._default
         if found is None:
@@ -268,10 +268,10 @@ def _set_scheduling(spec: dict[str, Any], scheduling: Mapping[str, Any]) -> None
 
 
 def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the affinity; its inter-pod terms have selectors instead of label keys.
+    """Return the affinity as the API server stores it if terms have `matchLabelKeys`.
 
-    See `mutatePodAffinity` in pkg/registry/core/pod/strategy.go; a scheduler does not read these
-    keys.
+    See `mutatePodAffinity` in pkg/registry/core/pod/strategy.go; it adds to the label selectors of
+    terms, so that schedulers need not read `matchLabelKeys` and `mismatchLabelKeys`.
     """
     hard, soft = (
         "requiredDuringSchedulingIgnoredDuringExecution",
@@ -297,7 +297,7 @@ def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> 
 
 
 def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Return the term with a requirement for each of its label keys that the pod has."""
+    """Return the term; its `matchLabelKeys` and `mismatchLabelKeys` are added to its selector."""
     selector = optional_mapping(term, "labelSelector", where)
     if selector is None:
         return term
@@ -315,7 +315,7 @@ def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) ->
 
 
 def _set_tolerations(spec: dict[str, Any]) -> None:
-    """Tolerate not-ready and unreachable nodes for 300 seconds, unless the spec says how long."""
+    """Add tolerations of not-ready and unreachable nodes for 300 seconds, if the spec has none."""
     tolerations = mappings(spec, "tolerations", "spec")
     added = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}

@@ -21,7 +21,7 @@ _ROW: Final = 22
 _BAR: Final = 15
 _GAP: Final = 24
 _CHARACTER: Final = 6.2
-"""The largest width of a character in a node's name, in the units of the drawing."""
+"""The largest width of a character of a node's name, in the units of the drawing."""
 _NAME_SIZE: Final = 11
 _STAYS: Final = "#8da0b3"
 _MOVES: Final = "#d9772b"
@@ -142,7 +142,7 @@ def _drawing(
 
 
 def _title(plans: Sequence[Plan]) -> str:
-    """Return the title: the number of moves, and their gain."""
+    """Return the title of the picture: the number of moves, and their gain."""
     steps = [step for plan in plans for step in plan.steps]
     emptied, fits = (sum(len(getattr(s, gain)) for s in steps) for gain in ("emptied", "fits"))
     gains = []
@@ -163,7 +163,7 @@ def _legend(resource: str, others: int) -> Iterator[Shape]:
 
 
 def _bar(blocks: Sequence[_Block], x: float, y: float, width: float, note: str) -> Iterator[Shape]:
-    """Yield the bar of a node, with a note at its end; requests beyond the capacity are red."""
+    """Yield the bar of a node with `note` at its end; blocks beyond the node's capacity are red."""
     yield Box(x, y, width, _BAR, _FREE)
     if note:
         yield DrawnText(x + width - 6, y + _BAR - 4, note, 10, "end")

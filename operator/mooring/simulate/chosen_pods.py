@@ -32,7 +32,7 @@ _TYPES: Final[Mapping[str, str]] = {
     }.items()
     for word in words.split()
 }
-"""The kind of each word that kubectl accepts as a type."""
+"""Maps each word that kubectl accepts as a type to the kind."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
 
@@ -65,7 +65,7 @@ class ChosenPods:
         """Check that the chosen objects exist, and return this object.
 
         Raises InputError if a chosen object is neither a pod of the inputs nor a controller with
-        pods there. A controller without pods is accepted if the inputs have a reason for it.
+        pods in the inputs. A controller in `without_pods` is accepted.
         """
         if not self.targets:
             return self
@@ -113,7 +113,7 @@ EVERY_POD: Final = ChosenPods()
 
 
 def _pods(inputs: Inputs) -> Iterator[tuple[str, set[TypeAndName]]]:
-    """Yield the key and the names of every pod, also of pods that the API server rejects."""
+    """Yield the key of every pod, and its names: pods that the API server rejects are included."""
     for pod in (*inputs.pending, *(placed.pod for placed in inputs.state.pods)):
         yield pod.key, _names(pod.key, *_owner_of(pod), inputs)
     for each in inputs.rejected:
@@ -125,7 +125,7 @@ def _owner_of(pod: Pod) -> tuple[str, str]:
 
 
 def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
-    """Return the names of the pod, of its controller, and of the controller's owner."""
+    """Return the `TYPE/NAME` of the pod, of its controller, and of the controller's owner."""
     namespace, _, pod = key.partition("/")
     names = {TypeAndName("Pod", pod), TypeAndName(kind, owner)}
     if kind == "ReplicaSet":
@@ -181,6 +181,6 @@ def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
 
 
 def _kind_and_name(owner: str) -> tuple[str, str]:
-    """Return the kind and the name of `Kind namespace/name`; both are "" for ""."""
+    """Split `Kind namespace/name` into the kind and the name; both are "" for ""."""
     kind, _, key = owner.partition(" ")
     return kind, key.partition("/")[2]

@@ -35,7 +35,7 @@ POOL_LABELS: Final = (
     "agentpool",
     "node.kubernetes.io/instance-type",
 )
-"""The labels that name a node's pool; the first label that a node has is used."""
+"""The labels that name a node's pool; the first of these labels on a node is used."""
 
 _NO_POOL: Final = "(none)"
 COMPARED: Final = (CPU, MEMORY)
@@ -333,7 +333,7 @@ class NodeUse:
         return {pool: self._of(np.array(members[pool])) for pool in sorted(members)}
 
     def _of(self, index: IntArray) -> PoolUse:
-        """Return the use of the nodes with the indices `index`."""
+        """Return the use of the nodes at the positions `index`."""
         shares = {}
         fits, together = self.slots[index], int(self.slots[index].sum())
         for name in COMPARED:
@@ -380,7 +380,7 @@ def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
 
 
 def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNode]:
-    """Yield the pods with a new node; leave out equal pods that only exchange their nodes."""
+    """Yield the pods with another node; leave out equal pods that only exchange their nodes."""
     pods = [*pods]
     old = [before.nodes[pod.key] for pod in pods]
     new = Counter(after.nodes[pod.key] for pod in pods)
@@ -399,7 +399,7 @@ def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNo
 def merged(moves: Iterable[ChangedNode]) -> list[list[ChangedNode]]:
     """Return the moves in groups: equal pods of one controller with the same change.
 
-    Groups with lost places come first, then groups with gained places, then moves.
+    Groups of pods that lose their node come first, then groups that gain a node, then other moves.
     """
     groups: dict[tuple[str, str | None, str | None, str], list[ChangedNode]] = {}
     for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):

@@ -23,14 +23,14 @@ from mooring.simulate.manifests import Manifest
 Raw = dict[str, Any]
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""The characters of the suffixes of generated names (apimachinery, util/rand)."""
+"""The characters for the ends of generated names (apimachinery, util/rand)."""
 _MOST_PODS: Final = 1_000_000
 """The most pods of one controller, because a simulation of more pods would not end."""
 _SUFFIX: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX
-"""The length to which a name is cut before its generated suffix (apiserver, storage/names)."""
+"""The maximum length of a name before the generated end (apiserver, storage/names)."""
 _POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
-"""The annotation of a claim that was created for a pod: the claim's name in `resourceClaims`."""
+"""The annotation of a claim that was made for a pod; its value is the entry in `resourceClaims`."""
 _DAEMON_TOLERATIONS: Final = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -165,7 +165,7 @@ class Controllers:
             yield _pod(self._generated(f"{name_of(raw)}-", raw, number), raw, template)
 
     def _stateful_set(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the missing pods by ordinal, each with the claims of the templates."""
+        """Yield the missing pods by their ordinals, each after the claims for its volumes."""
         spec, template = _checked(raw)
         name, revision = name_of(raw), _digest(template)[:10]
         claims = [dict(claim) for claim in mappings(spec, "volumeClaimTemplates", "spec")]
@@ -302,7 +302,7 @@ def _replicas(spec: Mapping[str, Any]) -> int:
 
 
 def _pods(spec: Mapping[str, Any], field: str) -> int:
-    """Return the number of pods in the field `field`; 1 if the field is absent."""
+    """Return the number of pods in the field; 1 if the field is absent."""
     wanted = integer(spec, field, "spec")
     if wanted is not None and wanted > _MOST_PODS:
         raise ManifestError(f"spec.{field}", f"must be at most {_MOST_PODS:,} in a simulation")
@@ -353,7 +353,7 @@ def _made(
     labels: Mapping[str, Any],
     annotations: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return a new object; it is in the namespace of `owner`, and `owner` controls it."""
+    """Return a new object in the namespace of `owner`, with `owner` as its controller."""
     reference = {
         "apiVersion": owner.get("apiVersion"),
         "kind": owner["kind"],
@@ -376,7 +376,7 @@ def _pod(name: str, owner: Raw, template: Raw) -> Raw:
 
 
 def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
-    """Return the pod with a volume for each claim; other volumes of the same names are removed."""
+    """Return the pod with a volume for each claim; remove other volumes of the same names."""
     others = [
         volume
         for volume in mappings(pod["spec"], "volumes", "spec")
@@ -390,7 +390,7 @@ def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
 
 
 def _on_node(pod: Raw, node: str) -> Raw:
-    """Return the pod with node affinity to this node (daemonset_util.go)."""
+    """Return the pod with required node affinity to this node (daemonset_util.go)."""
     affinity = dict(mapping(pod["spec"], "affinity", "spec"))
     node_affinity = dict(mapping(affinity, "nodeAffinity", "spec.affinity"))
     field = {"key": "metadata.name", "operator": "In", "values": [node]}

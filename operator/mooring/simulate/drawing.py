@@ -26,7 +26,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class DrawnText:
-    """A text; `anchor` is start, middle or end, and `y` its base line."""
+    """A text; `anchor` is start, middle or end; `y` is the position of the base line."""
 
     x: float
     y: float
@@ -39,7 +39,7 @@ Shape = Box | DrawnText
 
 
 def legend(y: float, *entries: tuple[float, str, str]) -> Iterator[Shape]:
-    """Yield the legend; an entry is its distance from the right edge, its colour and its name."""
+    """Yield the legend; an entry has its distance from the right edge, its colour and its name."""
     for right, colour, name in entries:
         yield Box(WIDTH - right, y - 10, 12, 12, colour)
         yield DrawnText(WIDTH - right + 18, y, name)

@@ -133,7 +133,7 @@ def _makes_pending_pods(manifest: Manifest) -> bool:
 
 
 class _Decided:
-    """The cluster after the decisions about all pods of a case, and the decisions by pod."""
+    """The decisions about the pods of a case, and the cluster afterwards."""
 
     def __init__(self, inputs: Inputs, registry: Registry, seed: int) -> None:
         attempts = simulate(inputs, registry, seed=seed)
@@ -211,7 +211,7 @@ class _Check:
         )
 
     def _of_pod(self, pod: str) -> Iterator[tuple[str, str]]:
-        """Yield the field and the message of each failure of one pod."""
+        """Yield each field that one pod does not meet, with a message."""
         expected, decision = self.expected, self.decided.decisions.get(pod)
         node = self.decided.node_of(pod)
         where = f"is on {node.name}" if node is not None else "has no node"
@@ -246,7 +246,7 @@ class _Check:
                 yield "nodeSelector", f"pod {pod} is on {node.name}, which has {has}"
 
     def _of_all(self, pods: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield the field and the message of each failure of the pods together."""
+        """Yield each field that the pods together do not meet, with a message."""
         expected = self.expected
         if expected.max_victims is not None:
             decisions = (self.decided.decisions.get(pod) for pod in pods)
@@ -281,7 +281,7 @@ class _Check:
 def _not_unschedulable(
     expected: UnschedulableExpectation, node: Node | None, decision: Decision | None
 ) -> str | None:
-    """Return why a pod does not meet the field `unschedulable`; None if it does."""
+    """Return why the pod does not meet the field `unschedulable`; None if it does."""
     if node is not None or decision is None:
         return f"is on {node.name}" if node is not None else "was not decided"
     if expected.plugin is None:

@@ -23,7 +23,7 @@ from mooring.state.cluster_view import ClusterView
 _MOST_MOVED: Final = 3
 _MOST_NODES: Final = 200
 _MOST_SETS: Final = 2_000
-"""The most sets of pods that are tried for one pending pod."""
+"""The maximum number of sets of pods that are tried for one pending pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class _Planner:
 _CELL: Final = 64
 _HIGH: Final = 26
 _CHARACTER: Final = 7
-"""The largest width of a character in a node's name, in the units of the drawing."""
+"""The largest width of a character of a node's name, in the units of the drawing."""
 _LEGEND: Final = (
     ("in use", "#9cc3e8"),
     ("free; the number is the free memory", "#f4f4f4"),

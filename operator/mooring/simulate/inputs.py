@@ -207,7 +207,7 @@ class _Reader:
             self.state.put(kind, key, value)
 
     def _note(self, kind: Kind, key: str, raw: Mapping[str, Any], *, new: bool) -> None:
-        """Record data that controllers would compute: default classes, and allowed disruptions."""
+        """Note claims that need a default class, and budgets without a status, for later."""
         if kind is Kind.STORAGE_CLASS:
             self._default_class.put(raw)
         if kind is Kind.PERSISTENT_VOLUME_CLAIM:

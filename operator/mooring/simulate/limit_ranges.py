@@ -21,8 +21,6 @@ _POD: Final = "Pod"
 
 
 class _Limit(NamedTuple):
-    """An item of a LimitRange, with its resource lists as in the manifest."""
-
     kind: str
     minimum: Mapping[str, Any]
     maximum: Mapping[str, Any]
@@ -70,7 +68,7 @@ class LimitRanges:
 
 
 def _parsed(item: Mapping[str, Any], where: str) -> _Limit:
-    """Return the item with the API server's defaults (SetDefaults_LimitRangeItem)."""
+    """Return the limit with the API server's defaults (SetDefaults_LimitRangeItem)."""
     minimum, maximum = mapping(item, "min", where), mapping(item, "max", where)
     limits = {**maximum, **mapping(item, "default", where)}
     requests = {**minimum, **limits, **mapping(item, "defaultRequest", where)}

@@ -37,7 +37,7 @@ KINDS: Final[tuple[Resource, ...]] = (
     SCHEDULING_PROFILE,
     *MIRRORED_IF_SERVED,
 )
-"""The kinds to read; of several API versions, the first version that the cluster serves is read."""
+"""The kinds to read; the first API version that the cluster serves is read."""
 
 _KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _KEPT_OF_STATUSES: Final = ("name", "resources", "allocatedResources")

@@ -36,10 +36,10 @@ _CONFIGURATION: Final = "KubeSchedulerConfiguration"
 _POLICY: Final = "Policy"
 _CONFIG_MAP: Final = ("", "ConfigMap")
 _POLICY_KEY: Final = "policy.cfg"
-"""The key under which a ConfigMap has a Policy; a KubeSchedulerConfiguration may have any key."""
+"""The key for a Policy in a ConfigMap; a KubeSchedulerConfiguration may have any key."""
 _IS_CONFIGURATION: Final = re.compile(rf"kind\"?:\s?\"?{_CONFIGURATION}").search
 _NESTED: Final = Limits(depth=64, values=5_000, aliases=False)
-"""The limits for a text in a ConfigMap, which is parsed without a pause."""
+"""The limits for a text in a ConfigMap, because it is parsed in one piece."""
 
 
 class InvalidProfile(InputError):  # noqa: N818 - a verdict about the profile, with many errors
@@ -213,9 +213,9 @@ def stored_profiles(
 def _in_force(
     manifest: Manifest, loader: ProfileLoader, invalid: InvalidProfile
 ) -> tuple[list[LoadedProfile], str]:
-    """Return the profile with the last valid spec, from its status, and a note for the user.
+    """Return the last valid spec of the profile, from its status, and a note for the user.
 
-    The list is empty if the status has no such spec.
+    The list is empty if the status has no valid spec.
     """
     metadata, status = mapping(manifest.raw, "metadata"), mapping(manifest.raw, "status")
     more = f" and {len(invalid.errors) - 1} more" if len(invalid.errors) > 1 else ""

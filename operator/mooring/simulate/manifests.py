@@ -24,7 +24,7 @@ STDIN: Final = "-"
 _ENCODING: Final = "utf-8-sig"
 """UTF-8; the byte order mark, which Windows programs write, is optional."""
 _MERGE: Final = "tag:yaml.org,2002:merge"
-"""The tag of the YAML key `<<`, which adds the keys of another mapping."""
+"""The tag of the YAML key `<<`, which merges the keys of another mapping."""
 _MOST_SHOWN: Final = 40
 """The most characters of a value in a message."""
 
@@ -168,7 +168,7 @@ def read_text(path: str) -> str:
 
 @contextmanager
 def _opened(path: str) -> Iterator[TextIO]:
-    """Open the file or standard input; raise InputError if it cannot be read."""
+    """Open the file or standard input for reading; raise InputError if that fails."""
     try:
         if path == STDIN:
             if sys.stdin is None:  # a shell can close it
@@ -195,7 +195,7 @@ def _json_object(text: str) -> Any:
 
 
 def _json_lines(lines: Iterable[str], name: str) -> Iterator[Manifest]:
-    """Yield the objects of a file with one object per line; read the file line by line."""
+    """Yield the objects of a file that has one object per line, without reading it as a whole."""
     for number, line in enumerate(lines):
         if not line.strip():
             continue
@@ -249,7 +249,7 @@ def _documents(
 
 
 def _check_yaml(text: str, name: str, limits: Limits) -> None:
-    """Raise InputError if the text exceeds a limit, and YAMLError if the text is not YAML."""
+    """Raise InputError if the text exceeds a limit, and YAMLError if it is not YAML."""
     depth, values = 0, 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.ScalarEvent):
@@ -283,7 +283,7 @@ def _check_size(depth: int, values: int, name: str, limits: Limits) -> None:
 
 
 def _repeated_keys(document: yaml.Node) -> Iterator[RepeatedKey]:
-    """Yield the keys that a mapping has twice; YAML itself would use the last value."""
+    """Yield the keys that a mapping has twice; without this check, the last value would be used."""
     seen = set[int]()
     nodes = [document]
     while nodes:

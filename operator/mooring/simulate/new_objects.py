@@ -24,7 +24,7 @@ from mooring.state.cluster import ClusterState
 SELECT_PODS: Final = frozenset(
     {Kind.SERVICE, Kind.REPLICATION_CONTROLLER, Kind.REPLICA_SET, Kind.STATEFUL_SET}
 )
-"""The kinds whose selectors the default topology constraints use to count pods."""
+"""The kinds with a selector of pods that default topology constraints use."""
 _CLUSTER_WIDE: Final = frozenset((r.group, r.kind) for r in READ if not r.namespaced)
 _MOST_OBJECTS: Final = 20
 """The most objects whose mistakes are reported together."""

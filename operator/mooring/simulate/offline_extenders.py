@@ -32,8 +32,6 @@ def calling_extenders(inputs: Inputs) -> Iterator[Call]:
 
 
 class _GivenObjects:
-    """Implements `ExtenderObjects` with the objects in the input."""
-
     def __init__(self, raw: Mapping[tuple[Kind, str], Json]) -> None:
         self._raw = raw
 

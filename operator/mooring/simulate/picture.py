@@ -65,7 +65,7 @@ def _largest(comparison: Comparison) -> list[tuple[str, tuple[PoolUse, PoolUse]]
 
 
 def _panel(x: float, y: float, title: str, pairs: _Pairs, top: float | None) -> Iterator[Shape]:
-    """Yield pairs of bars with their numbers, under a title and with lines of a grid."""
+    """Yield a chart with pairs of bars and their numbers, a title, and lines of a grid."""
     yield DrawnText(x, y, title, 13)
     y += 28
     height = _PANEL_HEIGHT - 28

@@ -38,7 +38,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 
 _REST: Final = re.compile(r"(: |\. ).*", re.DOTALL)
-"""The part of a message after the first colon or full stop."""
+"""The part of a message after its first colon or full stop."""
 WITH_GROUP: Final = "placed together with its pod group"
 _NOMINATED: Final = "its nominated node"
 _MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
@@ -256,7 +256,7 @@ class Simulation:
             yield self._member(pod, profile, node, decision)
 
     def _answers_about(self, members: list[Pod], pipeline: Pipeline) -> ExtenderResults | None:
-        """Return the extenders' answers about a group's members; None if no extender is asked."""
+        """Return the extenders' answers about the members; None if no extender is called."""
         if self._call is None or not any(interested(pipeline, pod) for pod in members):
             return None
         answers = ExtenderResults()
@@ -267,7 +267,7 @@ class Simulation:
     def _assume_members(
         self, members: list[Pod], pipeline: Pipeline, rows: Mapping[Uid, int], devices: Devices
     ) -> None:
-        """Assume all these members on the nodes in `rows`, or none; may raise PodRejected."""
+        """Assume all members on the nodes in `rows`; on PodRejected, assume none of them."""
         pods = {pod.uid: pod for pod in members}
         with ExitStack() as undo:
             for uid, row in rows.items():
@@ -286,7 +286,7 @@ class Simulation:
         seed: int,
         answers: ExtenderResults | None,
     ) -> GroupDecision:
-        """Record the nominations of a group, and the evictions that the group needs."""
+        """Search for victims of preemption for the group; nominate the members if this helps."""
         answer = preempt_for_group(
             group,
             members,
@@ -360,7 +360,7 @@ class Simulation:
         return outcome
 
     def _record(self, pod: Pod, outcome: FitError) -> None:
-        """Record the pod's nomination and the needed evictions, so that later pods see them."""
+        """Record the pod's nomination and its victims, so that later decisions count them."""
         if (nomination := outcome.nomination) is not None:
             self._nominate(pod, nomination.node, nomination.victims)
             self._state.begin_evictions(pod, nomination.victims)
@@ -368,7 +368,7 @@ class Simulation:
             self._state.withdraw(pod.uid)
 
     def _nominate(self, pod: Pod, node: str, victims: Iterable[Pod]) -> None:
-        """Nominate the pod to the node; remove nominations of pods with lower priority there."""
+        """Nominate the pod to the node; end nominations of pods of lower priority to this node."""
         row = self._state.nodes.row_of.get(node)
         for lower in self._state.nominations.below(row, pod.spec.priority):
             self._state.withdraw(lower.uid)
@@ -386,13 +386,13 @@ def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
 
 
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
-    """Return the pod as if queued at its creation; pods without a creation time come last."""
+    """Return the pod as if it was queued when it was created; pods without a time come last."""
     entered = pod.created or inf
     return QueuedPod(pod, pipeline, entered, entered, ticket=ticket, times=StateTimes(entered))
 
 
 def why_not_queued(pod: Pod, pipeline: Pipeline) -> str | None:
-    """Return why the pod would not enter the queue, or which plugin fails; else None."""
+    """Return why the pod would not enter the queue, or how a plugin fails; else None."""
     try:
         return held_back(pod, pipeline)
     except PluginError as error:

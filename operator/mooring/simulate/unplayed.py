@@ -1,4 +1,4 @@
-"""Finds decisions that depend on a controller, because the simulation runs no controllers."""
+"""Finds decisions that depend on controllers, because a simulation runs no controllers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -47,7 +47,7 @@ def _selects_some(key: str, state: ClusterState) -> bool:
 
 
 def _unbound(pod: Pod, state: ClusterState) -> Iterator[str]:
-    """Yield the pod's claims that a volume controller would bind before the pod is scheduled."""
+    """Yield the pod's claims that the volume controller would bind before the pod is scheduled."""
     classes = state.objects.of(Kind.STORAGE_CLASS)
     for volume in pod.volumes:
         if isinstance(volume, ClaimVolume):
