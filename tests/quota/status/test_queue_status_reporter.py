@@ -193,6 +193,15 @@ async def test_many_waiting_pods_are_counted_less_often(queues: Queues) -> None:
     assert (await queues.round(0.01))["team-a"]["waiting"] == 99
 
 
+async def test_many_statuses_are_written_less_often() -> None:
+    async with reporting(*(queue_object(f"q{i}") for i in range(60))) as queues:
+        assert len(await queues.written()) == 60
+        queues.put(queue_object("more"))
+        assert await queues.round() == {}
+        assert await queues.round() == {}
+        assert {*await queues.round()} == {"more"}
+
+
 async def test_an_elastic_quota_shows_what_its_namespace_uses() -> None:
     labels = {"kubernetes.io/metadata.name": "team"}
     async with reporting(node("n"), namespace("team", labels)) as queues:

@@ -1,4 +1,4 @@
-"""Writes the statuses of the queues that have changed, once per second."""
+"""Writes the statuses of the queues that have changed, once per second if they are few."""
 
 import asyncio
 from collections import Counter
@@ -25,7 +25,9 @@ from mooring.quota.status.queue_status import (
 from mooring.scheduling.scheduler_state import SchedulerState
 
 ROUND_SECONDS: Final = 1.0
-"""The seconds between two calls of `_look`."""
+"""The least seconds between two calls of `_look`."""
+_PATCHED_PER_SECOND: Final = 20
+"""If more statuses change, the reporter looks less often than once per second."""
 _LANES: Final = 2
 """The number of status patches that may be in flight at once."""
 _COUNTED_PER_SECOND: Final = 5_000
@@ -78,9 +80,11 @@ class QueueStatusReporter:
 
     async def _look_at_all(self) -> NoReturn:
         while True:
-            self._statuses.note(*await self._scheduler.turn.run(self._look))
+            changed = await self._scheduler.turn.run(self._look)
+            self._statuses.note(*changed)
             await self._statuses.settled()
-            await self._scheduler.sleep(ROUND_SECONDS)
+            seconds = max(ROUND_SECONDS, len(changed) / _PATCHED_PER_SECOND)
+            await self._scheduler.sleep(seconds)
 
     def _look(self) -> list[str]:
         """Bring `views` up to date; return the names of the queues whose view has changed."""
