@@ -49,10 +49,7 @@ class HyperNode:
 
 @naming_the_object("HyperNode")
 def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
-    """Parse a HyperNode of `topology.volcano.sh/v1alpha1`; ManifestError if it is malformed.
-
-    The function pauses, because a HyperNode may have many members.
-    """
+    """Parse a HyperNode of `topology.volcano.sh/v1alpha1`; raise ManifestError for a mistake."""
     spec = mapping(raw, "spec")
     names: dict[str, set[str]] = {"Node": set(), "HyperNode": set()}
     patterns: dict[str, list[Any]] = {"Node": [], "HyperNode": []}

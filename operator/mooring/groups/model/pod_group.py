@@ -76,8 +76,7 @@ _CONDITIONS: Final = {
 }
 """Maps the type of a condition to a field of `PodGroupStatus`."""
 _CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
-"""The same as _CONDITIONS for Volcano's groups; in other groups, any program may use these
-names."""
+"""The same for Volcano's groups only, because other programs may use these condition types."""
 _LONGEST_ANNOTATION: Final = 8 * 320
 _LONGEST_NAME: Final = 253
 _LONGEST_NUMBER: Final = 12
@@ -154,7 +153,10 @@ class Reservation(NamedTuple):
     backfill_until: float = -math.inf
 
     def text_for(self, namespace: str) -> str:
-        """Return the end of the reservation as text; only users of its namespace see the group."""
+        """Return the end of the reservation as a sentence for the users of this namespace.
+
+        The sentence hides the group's name from users of other namespaces.
+        """
         is_own = self.group.namespace == namespace
         return self._text(
             f"podgroup/{self.group.name}" if is_own else "a pod group of another namespace"
@@ -324,10 +326,13 @@ class PodGroup:
 class GroupFormat(NamedTuple):
     """A label or annotation by which pods name their group, other than those of kube-scheduler.
 
-    A pod's labels are read before its annotations. If the source is PODS or the pod has
-    `minimum_key`, the members define the group, with the minimum 1 if they state none; otherwise an
-    object defines it. A pod that has the label `expected_key` and names no group waits until its
-    group is known. Pods name their Queue with the first of `queue_keys` that they have.
+    Attributes:
+        name_key: The label or annotation with the group's name; a label takes precedence.
+        minimum_key: The label or annotation with the group's minimum; without it, the minimum is 1.
+        source: PODS if the members define the group; else an object does, or `minimum_key` of a
+            pod.
+        expected_key: A pod with this label must name its group before it can be scheduled.
+        queue_keys: Labels that name the Queue; the first one that the pod has is used.
     """
 
     name_key: str
@@ -344,7 +349,7 @@ class GroupFormat(NamedTuple):
         return name or ("" if self.expected_key in pod.labels else None)
 
     def minimum_of(self, pod: Pod) -> str:
-        """Return the group's minimum as the pod writes it, unchecked; "" if it writes none."""
+        """Return the group's minimum as the pod writes it, unchecked; "" if the pod has none."""
         if self.minimum_key is None:
             return ""
         labels, annotations = pod.labels, pod.annotations
@@ -400,7 +405,7 @@ def parse_pod_gang(raw: Mapping[str, Any]) -> PodGroup:
 
 
 class DeclaredByPod(NamedTuple):
-    """The requirements of a group that one of its members states; such a group has no object.
+    """A group's requirements from the labels and annotations of one member; there is no object.
 
     If members differ, the greatest tuple is used, so that the order of members does not matter.
     """
@@ -414,7 +419,7 @@ class DeclaredByPod(NamedTuple):
 
     @classmethod
     def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod | None":
-        """Parse the requirements of the pod's group from the pod; None if it states none."""
+        """Parse the requirements of the pod's group from the pod; None if the pod states none."""
         try:
             minimum, roles, resources = _declared_minimums(pod, form)
             fields = _annotated(pod.annotations)
@@ -733,7 +738,7 @@ def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
-    """Return the integer in `field`; None if absent. It must be `least` to the largest int32."""
+    """Return the integer `field` of `raw`, or None; raise ManifestError if it is below `least`."""
     value = integer(raw, field, where)
     if value is not None and not least <= value <= MAX_INT32:
         shown = str(value) if abs(value) < 10**18 else "out of range"

@@ -37,13 +37,16 @@ class TopologyPlacementGenerator:
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         self._kept: BoundedCache[tuple[int, int], Mapping[str, IntArray]]
         self._kept = BoundedCache(_MOST_BYTES)
-        """The rows of all HyperNodes; the key has the versions of the nodes and of the
+        """Caches the nodes of all HyperNodes, by the versions of the nodes and of the
         HyperNodes."""
 
     def generate_placements(
         self, group: PodGroupState, parent: Placement, cluster: ClusterView
     ) -> tuple[Placement, ...] | Unschedulable:
-        """Return the domains, the smallest first; only `parent` if the group has no topology."""
+        """Return a placement for each domain, the smallest domains first.
+
+        Without a topology, the group gets only `parent`, the nodes that the plugin divides.
+        """
         topology = group.definition.topology if group.definition is not None else None
         if topology is None or not topology.keys:
             return (parent,)
@@ -76,9 +79,10 @@ class TopologyPlacementGenerator:
         placed: IntArray,
         cluster: ClusterView,
     ) -> list[Placement]:
-        """Return a placement for each HyperNode inside `parent`, low tiers and full nodes first.
+        """Return a placement for each HyperNode up to the tier `highest`, the lowest tiers first.
 
-        `placed` has the rows of the members on nodes; a placement must contain all of them.
+        Within a tier, HyperNodes with less free cpu come first. A placement has only nodes of
+        `parent`, and must contain the nodes of members already placed (`placed`).
         """
         objects: Mapping[str, HyperNode] = cluster.objects(Kind.HYPER_NODE)
         if isinstance(highest, str):
@@ -101,10 +105,9 @@ class TopologyPlacementGenerator:
         return [placement for _, placement in found]
 
     def _rows_of_all(self, cluster: ClusterView) -> Mapping[str, IntArray]:
-        """Return the rows of each HyperNode, low tiers first.
+        """Return the nodes' rows of each HyperNode, low tiers first.
 
-        A HyperNode that names one of the same or a higher tier does not get its nodes, so loops are
-        impossible.
+        A HyperNode may contain only HyperNodes of lower tiers, so loops are impossible.
         """
         version = cluster.nodes.topology_version, cluster.object_changes(Kind.HYPER_NODE)
         if (kept := self._kept.get(version)) is not None:
@@ -119,7 +122,7 @@ class TopologyPlacementGenerator:
 
 
 def _rows_of(each: HyperNode, lower: Mapping[str, IntArray], cluster: ClusterView) -> IntArray:
-    """Return the rows of the HyperNode's nodes; `lower` has the rows of lower HyperNodes."""
+    """Return the rows of the HyperNode's nodes; `lower` has the rows of all lower HyperNodes."""
     is_in, named = np.zeros(len(cluster.nodes.rows), np.bool_), cluster.rows(each.nodes)
     is_in[named[named >= 0]] = True
     for name, its in lower.items():
@@ -149,8 +152,7 @@ def _domains(
 ) -> Iterator[Placement]:
     """Yield a placement for each value of the node label in `parent`, the least free cpu first.
 
-    `placed` has the int64 rows of the members on nodes; a placement must contain all of them. The
-    nodes are sorted only once, because each node may be a domain of its own.
+    `placed` has the rows (int64) of members already placed; a placement must contain all of them.
     """
     column, rows = cluster.nodes.label(key), parent.rows
     if len(placed):

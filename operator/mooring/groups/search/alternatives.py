@@ -30,17 +30,17 @@ def claims_with_alternatives(searched: SearchedMembers) -> list[ResourceClaim]:
 def place_with_last_alternatives(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray
 ) -> Assignment:
-    """Return nodes and devices for the members if all claims prefer their last alternatives."""
+    """Place the members while all claims prefer their last alternatives."""
     return _placed(search, claims, candidates, _most_steps(claims))
 
 
 def place_with_later_alternatives(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray
 ) -> Assignment:
-    """Return nodes among the candidates for the members, and the devices that they must get there.
+    """Place the members on the candidate nodes while their claims prefer later alternatives.
 
-    First all claims prefer their last alternatives. If all members fit, a binary search finds how
-    far the claims can go back towards their first alternatives.
+    First all claims prefer their last alternatives. If all members fit, a binary search then finds
+    the earliest alternatives with which all members still fit.
     """
     low, high = 1, _most_steps(claims)
     best = place_with_last_alternatives(search, claims, candidates)
@@ -78,7 +78,7 @@ def _placed(
 
 
 def _preferring(spec: ClaimSpec, first: int) -> ClaimSpec:
-    """Return the spec with the alternatives from index `first` on before the others."""
+    """Return the spec with reordered alternatives: the one with index `first` comes first."""
     requests = (
         replace(r, first_available=(*r.first_available[at:], *r.first_available[:at][::-1]))
         for r in spec.requests

@@ -59,7 +59,7 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
 _MOST_SUCCESSES: Final = 16
-"""The most placements with room for the whole group whose scores are compared."""
+"""The most placements that fit the whole group and are compared by score."""
 _MOST_PLACEMENTS: Final = 1_024
 _TOO_LONG: Final = "preemption: the search for the fewest victims takes too long"
 _PREEMPT_VERB: Final = "preemption: extender {} has a preemptVerb, and is not called for pod groups"
@@ -72,9 +72,13 @@ _ALL_ON_NODES: Final = "all members are on nodes"
 
 @dataclass(frozen=True, slots=True)
 class DomainTried:
-    """A topology domain that was tried: how many members found a node in it, and why no more.
+    """A topology domain that was tried.
 
-    `key` and `value` are the node label; both are "" if the domain is the whole cluster.
+    Attributes:
+        key: The node label; "" for the whole cluster.
+        value: The value of the label; "" for the whole cluster.
+        fits: The number of members that found a node.
+        message: Why the other members found none.
     """
 
     key: str
@@ -167,7 +171,7 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
 
 
 def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
-    """Place the members on these rows, and count in a metric whether the group fits."""
+    """Place the members on these nodes, and record in a metric whether at least `needed` fit."""
     profile, metrics = search.searched.pipeline.profile, search.searched.pipeline.metrics
     began = metrics.clock() if metrics.deciding else 0.0
     assignment = search.place(rows)
@@ -179,7 +183,7 @@ def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
 def _admitted(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, GroupDecision | None]:
-    """Return the search with only the admitted members, or a decision if these are too few."""
+    """Return the search with the members that the quota allows, or why the group must wait."""
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
         return searched, GroupDecision({}, message=differs)
@@ -201,7 +205,7 @@ def _admitted(
 def _within_quota(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, Unschedulable | None]:
-    """Return the search with the members that the quota allows, or why these are too few."""
+    """Return the search with the members that the quota allows, or why the quota allows too few."""
     members, cluster = searched.members, searched.cluster
     over = _quota_rejection(members, searched.pipeline, cluster)
     if over is None:
@@ -230,7 +234,7 @@ def _quota_rejection(
 def disagreement(
     group: PodGroupState, pods: Iterable[Pod], kubernetes: KubernetesRules
 ) -> str | None:
-    """Return how members differ in priority or preemption policy; None if they may."""
+    """Return why the members' priorities or preemption policies may not differ; None if fine."""
     definition = group.definition
     if definition is None or group.key.source is not GroupSource.KUBERNETES:
         return None
@@ -260,7 +264,7 @@ def _policy(spec_preempts: object) -> str:
 
 
 def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
-    """Find the cause for each candidate that the message will name."""
+    """Find what members lack in the candidates that the message will name."""
     for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
         :_MOST_NAMED
     ]:
@@ -272,7 +276,7 @@ def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
 
 
 def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) -> str:
-    """Return GangScheduling's message about its progress; "" if the group has no minimum."""
+    """Return kube-scheduler's text about the group's `minCount`; "" if the group has no minimum."""
     known = group.key.source is GroupSource.KUBERNETES and group.minimum
     if not (known and pipeline.kubernetes.group_progress_in_message):
         return ""
@@ -285,8 +289,8 @@ def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) ->
 def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:
     """Return which of the group's `minResources` are not free; None if enough is free.
 
-    The requests of members on nodes count as free, as in the coscheduling plugin
-    (CheckClusterResource). A group that is placed is not checked.
+    The members' own requests count as free, as in the coscheduling plugin (CheckClusterResource). A
+    group that already has its minimum on nodes is not checked.
     """
     definition = group.definition
     if definition is None or (group.scheduled_pods_count and not group.lacking):
@@ -353,7 +357,7 @@ def preempt_for_group(
 
 
 class _GroupDryRun:
-    """Tries to place the needed members of a group as if victims had left their nodes."""
+    """Tells PostFilter plugins whether the group fits once certain pods are evicted."""
 
     def __init__(self, group: PodGroupState, searched: SearchedMembers) -> None:
         self._group = group
@@ -364,7 +368,7 @@ class _GroupDryRun:
         self._search = GroupSearch(searched)
         self._placement: Placement | None = None
         self._dearest = 0
-        """The most steps that one search has used."""
+        """The largest number of steps that a single search has used."""
 
     def state(self, now: float, unschedulable_seconds: float) -> PodGroupPostFilterState:
         """Return the input for the PostFilter plugins for groups."""
@@ -380,11 +384,11 @@ class _GroupDryRun:
         )
 
     def is_last(self) -> bool:
-        """Return whether the remaining budget may be too small for two more searches."""
+        """Return whether the budget may be too small for two more searches."""
         return self._budget.remaining < 2 * self._dearest
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the row of each member as if the pods in `without` had left their nodes.
+        """Return the row of each member as if the pods in `without` were evicted.
 
         Returns None if not all members fit.
         """
@@ -414,9 +418,9 @@ class _GroupDryRun:
         return best.assignment.rows
 
     def _place(self, without: Collection[Pod], rows: IntArray) -> Assignment:
-        """Place the members on these rows as if the pods in `without` had left their nodes.
+        """Place the members on these rows as if the pods in `without` were evicted.
 
-        Claims prefer their last alternatives if not all members fit otherwise.
+        If they do not all fit, the members' claims try their last alternatives first.
         """
         if self._search.is_counted():
             slots = self._cluster.pod_columns.slots_of(without)
@@ -431,7 +435,10 @@ class _GroupDryRun:
 def placements_of(
     group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
 ) -> list[Placement] | Unschedulable:
-    """Return the placements of all plugins; each plugin divides those of the plugin before."""
+    """Return the placements of all PlacementGenerate plugins, the lowest tier first.
+
+    Each plugin divides the placements of the plugin before it.
+    """
     placements = [Placement(cluster.nodes_in_order)]
     metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
     metrics.mark()
@@ -457,10 +464,9 @@ def _complete(
     tried: list[_Candidate],
     budget: SearchBudget,
 ) -> list[_Candidate]:
-    """Return the placements with room for all members, from the lowest tier that has any.
+    """Return the placements that fit all members, all from the lowest tier with such a placement.
 
-    All placements that were tried are added to `tried`. The function stops when the budget is
-    spent.
+    All placements that were tried are added to `tried`. The search stops when the budget is spent.
     """
     for _, tier in groupby(placements, key=lambda placement: placement.tier):
         found = list[_Candidate]()
@@ -482,7 +488,7 @@ def _complete(
 def _partial(
     tried: Sequence[_Candidate], group: PodGroupState, members: Sequence[Pod]
 ) -> list[_Candidate]:
-    """Return the placements with room for enough members, from the lowest tier that has any."""
+    """Return the tried placements that fit the group's minimum, all from the lowest such tier."""
     needed = max(group.lacking, 1)
     enough = [c for c in tried if len(c.assignment.rows) >= needed]
     if group.roles:
@@ -497,9 +503,9 @@ def _partial(
 def _needed_only(
     group: PodGroupState, searched: SearchedMembers, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Return placements of only the members that are needed for the minimum of each role.
+    """Search again for only the members that the group's minimums need; return the placements.
 
-    Among all members, a role may find no nodes because another role's surplus uses the room.
+    Otherwise the surplus members of one role could take the nodes that another role needs.
     """
     needed, others = group.needed_of(searched.members)
     if not (group.roles and others):
@@ -515,7 +521,7 @@ def _needed_only(
 def _with_later_alternatives(
     group: PodGroupState, search: GroupSearch, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Return the placements with room for enough members if claims prefer later alternatives."""
+    """Return placements that fit enough members once their claims prefer later alternatives."""
     searched, tried = search.searched, list[_Candidate]()
     if not (claims := claims_with_alternatives(searched)):
         return []
@@ -597,7 +603,7 @@ def _message(
     *,
     impossible: bool,
 ) -> str:
-    """Return why members have no node: missing resources, results by domain, nodes' reasons."""
+    """Return why members have no node: missing resources, results by domain, reasons of nodes."""
     wanted = about.assignment.wanted
     if chosen is not None:
         left = wanted - len(about.assignment.rows)

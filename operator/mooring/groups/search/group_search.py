@@ -88,7 +88,7 @@ class MembersTrial:
         return {pod.uid: row for pod, row, _ in self._placed}
 
     def add(self, pod: Pod, row: int) -> None:
-        """Put the member on the row, with the GPU cards that it gets there."""
+        """Put the member on the node of this row, with the GPU cards that the member gets there."""
         with ExitStack() as undo:
             undo.enter_context(self._cluster.trial()).add(pod, row)
             assign_devices(self._searched.pipeline.reserve, pod, row)
@@ -203,7 +203,7 @@ def scored(search: NodeSearch, rows: IntArray, extended: OnRows | None) -> Score
 
 
 def mask_of(rows: IntArray, length: int) -> BoolArray:
-    """Return bool[length] that is True at these rows."""
+    """Return bool[length]: True at the given rows."""
     mask = np.zeros(length, np.bool_)
     mask[rows] = True
     return mask

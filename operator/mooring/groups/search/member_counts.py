@@ -32,9 +32,9 @@ from mooring.state.view import BoolArray, NodeView
 from mooring.volumes.model.pod_volumes import PodVolume
 
 _COST: Final = 5
-"""The cost of counting one class, in steps of a search budget; counting takes milliseconds."""
+"""The steps of a search budget that counting one class takes."""
 _MEMBERS_AT_ONCE: Final = 500
-"""After this number of members, the division into classes pauses; it takes about a millisecond."""
+"""After so many members, the division into classes lets other work run."""
 _PODS: Final = "pods"
 _UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
 
@@ -67,8 +67,8 @@ class MemberClass:
 class CountedClass:
     """A class of members that can be placed by counting, in the present state of the trial.
 
-    `needs` are the requests of one member. `eligible` (bool[rows]) is True where a member may run
-    if enough is free.
+    `needs` are the requests of one member. `eligible` (bool[rows]) is True for nodes where a member
+    may run if enough is free.
     """
 
     members: MemberClass
@@ -76,11 +76,11 @@ class CountedClass:
     needs: Mapping[str, int]
     eligible: BoolArray
     by_spec: bool = True
-    """Whether the class has all members with this spec, whatever labels a member has."""
+    """Whether members of this spec are always in this class, whatever their labels are."""
 
 
 class CountingSearch:
-    """Divides members into equal classes, and places these by counting where that is exact."""
+    """Divides members into equal classes, and places them by counting where that is exact."""
 
     def __init__(self, searched: SearchedMembers) -> None:
         self.searched = searched
@@ -108,7 +108,6 @@ class CountingSearch:
         return self._known_classes
 
     def _found_classes(self) -> list[MemberClass]:
-        """Find the classes; in the worst case, each member is a class."""
         by_fields: dict[_Fields, MemberClass] = {}
         for number, pod in enumerate(self.searched.members, 1):
             if number % _MEMBERS_AT_ONCE == 0:
@@ -139,9 +138,9 @@ class CountingSearch:
         return tuple((each.spec.asked, each.uid if each.allocation else "") for each in claims)
 
     def all_counted(self) -> list[CountedClass] | None:
-        """Return every class as a CountedClass; None if a class cannot be counted.
+        """Return a CountedClass for every class; None if a class cannot be counted.
 
-        The caller has entered a trial in which no member is placed.
+        Call this in a trial in which no member is placed.
         """
         if not self._is_known:
             counted = list[CountedClass]()
@@ -156,7 +155,7 @@ class CountingSearch:
         return self._known_counts
 
     def _all_requests(self) -> list[CountedClass]:
-        """Return every class as a CountedClass; a class that cannot be counted is approximated."""
+        """Return a CountedClass for every class, approximate for classes that cannot be counted."""
         counted = self.all_counted()
         if counted is not None:
             return counted
@@ -186,13 +185,13 @@ class CountingSearch:
         return CountedClass(members, search, resource_filter[1], eligible, by_spec)
 
     def exclude_rejected(self, fits: BoolArray, members: MemberClass) -> None:
-        """Set `fits` (bool[rows]) to False where Reserve or Permit rejects these members."""
+        """Set `fits` (bool[rows]) to False for nodes where Reserve or Permit rejects the class."""
         if members.rejected:
             rows = self._cluster.rows(members.rejected)
             fits[rows[rows >= 0]] = False
 
     def _requesting(self, members: MemberClass) -> CountedClass:
-        """Return the class as if its filters read only the requests of other pods."""
+        """Return an approximate CountedClass: other pods count only by their requests."""
         search = self.searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         needs: dict[str, int] = {}
@@ -208,7 +207,7 @@ class CountingSearch:
 
     @property
     def was_counted(self) -> bool:
-        """Whether the last search placed all members by counting, and read only their specs."""
+        """Whether the last search placed all members by counting, with no regard to labels."""
         counted = self._known_counts
         by_spec = counted is not None and all(found.by_spec for found in counted)
         return by_spec and not self.searched.extended
@@ -227,9 +226,9 @@ class CountingSearch:
             return self.all_counted() is not None
 
     def _place_one(self, counted: CountedClass, allowed: BoolArray) -> Assignment:
-        """Place the members of the only class; no pod may be nominated.
+        """Place the members of a single class on the nodes with the best scores.
 
-        Only the rows with the best scores are counted, as many as there are members.
+        No pod may be nominated.
         """
         self.searched.budget.spend(_COST)
         rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
@@ -245,7 +244,7 @@ class CountingSearch:
         return Assignment(found, item.count, packing.tries, packing.impossible)
 
     def _assigned(self, packing: Packing) -> Assignment:
-        """Return a row for each placed member; the packing has the numbers by class and row."""
+        """Return a node for each placed member; the packing has only the numbers of members."""
         rows: Rows = {}
         for members, on_rows in zip(self.classes, packing.members, strict=True):
             chosen = np.flatnonzero(on_rows)
@@ -255,10 +254,9 @@ class CountingSearch:
         return Assignment(rows, wanted, packing.tries, packing.impossible)
 
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
-        """Return what one more node must have free so that all members fit; "" if unknown.
+        """Return the resources that one more node must have free to fit the others; "" if unknown.
 
-        The text names only resources that are short, with the requests of the members without a
-        node.
+        The text names only resources that are short.
         """
         with self.searched.trial():
             counted = self.all_counted()
@@ -335,10 +333,9 @@ class CountingSearch:
         among: BoolArray,
         rank: Callable[[CountedClass, IntArray], tuple[IntArray, bool]],
     ) -> list[Item]:
-        """Return each class as an Item, with the rows of `among` that have room for a member.
+        """Return each class as an Item, with those of the rows `among` that have room for a member.
 
-        `rank` sorts these rows, and returns also whether nodes are filled one by one. The function
-        pauses.
+        `rank` sorts the rows, and says whether to fill one node after the other.
         """
         resources, items = _resources(counted), list[Item]()
         for each in counted:
@@ -379,7 +376,7 @@ class CountingSearch:
         return ranked, bool(results.prefers_full_nodes)
 
     def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
-        """Return whether the best node stays best once it has a member; None if it is full then."""
+        """Return whether the best node stays the best with one member; None if it is then full."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             assign_devices(self.searched.pipeline.reserve, members.pods[0], int(ranked[0]))
@@ -392,7 +389,7 @@ class CountingSearch:
 
 
 def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
-    """Return the classes, divided only by spec, rejected nodes and extenders' answers."""
+    """Merge classes with equal specs, rejected nodes and extenders' answers."""
     by_spec: dict[tuple[PodSpec, frozenset[str], OnRows | None], MemberClass] = {}
     for (spec, *_), found in by_fields.items():
         key = (spec, found.rejected, found.extended)
@@ -406,7 +403,7 @@ def _resources(counted: Sequence[CountedClass]) -> list[str]:
 
 
 def _turned(positions: IntArray, seed: int) -> IntArray:
-    """Return the positions, rotated so that a position chosen by the seed comes first."""
+    """Return the positions, rotated by a distance that depends on the seed."""
     first = seed % len(positions)
     return np.concatenate((positions[first:], positions[:first]))
 

@@ -18,26 +18,26 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 _MOST_TRIES: Final = 32
-"""The most combinations of an order and a way to choose nodes that are tried per domain."""
+"""The most tries to pack the items of one domain."""
 _MOST_ITEM_TRIES: Final = 1_000
-"""The most tries times items: a group with many different items gets fewer tries."""
+"""The most tries multiplied by items: a group with many different items gets fewer tries."""
 _MOST_LATER: Final = 16
-"""The most later items that the choice LEAST_WANTED considers."""
+"""The most later items that LEAST_WANTED considers."""
 _MOST_EXACT_MEMBERS: Final = 16
 _MOST_EXACT_ROWS: Final = 32
 _MOST_STEPS: Final = 2_000
-"""The most members that the exact search puts on nodes, each in microseconds."""
+"""The most steps of the exact search; a step puts one member on a node."""
 
 
 class Moves(Protocol):
     """The steps of a search by `backtrack`; members are numbered from 0."""
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Return the rows to try for the member; all members before it have rows."""
+        """Return the nodes to try for the member; all members with a lower number have nodes."""
         ...
 
     def put(self, member: int, row: int) -> None:
-        """Put the member on the row."""
+        """Put the member on the node of this row."""
         ...
 
     def take_back(self) -> None:
@@ -46,10 +46,10 @@ class Moves(Protocol):
 
 
 def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
-    """Search a row for every member; return whether all members are placed, and leave them there.
+    """Search a node for every member, with steps back; return whether all members have a node.
 
-    Putting a member on a row costs a step of every budget; the search ends when a budget is spent.
-    It may pause after each step.
+    Each member that is put on a node takes a step of every budget; the search ends when a budget is
+    spent.
     """
     untried = [moves.candidates(0)]
     """The rows that are still to be tried, for each member."""
@@ -74,12 +74,12 @@ def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """`count` identical members.
+    """Identical members, which are packed together.
 
     Attributes:
         requests: int64[resources]: the requests of one member.
-        eligible: bool[rows]: True where a member may run if enough is free.
-        ranked: The rows (int64) with the best scores first.
+        eligible: bool[rows]: True for nodes where a member may run if enough is free.
+        ranked: The rows (int64) of nodes, the best score first.
         fills: True to fill one node after the other; False to use the nodes in turn.
     """
 
@@ -92,10 +92,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packing:
-    """The best of several tries: it placed the most members.
+    """The result of packing: the try that placed the most members.
 
-    `members` is int64[items, rows]: the number of members of each item on each row. `impossible` is
-    True if certainly no placement of all members exists.
+    `members` is int64[items, rows]: how many members of each item are on each node. `impossible` is
+    True if certainly no solution exists.
     """
 
     members: IntArray
@@ -110,22 +110,21 @@ class Packing:
 
 
 class _Choice(Enum):
-    """A rule for the choice of rows for an item."""
+    """A rule that chooses nodes for an item."""
 
     BY_SCORE = auto()
     BEST_FIT = auto()
-    """Prefer rows where the least will be free."""
+    """Prefer nodes that will have the least free."""
     LEAST_WANTED = auto()
-    """Prefer rows that the fewest later items fit on; among these, rows where the least will be
-    free."""
+    """Prefer nodes where few later items fit; if equal, nodes that will have the least free."""
     WORST_FIT = auto()
 
 
 def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES) -> Packing:
-    """Put the members of all items on rows; `free` is int64[resources, rows].
+    """Place the members of all items on nodes; `free` is int64[resources, rows].
 
-    If no try places all members, the try with the most members is returned. The function pauses
-    between tries.
+    Return the first of `most_tries` tries that places all members, or else the try that places the
+    most.
     """
     first = tuple(range(len(items)))
     if len(items) > 1:
@@ -158,7 +157,7 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 
 
 class Order:
-    """The order of the items in a series of tries."""
+    """An order in which items are packed; it changes after each try."""
 
     def __init__(self, items: Sequence[int]) -> None:
         self.items = tuple(items)
@@ -176,7 +175,7 @@ class Order:
 def _attempts(
     items: Sequence[Item], free: IntArray, *, impossible: bool
 ) -> Iterator[tuple[Order, _Choice]]:
-    """Yield orders and choices to try; the caller then tells the order the failed items."""
+    """Yield orders and choices to try; the caller reports a failed try by `Order.failed`."""
     starts = _starting_orders(items, free)
     if impossible:  # only a part can be placed: the smallest members first give the largest part
         yield Order(starts[0][::-1]), _Choice.BEST_FIT
@@ -192,9 +191,9 @@ def _attempts(
 
 
 def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, ...]]:
-    """Return orders of the items to begin with: by several measures of size, and by spare room.
+    """Return the orders to try first: by several measures of the members' size, and by spare room.
 
-    An item's spare room is the number of members that fit on all rows, minus its count.
+    The spare room of an item is the number of its members that fit on all nodes, minus its count.
     """
     if len(items) == 1:
         return [(0,)]
@@ -209,7 +208,7 @@ def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, .
 
 
 def _capacity(item: Item, free: IntArray) -> IntArray:
-    """Return int64[rows]: the number of the item's members that fit on each row."""
+    """Return int64[rows]: how many members of the item fit on each node."""
     fits = np.full(free.shape[1], item.count, np.int64)
     for resource in np.flatnonzero(item.requests > 0).tolist():
         np.minimum(fits, free[resource] // item.requests[resource], out=fits)
@@ -219,11 +218,7 @@ def _capacity(item: Item, free: IntArray) -> IntArray:
 
 
 def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
-    """Return whether a simple sum shows that not all members can be placed.
-
-    An item may have too little room. Or several items request more of a resource than is free on
-    all rows where they may run.
-    """
+    """Return whether a sum of free amounts proves that not all members can be placed."""
     if any(int(_capacity(item, free).sum()) < item.count for item in items):
         return True
     for resource in range(free.shape[0]):
@@ -239,7 +234,7 @@ def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
 def _try(
     items: Sequence[Item], free: IntArray, order: Sequence[int], choice: _Choice
 ) -> tuple[IntArray, list[int]]:
-    """Return int64[items, rows] of one try, and the items that were not placed completely."""
+    """Pack the items once, in this order; return int64[items, rows] and the incomplete items."""
     remaining = free.copy()
     members = np.zeros((len(items), free.shape[1]), np.int64)
     failed: list[int] = []
@@ -260,7 +255,7 @@ def _try(
 
 
 def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
-    """Return int64[all rows]: the members on each row after `rows` are filled one by one."""
+    """Return int64[all rows]: the members on each node if `rows` are filled one after the other."""
     taken = np.zeros(len(capacity), np.int64)
     before = np.cumsum(capacity[rows]) - capacity[rows]
     taken[rows] = np.clip(count - before, 0, capacity[rows])
@@ -268,7 +263,7 @@ def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
 
 
 def _by_score(item: Item, capacity: IntArray) -> IntArray:
-    """Put members on the rows with the best scores: fill row after row, or use the rows in turn."""
+    """Return int64[all rows]: the members on each node if nodes with the best scores come first."""
     rows = item.ranked
     if item.fills:
         return _filled(rows, capacity, item.count)
@@ -290,7 +285,7 @@ def _by_score(item: Item, capacity: IntArray) -> IntArray:
 def _by_fit(
     item: Item, remaining: IntArray, capacity: IntArray, later: Sequence[Item], choice: _Choice
 ) -> IntArray:
-    """Return the rows on which the item fits, in the order in which to fill them."""
+    """Return the rows where the item fits, in the order to fill them."""
     rows = np.flatnonzero(capacity)
     scale = np.maximum(remaining.max(axis=1, initial=1), 1)
     wanted = item.requests > 0
@@ -307,7 +302,7 @@ def _by_fit(
 
 
 def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool]:
-    """Return a placement of all members, or None; and whether the search went to its end."""
+    """Search every combination; return a solution or None, and whether the search was finished."""
     eligible = np.stack([item.eligible for item in items])
     rows = np.flatnonzero(eligible.any(axis=0))
     if len(rows) > _MOST_EXACT_ROWS:
@@ -330,13 +325,13 @@ def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool
 
 @dataclass(slots=True, eq=False)
 class _Moves:
-    """Puts members on rows; skips a row that equals one already tried for the member.
+    """Puts members on nodes; skips a node that equals one already tried for the member.
 
     Attributes:
         members: The item of each member; equal members are neighbours.
         requests: The requests of each item.
-        remaining: The free amounts of each row.
-        may: Whether a row is eligible for an item: `may[row][item]`.
+        remaining: The free amounts of each node.
+        may: Whether a node is eligible for an item: `may[row][item]`.
     """
 
     members: list[int]
@@ -344,7 +339,7 @@ class _Moves:
     remaining: list[list[int]]
     may: list[list[bool]]
     chosen: list[tuple[int, list[int]]] = field(default_factory=list)
-    """For each member with a row: the row, and the free amounts of the row before."""
+    """For each placed member: its row, and what the node had free before."""
 
     def candidates(self, member: int) -> Iterator[int]:
         """Yield rows on which the member fits; equal members get rows in ascending order."""

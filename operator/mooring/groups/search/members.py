@@ -59,14 +59,14 @@ def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool
 class GroupBackoffs:
     """Keeps the backoff of each group: the longest backoff of its members.
 
-    A new member, or a member that the queue pops early, would leave the backoff before its group.
-    `postpone` then puts back only this member, because a group may have ten thousand.
+    If a member leaves the backoff queue before its group may, `postpone` puts only this member
+    back, because a group may have ten thousand members.
     """
 
     def __init__(self) -> None:
         self._latest: WeakValueDictionary[tuple[GroupKey, str], QueuedPod] = WeakValueDictionary()
-        """A cache: maps group and profile to the member with the longest backoff. An entry is not
-        used if the member has left the queue or its backoff has ended."""
+        """Caches the member with the longest backoff, by group and profile. An entry is stale if
+        its member has left the queue or its backoff has ended."""
 
     def postpone(
         self, group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float

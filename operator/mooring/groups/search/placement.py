@@ -29,9 +29,9 @@ _MOST_BACKTRACKED: Final = 12
 _MOST_STEPS: Final = 400
 """The most members that backtracking places, each in less than a millisecond."""
 _MOST_SPECS: Final = 500
-"""The most different specs of members; each spec costs a search over all nodes."""
+"""The most specs of members; the search over all nodes runs once for each spec."""
 _MOST_DIAGNOSED: Final = 256
-"""The most placed members that count in the diagnosis of a member without a node."""
+"""The most placed members that the diagnosis of a member without a node considers."""
 
 
 class GroupSearch(CountingSearch):
@@ -95,7 +95,7 @@ class GroupSearch(CountingSearch):
         return Assignment(best, len(self.searched.members), tries, cause=cause)
 
     def _orders(self) -> Iterator[Order]:
-        """Yield orders of classes to try; the caller then tells the order the failed classes."""
+        """Yield orders of classes to try; the caller reports a failed try by `Order.failed`."""
         totals = self._totals
         shares = [
             max(
@@ -120,7 +120,7 @@ class GroupSearch(CountingSearch):
 
     @cached_property
     def _totals(self) -> Mapping[str, int]:
-        """Maps a resource that members request to its amount on all nodes, at least 1."""
+        """Maps each requested resource to the amount on all nodes, at least 1."""
         nodes = self.searched.cluster.nodes
         names = {name for c in self.classes for name in c.pods[0].spec.demand.resources}
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
@@ -128,10 +128,7 @@ class GroupSearch(CountingSearch):
     def _one_try(
         self, trial: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
     ) -> list[int]:
-        """Place members in this order; return the classes with a member that found no node.
-
-        Identical members that can be counted cost one decision together.
-        """
+        """Place members in this order; return the classes that were not placed completely."""
         failed: list[int] = []
         for index in order:
             members = self.classes[index]
@@ -157,7 +154,7 @@ class GroupSearch(CountingSearch):
     def _feasible(
         self, pod: Pod, members: MemberClass, allowed: BoolArray
     ) -> tuple[NodeSearch, IntArray]:
-        """Return the rows that pass every filter in the present state of the trial."""
+        """Return a search for the pod, and the rows that pass every filter in the present trial."""
         search = self.searched.search(pod)
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
@@ -175,7 +172,7 @@ class GroupSearch(CountingSearch):
     def _choose(
         self, pod: Pod, members: MemberClass, allowed: BoolArray, *, by_fit: bool
     ) -> int | None:
-        """Return a row for the member: the best by score, or with `by_fit` the fullest row."""
+        """Return a node for the member: the best by score, or with `by_fit` the fullest node."""
         search, rows = self._feasible(pod, members, allowed)
         if not len(rows):
             return None
@@ -187,13 +184,13 @@ class GroupSearch(CountingSearch):
         return int(rows[table.best[self.searched.seed % len(table.best)]])
 
     def by_slack(self, pod: Pod, members: MemberClass, allowed: BoolArray) -> list[int]:
-        """Return the feasible rows; the first is the row where the pod leaves the least free."""
+        """Return the feasible rows; the node where the pod leaves the least free comes first."""
         _, rows = self._feasible(pod, members, allowed)
         found: list[int] = rows[np.argsort(self._slack(pod, rows), kind="stable")].tolist()
         return found
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return how much the pod would leave free per row, in millionths of the cluster."""
+        """Return what the pod would leave free on each node, in millionths of the whole cluster."""
         nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:
@@ -214,9 +211,9 @@ class GroupSearch(CountingSearch):
     def diagnosis(
         self, placed: Mapping[Uid, int], candidates: IntArray | None
     ) -> tuple[Diagnosis, str] | None:
-        """Return why the first member without a node has none, and its cause; None if all have one.
+        """Return why the first member without a node has none, and what it lacks; None without one.
 
-        The placed members count as on their nodes.
+        Other members count on their nodes in `placed`.
         """
         searched = self.searched
         left = next((pod for pod in searched.members if pod.uid not in placed), None)

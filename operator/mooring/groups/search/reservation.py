@@ -53,7 +53,7 @@ class GroupReservation:
 
     def __init__(self, scheduler: SchedulerState, cache: ResultCache) -> None:
         self._until = 0.0
-        """When the reservation ends, in seconds since the epoch."""
+        """When the reservation ends, in seconds since the epoch; 0 without one."""
         self._scheduler = scheduler
         self._state = scheduler.state
         self._cluster = scheduler.cluster
@@ -61,13 +61,11 @@ class GroupReservation:
         self._group: PodGroupState | None = None
         self._since = 0.0
         self._nominated_since: dict[PodGroupState, float] = {}
-        """Maps a group whose nominated members wait for no victims to the time when that was
-        noticed."""
+        """Groups with nominated members but no victims to wait for, and since when."""
         self._ended: tuple[int, float] | None = None
         """The number of the group whose reservation expired last, and the time."""
         self._not_found: dict[PodGroupState, tuple[float, int]] = {}
-        """Maps a group for which no nodes were found to the time and to the version of the
-        nodes."""
+        """Groups for which no nodes were found: when, and at which version of the nodes."""
         self._backfill_until = -math.inf
 
     def holds(self, group: PodGroupState) -> bool:
@@ -123,7 +121,7 @@ class GroupReservation:
             self._state.nominate(pod, self._state.nodes.names[row], reservation=kept)
 
     def _update_backfill(self, group: PodGroupState) -> None:
-        """Compute anew when the reserved nodes can be free, because pods may have ended or come."""
+        """Compute when the reserved nodes will be free, because pods may have ended or started."""
         nominations = self._cluster.nominations
         nominees = map(nominations.get, group.unscheduled)
         reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
@@ -132,7 +130,7 @@ class GroupReservation:
             self._reserve(group, reserved, until)
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
-        """Return whether to search now; a search without success must be some time ago."""
+        """Return whether enough seconds have passed since the last search that found no nodes."""
         if group not in self._not_found:
             return True
         at, version = self._not_found[group]
@@ -140,10 +138,10 @@ class GroupReservation:
         return now - at >= (after / _SEARCHES if changed else after)
 
     def _busy_until(self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]]) -> float:
-        """Return when all these reserved nodes may have room at the earliest, in epoch seconds.
+        """Return the earliest time when all reserved nodes may have room, in epoch seconds.
 
-        Returns minus infinity if they may have room now. Pods on the nodes are expected to end at
-        their deadlines, and those without a deadline at any moment.
+        Returns minus infinity if they may have room now. A pod is expected to end at its deadline;
+        a pod without a deadline may end at any moment.
         """
         by_row = defaultdict[int, list[Pod]](list)
         for pod, row in reserved:
@@ -152,7 +150,7 @@ class GroupReservation:
         return max(busy, default=-math.inf)
 
     def _row_busy_until(self, group: PodGroupState, row: int, pods: Sequence[Pod]) -> float:
-        """Return the earliest time when the row may have room for the pods; see `_busy_until`."""
+        """Return the earliest time when one node may have room for the pods; see `_busy_until`."""
         nodes = self._cluster.nodes
         missing = Counter[str]()
         for pod in pods:
@@ -189,10 +187,10 @@ class GroupReservation:
         return since + pod.active_deadline_seconds
 
     def expire(self, now: float) -> list[Pod]:
-        """Withdraw nominations of members that no attempt will withdraw; return these members.
+        """Withdraw the nominations that no attempt will withdraw; return their members.
 
-        It is called periodically. It withdraws nominations of incomplete groups, of expired
-        reservations, and of a former leader.
+        It is called periodically. Such nominations belong to incomplete groups, to expired
+        reservations or to a former leader.
         """
         self._forget_gone()
         nominated, known = self._nominated_groups(), self._nominated_since
@@ -262,9 +260,9 @@ class GroupReservation:
         pipeline: Pipeline,
         answers: ExtenderResults | None,
     ) -> Mapping[Uid, int] | None:
-        """Return a row for each needed member, by uid; None if no rows are found.
+        """Return a row for each needed member, by uid, on few nodes; None if none are found.
 
-        It takes as few nodes as possible, with the most free cpu.
+        Nodes with the most free cpu come first.
         """
         needed, others = group.needed_of(pods)
         searched = SearchedMembers(

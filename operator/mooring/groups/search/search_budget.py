@@ -1,19 +1,19 @@
-"""Limits how much a search about a group may cost."""
+"""Limits the work of a search for a group's nodes."""
 
 from collections.abc import Callable
 from typing import Final
 
 TURN_SECONDS: Final = 1.0
-"""How long a plan may keep the event loop from scheduling other pods."""
+"""The longest time, in seconds, in which a plan may keep other pods from being scheduled."""
 _MOST_STEPS: Final = 3_000
 """The most steps of a decision about a group, over all domains."""
 
 
 class SearchBudget:
-    """The steps that a search may take; a step costs about as much as a decision about one pod.
+    """The steps that a search may take; a step takes about as long as a decision about one pod.
 
-    `remaining` is negative if more steps were taken. `is_over` returns whether the search must end
-    now because other pods wait.
+    `remaining` is negative if more steps were taken. `is_over` says whether the search must end now
+    because other pods wait.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ _Value = TypeVar("_Value", bound=Any)
 
 
 class _Largest(Generic[_Value]):
-    """Finds the largest of thousands of values that come and go."""
+    """Keeps the largest of many values while values are added and removed."""
 
     __slots__ = ("_counts", "_values")
 
@@ -115,7 +115,7 @@ class PodGroupState:
         self.declaring = 0
         """The number of members that declare requirements of the group."""
         self.departed_pods_count = 0
-        """The number of bound members that have left their nodes since the group became known."""
+        """The number of bound members that have ended or left, since the group became known."""
         self._unscheduled: dict[Uid, Pod] = {}
         self._assumed: dict[Uid, PlacedPod] = {}
         self._assigned: dict[Uid, PlacedPod] = {}
@@ -176,7 +176,7 @@ class PodGroupState:
         return max(0, self.minimum - self.scheduled_pods_count, of_roles)
 
     def short_of(self, pods: Collection[Pod]) -> str | None:
-        """Return `3 of 4 members` if these pods are too few to reach the minimums; else None."""
+        """Return a text like `3 of 4 members` if the pods do not reach the minimums; else None."""
         if self.roles:
             of_roles = Counter(map(self.role_of, pods))
             for role, minimum in self.roles.items():
@@ -297,9 +297,9 @@ class PodGroupState:
         return self._first_created
 
     def with_members(self, pods: Iterable[Pod], without: Container[Uid]) -> "PodGroupState":
-        """Return a copy of the group with more members without a node, and without other members.
+        """Return a copy of the group with new members (`pods`) and without other members.
 
-        The caller may change only the copy's definition.
+        `pods` have no nodes. The caller may change only the copy's definition.
         """
         found = PodGroupState(self.key, self.number)
         found.definition, found._priorities = self.definition, self._priorities
@@ -368,7 +368,7 @@ class PodGroupState:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A pod with the values that were used when it was counted in its group."""
+    """A pod, and the group data that were counted for it."""
 
     group: PodGroupState
     pod: Pod
@@ -467,17 +467,17 @@ class PodGroups:
         return declared.minimum if declared is not None else 0
 
     def opened(self, before: Pod, after: Pod) -> PodGroupState | None:
-        """Return the pod's group if it is complete because the pod lost its scheduling gates."""
+        """Return the pod's group if the pod has lost its gates and so completed it; else None."""
         return self.completed_by(after) if before.spec.gates and not after.spec.gates else None
 
     def counts_otherwise(self, before: Pod, after: Pod) -> bool:
-        """Return whether the change of the pod affects its role or its group's requirements."""
+        """Return whether the change of the pod affects how its group counts it."""
         key = self.key_of(after)
         roles = [role_of(pod, key.source) for pod in (before, after) if key is not None]
         return len({*roles}) > 1 or self._declared_by(before) != self._declared_by(after)
 
     def completed_by(self, pod: Pod) -> PodGroupState | None:
-        """Return the pod's group if it would have too few members without this pod; else None."""
+        """Return the pod's group if the group is complete only because of this pod; else None."""
         member = self._members.get(pod.uid)
         if member is None or (group := member.group).incomplete is not None:
             return None
@@ -499,7 +499,7 @@ class PodGroups:
         return changed
 
     def track(self, formats: tuple[GroupFormat, ...]) -> Iterator[Pod]:
-        """Use these formats from now on; a pod's group is named by the first format that matches.
+        """Use these formats; a pod's group is named by the first format that matches.
 
         Returns an iterator that counts every pod again and yields it; the caller must exhaust it.
         """
@@ -574,7 +574,6 @@ class PodGroups:
             member.group.departed_pods_count += 1
 
     def _count_anew(self, uid: Uid) -> None:
-        """Count a pod again under new formats; it may have had no group before."""
         if (placed := self._pods.get(uid)) is not None:
             self._placed[uid] = placed
         self._count(uid)
@@ -617,7 +616,7 @@ class PodGroups:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Keep groups that lose all members inside this context, because members may return."""
+        """Keep groups without members until this context ends, because members may return."""
         outer = self._emptied
         self._emptied = {} if outer is None else outer
         try:

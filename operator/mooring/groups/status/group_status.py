@@ -28,7 +28,7 @@ _MOST_GATES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The numbers of ended members; only coscheduling groups have these counts."""
+    """The numbers of members that have succeeded or failed, for coscheduling groups."""
 
     succeeded: int = 0
     failed: int = 0

@@ -44,11 +44,11 @@ from mooring.scheduling.scheduler_state import SchedulerState
 ROUND_SECONDS: Final = 1.0
 """The interval between two examinations of the changed groups."""
 _LANES: Final = 2
-"""The most status patches of groups that are sent at the same time."""
+"""The most status patches that are sent at the same time."""
 _PATIENCE_SECONDS: Final = 10.0
-"""The most time that a status waits for more important work."""
+"""The longest time that a status waits for more important requests."""
 _MOST_TRIED: Final = 64
-"""The most failed domains that a report explains."""
+"""The most failed domains that a report lists."""
 _MOST_NODES: Final = 10
 """The most reserved nodes that a condition names."""
 _MOST_PODS: Final = 100
@@ -195,7 +195,7 @@ class PodGroupStatusReporter:
         self._tried(group).error = message
 
     def look_at(self, group: PodGroupState) -> None:
-        """Examine the group in the next round, because its reservation has ended."""
+        """Examine the group again within a second, because its reservation has ended."""
         self._dirty[group.key] = None
 
     def reserved_nodes(self) -> int:
@@ -256,10 +256,7 @@ class PodGroupStatusReporter:
             await self._send(group, view)
 
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
-        """Return whether to wait with the status, because it will soon change again.
-
-        This is so before the first attempt, and for some seconds while members are bound.
-        """
+        """Return whether the status will change again soon, so that writing it can wait."""
         record, definition = self._record(group), group.definition
         written = self._statuses.has_patched(group.key)
         written |= definition is not None and definition.status.scheduled is not None
@@ -290,10 +287,7 @@ class PodGroupStatusReporter:
             self._phases[record.view.phase] -= 1
 
     def _is_owned(self, group: PodGroupState, record: _Record) -> bool:
-        """Return whether this scheduler schedules the group.
-
-        If no members exist now, it must have scheduled members before.
-        """
+        """Return whether this scheduler schedules the group, or did when it still had members."""
         definition = group.definition
         if definition is None or not definition.uid:
             return False
@@ -310,9 +304,9 @@ class PodGroupStatusReporter:
         return record.owned
 
     def _replaces_volcano(self, namespace: str) -> bool:
-        """Return whether a profile here schedules the pods that Volcano's controller will create.
+        """Return whether a profile schedules the pods that Volcano's controller will create.
 
-        The controller creates a job's pods only once the group's phase allows it.
+        The controller creates a job's pods only once the status of the group allows it.
         """
         metadata, spec = {"name": "volcano", "namespace": namespace}, {"schedulerName": "volcano"}
         pod = parse_pod({"metadata": metadata, "spec": spec})
@@ -321,7 +315,7 @@ class PodGroupStatusReporter:
         return any(form.source is GroupSource.VOLCANO for form in formats)
 
     def _must_count(self, group: PodGroupState) -> bool:
-        """Return whether to count finished members: after a start, and when members have left."""
+        """Return whether the number of finished members may have changed since the last count."""
         definition, record = group.definition, self._record(group)
         if definition is None or group.key.source is not GroupSource.COSCHEDULING:
             return False
@@ -448,7 +442,7 @@ class PodGroupStatusReporter:
 def _members(group: PodGroupState, told: Collection[str]) -> Iterator[dict[str, Any]]:
     """Yield the members with the reason why each waits, members without a node first.
 
-    A reason that is in `told`, because it was told about the group, is left out.
+    Reasons in `told` are left out, because users see them as reasons of the group.
     """
     for pod in group.unscheduled.values():
         gates = pod.spec.gates
