@@ -12,10 +12,10 @@ __all__ = ["ClaimReport", "ClaimsReport", "ExcludedDevices", "ExplainsClaims", "
 
 @dataclass(frozen=True, slots=True)
 class ExcludedDevices:
-    """The number of devices that are excluded for one reason, and of their nodes.
+    """How many devices a request cannot have for one reason, and on how many nodes.
 
-    A device that several nodes can use counts once for each node. A device counts only for the
-    first reason against it.
+    A device that several nodes can use counts once for each node. If several reasons apply, a
+    device counts only for the first reason.
     """
 
     reason: str
@@ -74,7 +74,7 @@ class ExplainsClaims(ABC):
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
         """Return the states of the pod's claims; None if the pod has no claims.
 
-        The report covers as many nodes as the time limit of an attempt allows.
+        If the time of an attempt ends, the remaining nodes are not searched.
         """
 
     @abstractmethod

@@ -28,7 +28,7 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = ["DeviceCounts"]
 
 _Place = int | BoolArray
-"""The row of one node, or the rows of several nodes as bool[rows]."""
+"""The nodes of a device: one row, or bool[rows]."""
 
 
 class DeviceCounts:
@@ -42,7 +42,7 @@ class DeviceCounts:
         self._counted: dict[str, _Counts] = {}
 
     def version(self, pod: Pod) -> Hashable:
-        """Return a key that changes with the counts; None if the pod requests no such resource."""
+        """Return a key that changes with the counts; None if no requested resource is counted."""
         if not pod.spec.containers:
             return None
         requested = pod.spec.demand.resources
@@ -95,7 +95,7 @@ class _SliceDevices:
 
 
 class _Counts:
-    """The devices of one class on each row: `offered`, `used` and `failed` (int64[rows])."""
+    """Counts the devices of one class on each node: `offered`, `used`, `failed` (int64[rows])."""
 
     def __init__(self, device_class: DeviceClass, lists: bool) -> None:  # noqa: FBT001 - a fact
         self.device_class = device_class
@@ -106,10 +106,10 @@ class _Counts:
         ]
         self._slices: dict[str, _SliceDevices] = {}
         self._places: dict[DeviceId, dict[str, _Place]] = {}
-        """The nodes of each selected device, by the slice's name; two slices may list the same
+        """Maps a selected device to its nodes, by the names of the ResourceSlices that list the
         device."""
         self._in_use: dict[DeviceId, None] = {}
-        """All devices in use, even those that the class does not select."""
+        """All devices in use, also those that the class does not select."""
         self._slices_version = self._topology = -1
         self._devices_version = -1
         self._clear(0)

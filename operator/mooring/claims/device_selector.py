@@ -120,8 +120,8 @@ class DeviceSelector:
     def matches(self, device: DeviceView, most_work: int = MOST_WORK) -> bool:
         """Return whether the expression is true for the device.
 
-        If the evaluation needs more than `most_work`, SelectorError has the text LIMIT_EXCEEDED.
-        SelectorError is also raised if the expression fails for this device.
+        Raises SelectorError if the expression fails. If the evaluation takes more than `most_work`
+        steps, the error's text is LIMIT_EXCEEDED.
         """
         variable = MapValue.of_strings(
             {
@@ -161,7 +161,7 @@ _NOT_A_BOOL: Final[Mapping[type, str]] = {
 
 
 def _not_a_bool(value: Any) -> str | None:
-    """Return why the value is no bool; None if it is a bool in an optional value."""
+    """Return the error if the value is not a bool in a CEL optional; None if it is one."""
     match value:
         case Optional(present=False):
             return "optional.none() dereference"

@@ -75,7 +75,7 @@ class NodeDevice:
 class Devices:
     """The devices of a cluster; the cluster must not change while this object is used.
 
-    If `classes` is True, selectors are evaluated, and each device has its DeviceClasses.
+    If `classes` is True, each device gets the names of the DeviceClasses that select it.
     """
 
     def __init__(self, cluster: ClusterView, *, classes: bool) -> None:
@@ -88,7 +88,7 @@ class Devices:
         self._classes = [found[name] for name in sorted(found)]
         self._counters = Counters(self._is_in_use, by_driver=self._rules.counters_by_driver)
         self._seen: dict[int, Pool] = {}
-        """The pools for several nodes whose devices were already yielded."""
+        """The pools with devices for several nodes whose devices were already yielded."""
         self._told: set[DeviceId] = set()
 
     def of_node(self, row: int) -> Iterator[NodeDevice]:
@@ -172,7 +172,7 @@ class Devices:
             yield name, (capacity.value.text, used)
 
     def _holder(self, claim: ResourceClaim, key: DeviceId) -> Holder:
-        """Return the claim with the pods that use it or are about to use it."""
+        """Return the claim that holds a device, with the pods that use or will use the claim."""
         allocation = claim.allocation or self._claims.in_flight(claim.uid)
         results = allocation.results if allocation is not None else ()
         pods = dict.fromkeys(

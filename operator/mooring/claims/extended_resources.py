@@ -1,4 +1,4 @@
-"""Finds the device classes that stand for extended resources of pods."""
+"""Finds the DeviceClasses that offer extended resources."""
 
 from collections.abc import Hashable
 
@@ -11,30 +11,30 @@ __all__ = ["ClassesOfResources"]
 
 
 class ClassesOfResources:
-    """Maps extended resources to device classes; empty before Kubernetes 1.36."""
+    """Maps extended resources to DeviceClasses; empty before Kubernetes 1.36."""
 
     def __init__(self, handle: Handle) -> None:
         self._devices = handle.cluster.dynamic_resources
         self._known = handle.kubernetes.devices_of_extended_resources
 
     def of(self, resource: str) -> DeviceClass | None:
-        """Return the class that stands for the resource; None if there is none."""
+        """Return the DeviceClass for the extended resource; None if there is none."""
         if "/" not in resource or not self._known:
             return None
         return self._devices.classes.of_resource(resource)
 
     def has(self, resource: str) -> bool:
-        """Return whether a class stands for the resource."""
+        """Return whether a DeviceClass offers the extended resource."""
         return self.of(resource) is not None
 
     def of_pod(self, pod: Pod) -> Hashable:
-        """Return a key: the pod's resources with a class; None if it has no extended resources."""
+        """Return a key: the pod's extended resources that have a DeviceClass; None without any."""
         if not pod.spec.containers:
             return None
         return tuple(name for name in pod.spec.demand.resources if self.has(name))
 
     def may_help(self, pod: Pod, event: ClusterEvent) -> bool:
-        """Return whether the event may add a class for one of the pod's resources."""
+        """Return whether the event may give one of the pod's extended resources a DeviceClass."""
         before, after = event.before, event.after
         if not isinstance(after, DeviceClass) or not self._known:
             return False

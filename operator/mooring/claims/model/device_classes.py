@@ -15,7 +15,7 @@ from mooring.model.fields import (
 )
 
 CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-"""The prefix of the extended resource that every class has; the name of the class follows."""
+"""The prefix of an implicit extended resource; the DeviceClass's name follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A rule that an attribute must be equal, or different, on all devices of some requests.
+    """A rule that the devices of some requests have equal, or different, values of an attribute.
 
     The attribute is `match_attribute` or `distinct_attribute`; both are None if the type is
     unknown. If `requests` is empty, all requests are meant.
@@ -117,7 +117,7 @@ class ClaimSpec:
     constraints: tuple[Constraint, ...]
     config: tuple[ClaimConfig, ...]
     memory: int | None = field(default=None, compare=False, repr=False)
-    """Estimated bytes of this object; None if unknown. It saves measuring them again."""
+    """Estimated bytes of this object; None if nobody has measured it yet."""
     asked: str = field(init=False, compare=False, repr=False)
     """The requests and constraints as text; claims with equal texts request the same devices."""
 
@@ -443,7 +443,7 @@ def pod_claims_of(spec: Mapping[str, Any]) -> Iterator[PodClaim]:
 
 
 def parse_claim_statuses(status: Mapping[str, Any]) -> Mapping[str, str | None]:
-    """Parse a pod's status: the claim that was created for each entry of its resourceClaims.
+    """Parse a pod's status: map entries of its `resourceClaims` to the claims created for them.
 
     None stands for an entry that needs no claim.
     """

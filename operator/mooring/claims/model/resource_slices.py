@@ -50,7 +50,7 @@ class CapacityRange:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPolicy:
-    """How requests for a capacity are rounded; `default` is used if a claim requests no amount."""
+    """The valid amounts of a requested capacity; `default` is for claims that request none."""
 
     default: Quantity | None
     valid_values: tuple[Quantity, ...]
@@ -243,9 +243,9 @@ def _parsed_content(raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -
 def _alike(
     devices: Sequence[Device], raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> Hashable:
-    """Return the key `ResourceSlice.alike`: it ignores devices' names and attributes' values.
+    """Return the key `ResourceSlice.alike`, which leaves out devices' names and attributes' values.
 
-    It has the texts of versions and the types of values, because these may make a selector fail.
+    The key has the texts of versions and the types of values, because a selector may fail for them.
     """
     others = [
         {
@@ -296,7 +296,7 @@ def _device(raw: Mapping[str, Any], where: str) -> Device:
 
 
 def _attribute(raw: Mapping[str, Any], at: str) -> AttributeValue:
-    """Return the value; if several types are set, the first type in this order is used."""
+    """Return the attribute's value; if several types are set, the first one of the API's order."""
     if raw.get("int") is not None:
         return integer(raw, "int", at)
     if raw.get("bool") is not None:

@@ -23,15 +23,13 @@ from mooring.model.kubernetes_rules import KubernetesRules
 
 _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
-"""The least cost of a search for each device of a node, in the units of `Evaluations`."""
+"""The least work that a search charges for each device of a node, in units of `Evaluations`."""
 _MOST_SLOTS: Final = 256
-"""The most requests of a pod, with all alternatives; a single claim may have this number."""
+"""The most requests of a pod, including subrequests; a single claim may have as many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Begun:
-    """The devices and the requests on a node, before the search begins."""
-
     node: NodeDevices
     requests: Requests
     trial: DeviceTrial

@@ -7,21 +7,21 @@ from mooring.claims.plugin.allocation_error import AllocationError
 from mooring.framework.evaluations import Evaluations
 
 _UNITS_PER_STEP: Final = 40
-"""The cost of a step, in the units of `Evaluations`."""
+"""The work of one step, in units of `Evaluations`."""
 
 
 @dataclass(eq=False, repr=False)
 class Budget:
-    """The work that may be spent on searches that do not succeed at once.
+    """Limits searches for devices in steps.
 
-    A step is a candidate that the search tries after it has given back a device. So a search that
-    succeeds without going back costs nothing.
+    A step is a candidate that the search tries after it has gone back. So a search that never goes
+    back uses no steps.
 
     Args:
         steps: The limit for all nodes together.
         steps_on_node: The limit for one node.
         least_on_node: The limit for one node after `steps` are used up.
-        evaluations: The budget of the attempt, which pays for steps too; None: no limit.
+        evaluations: The attempt's budget, from which steps are taken too; None: no limit.
     """
 
     steps: int = 300_000
@@ -39,21 +39,21 @@ class Budget:
         self._left_on_node = min(self._steps_on_node, max(self._left, self.least_on_node))
 
     def undo_node(self) -> None:
-        """Forget the steps on this node, because its search starts again."""
+        """Give back the steps of this node, because its search starts again."""
         self._left = self._left_before
 
     def work(self, units: int) -> None:
-        """Charge the attempt with work; `units` are those of `Evaluations`."""
+        """Take units of `Evaluations` from the attempt's budget."""
         if self.evaluations is not None:
             self.evaluations.spend(units)
 
     def pause(self) -> None:
-        """Let other tasks run, if it is time for this; PluginFailed if the budget is used up."""
+        """Let other tasks run at times; raise PluginFailed if the attempt's budget is used up."""
         if self.evaluations is not None:
             self.evaluations.pause("searching for devices for the pod's claims")
 
     def spend(self, steps: int) -> None:
-        """Count the steps; AllocationError if this exceeds the limit for the node."""
+        """Take steps from the budget; raise AllocationError if too few are left for the node."""
         self.work(_UNITS_PER_STEP * steps)
         self._left -= steps
         self._left_on_node -= steps

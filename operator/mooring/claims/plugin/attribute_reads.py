@@ -22,7 +22,7 @@ class ComparedAttribute(NamedTuple):
 
 
 Reads = frozenset[str | ComparedAttribute] | None
-"""The attributes that are read, without domains, and the comparisons; None: all attributes."""
+"""The attributes that an expression reads or compares, without domains; None: all attributes."""
 EVERYTHING: Final[Reads] = None
 
 _DOMAIN: Final = r'\bdevice\.attributes\["[\w.-]+"\]'
@@ -62,7 +62,6 @@ def attributes_read(expression: str) -> Reads:
 
 
 def _reads(whole: set[str], texts: Mapping[str, Iterable[str]]) -> Reads:
-    """Return the attributes in `whole`, and comparisons of attributes with `texts`."""
     few = (
         ComparedAttribute(name, frozenset(some))
         for name, some in texts.items()
@@ -98,7 +97,7 @@ def reads_of(
 
 
 def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
-    """Return the full names of the attributes that are read, with the texts for comparison.
+    """Return the full names of the attributes in `reads`, each with the texts to compare it with.
 
     The texts are None if the expression may use the attribute in another way.
     """
@@ -115,9 +114,10 @@ def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, froz
 
 
 def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
-    """Return a key; values have equal keys if the expression cannot distinguish them.
+    """Return a key; values with equal keys are equal for the expression.
 
-    If the value is only compared with `texts`, all other texts of equal length have the same key.
+    If the expression only compares the value with `texts`, all other texts of equal length have the
+    same key.
     """
     if texts is None or type(value) is not str or value in texts or not value.isascii():
         return value
@@ -134,9 +134,9 @@ def _texts(reads: frozenset[str | ComparedAttribute]) -> Mapping[str, frozenset[
 def attributes_seen(
     attributes: Mapping[str, Any], reads: Reads
 ) -> tuple[tuple[str, type, Any], ...]:
-    """Return a key of a device's attributes, as expressions with these reads see them.
+    """Return a key of a device's attributes; expressions with these reads treat equal keys alike.
 
-    Versions and unreadable values are part of the key, because a selector may fail for them.
+    Versions and unreadable values are always in the key, because a selector may fail for them.
     """
     seen = dict(attributes_among(attributes, reads))
     return tuple(

@@ -28,7 +28,7 @@ _NOT_REPRESENTABLE: Final = (
 
 
 class CapacityError(Exception):
-    """The capacity cannot be computed; from Kubernetes 1.37 on, this ends the allocation."""
+    """The device's capacity is malformed; from Kubernetes 1.37 on, this ends the allocation."""
 
     def __init__(self, why: str, name: str = "") -> None:
         super().__init__(why)
@@ -111,7 +111,7 @@ def _consumed(
 def _rounded(
     requested: Quantity, span: CapacityRange, least: Quantity, rules: KubernetesRules
 ) -> Quantity:
-    """Return the smallest sum of `least` and a number of steps that covers the request."""
+    """Return the least valid amount that covers the request: `least` plus a number of steps."""
     if requested < least:
         return least
     step = span.step
@@ -131,7 +131,7 @@ def _rounded(
 
 
 def _in_thousandths(span: CapacityRange) -> bool:
-    """Return whether all amounts of the range are whole thousandths (useMilli)."""
+    """Return whether all amounts of the range are multiples of a thousandth (useMilli)."""
     amounts = (span.least, span.most, span.step)
     known = [amount.nano for amount in amounts if amount is not None]
     return all(nano % _THOUSANDTH == 0 and abs(nano) <= _MOST * _THOUSANDTH for nano in known) and (
@@ -140,7 +140,7 @@ def _in_thousandths(span: CapacityRange) -> bool:
 
 
 def _next_thousandth(requested: Quantity, least: Quantity, step: Quantity) -> Quantity:
-    """Return the same as `_rounded`, but in thousandths."""
+    """Return the least valid amount that covers the request, computed in thousandths."""
     if requested.nano % _THOUSANDTH or requested.nano > _MOST * _THOUSANDTH:
         raise CapacityError(
             f"{_NOT_REPRESENTABLE}: request {requested.text} is not a representable milli value"

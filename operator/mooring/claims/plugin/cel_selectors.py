@@ -26,7 +26,7 @@ from mooring.model.quantity import Quantity, QuantityFormat
 _UNITS_PER_EVALUATION: Final = 400
 _UNITS_PER_WORK: Final = 3
 _UNITS_IF_KNOWN: Final = 50
-"""The cost of a cached answer, in the units of `Evaluations`."""
+"""The work of reading a cached answer, in units of `Evaluations`."""
 
 
 class Selector(Protocol):
@@ -46,7 +46,7 @@ class Selectors:
     Args:
         compile_selector: Compiles an expression.
         rules: The rules of the Kubernetes version.
-        budget: Pauses after each new answer; None: no pauses.
+        budget: Lets other tasks run after each new answer; None: never.
     """
 
     def __init__(
@@ -126,10 +126,10 @@ class Selectors:
 
 
 def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selectors:
-    """Return CEL selectors for a Kubernetes version, which charge their work to `budget`.
+    """Return CEL selectors for a Kubernetes version; evaluations take their work from `budget`.
 
-    Answers are cached by expression and by the device's values that the expression reads. Later
-    decisions use them.
+    Answers are cached by expression and by the device's values that the expression reads, also for
+    later pods.
     """
     lists = rules.device_attributes_may_be_lists
 
@@ -175,7 +175,7 @@ _answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
 
 
 class _Remembering:
-    """A CEL expression that is evaluated only once for devices with equal values."""
+    """Caches the results of a CEL expression, one for all devices with equal values."""
 
     def __init__(self, expression: str, budget: Budget | None, *, lists: bool) -> None:
         self._expression = expression

@@ -77,7 +77,7 @@ def _state_of(claim: ResourceClaim, entry: PodClaim, pod: Pod, cluster: ClusterV
 
 
 class _Totals:
-    """Sums over nodes the reasons why requests cannot have devices."""
+    """Counts, over all nodes, the reasons why requests cannot have devices."""
 
     def __init__(self) -> None:
         self._wanted: dict[tuple[str, str], int] = {}
@@ -86,7 +86,7 @@ class _Totals:
         self._nodes: dict[tuple[str, str], Counter[str]] = {}
 
     def add(self, requests: Sequence[ExplainedRequest], nodes: int) -> None:
-        """Add the reasons of these requests, for a number of equal nodes."""
+        """Count the reasons of these requests for this number of equal nodes."""
         for each in requests:
             key = each.claim, each.request
             self._wanted[key] = each.wanted
@@ -162,7 +162,7 @@ def devices_to_free(
     classes: NodeClasses,
     allocator: Allocator,
 ) -> Iterator[tuple[int, int]]:
-    """Yield the number of devices to free, and the row where freeing these devices may help.
+    """Yield pairs: how many devices must be freed, and the row of the node where this may help.
 
     The iterator ends early if the time for an attempt is over.
     """
@@ -184,10 +184,10 @@ def devices_to_free(
 
 
 def _lacking(asked: Sequence[ExplainedRequest]) -> int | None:
-    """Return how many more devices must be free, at least; None if freeing cannot help.
+    """Return how many more devices the claims need on a node; None if freeing devices cannot help.
 
-    It may be 0 if each request alone has enough devices. If a request has alternatives, the one
-    that lacks the fewest devices counts.
+    The number may be 0 although the requests together lack devices. A request with alternatives
+    counts with the alternative that lacks the fewest.
     """
     least: dict[tuple[str, str], int | None] = {}
     used = 0

@@ -101,8 +101,8 @@ class ClaimWriter:
     async def unreserve(self, pod: Pod, claims: Iterable[ResourceClaim], holder: Uid) -> None:
         """Remove the pod from the claims' reservations, unless the pod is on a node again.
 
-        A claim that was created for the pod's extended resources is deleted instead. Each claim is
-        then no longer in flight for `holder`. The first error is raised after all claims are done.
+        A claim for the pod's extended resources is deleted instead. Afterwards `holder` has no
+        claim in flight. Errors do not stop the other claims; the first error is raised at the end.
         """
         failed: Exception | None = None
         for claim in claims:
@@ -146,7 +146,7 @@ class ClaimWriter:
     def _reservation(
         self, pod: Pod, claim: ResourceClaim, allocation: Allocation
     ) -> dict[str, Any]:
-        """Return the status that allocates the claim and reserves it for the pod."""
+        """Return the claim's new status, with the allocation and a reservation for the pod."""
         mine = consumer(claim, pod, self._cluster)
         status: dict[str, Any] = {"reservedFor": _consumers([*claim.reserved_for, mine])}
         known = claim.allocation
@@ -159,8 +159,8 @@ class ClaimWriter:
     async def _unreserve(self, pod: Pod, claim: ResourceClaim) -> None:
         """Remove the pod from the claim's reservations.
 
-        A claim without devices gets a new version, so that a late write of an allocation fails:
-        another claim may have the devices by then.
+        A claim without devices is written as well: its new version makes a late write of an
+        allocation fail, because the devices may belong to another claim by then.
         """
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):

@@ -25,13 +25,13 @@ class ConstraintState(Protocol):
         """Return whether a device with this value may be added."""
 
     def may_ever_admit(self, value: Value) -> bool:
-        """Return False if no device with this value can be added in the whole search."""
+        """Return False if the constraint can never admit this value in this search."""
 
     def add(self, name: str, value: Value) -> None:
         """Add a device's value for request `name`; the constraint must admit the value."""
 
     def remove(self, name: str) -> None:
-        """Remove the value that was added last; it was added for request `name`."""
+        """Remove the last value, which was added for request `name`."""
 
     def state(self) -> Hashable:
         """Return a key; constraints with equal keys give the same answers in future."""
@@ -74,7 +74,7 @@ class MatchAttribute(_OnAttribute):
         self._devices += 1
 
     def remove(self, _name: str) -> None:
-        """Count one device fewer."""
+        """Remove one device from the count."""
         self._devices -= 1
 
     def state(self) -> Hashable:
@@ -111,8 +111,8 @@ class DistinctAttribute(_OnAttribute):
 class LastDistinctAttribute(_OnAttribute):
     """Each device must differ from the last device of every request, as before Kubernetes 1.37.
 
-    kube-scheduler then remembers one value per request, so a request may get the values a, b, a.
-    After a device is removed, its request has no value at all.
+    kube-scheduler then keeps only the last value of each request, so one request may get the values
+    a, b, a. After a device is removed, its request has no value.
     """
 
     __slots__ = ("_devices", "_values")

@@ -15,7 +15,7 @@ _Sets = dict[str, dict[str, int]]
 
 
 class Counters:
-    """The remaining counters of a node's pools, while a search tries devices.
+    """The counters that a node's pools have left while a search tries devices.
 
     Args:
         in_use: Returns whether a device is allocated, even in part.
@@ -60,8 +60,8 @@ class Counters:
     def most(self, pool: Pool, devices: Iterable[Device]) -> int:
         """Return an upper bound for the number of these devices that fit together.
 
-        Each device fits alone. It is counted only with its first counter set, and there with the
-        scarcest counter.
+        Each device alone must fit. Only the first counter set of a device counts, and in that set
+        only the scarcest counter.
         """
         of_set: dict[str, list[Device]] = {}
         for device in devices:

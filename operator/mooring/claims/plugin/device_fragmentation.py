@@ -1,11 +1,10 @@
 """Scores nodes so that typical claims lose as few places as possible.
 
-The places of a claim on a node are the number of equal claims that the node could take. A pod's
-devices take places from other claims. For example, half a card takes the place of a claim for a
-whole card; but half of a card that is already divided takes no such place. If all devices and
-claims are alike, this is the measure of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023),
-without the terms that are equal on all nodes. It also works for partitionable devices, shared
-counters, consumed capacity and constraints.
+The places of a claim on a node are the number of equal claims that the node can still satisfy. If
+the pod gets half a card, a claim for a whole card loses a place, unless the card was already
+divided. If all devices and claims are alike, this is the measure of Weng et al., "Beware of
+Fragmentation" (USENIX ATC 2023), without the terms that are equal on all nodes. The measure also
+works for partitionable devices, shared counters, consumed capacity and constraints.
 """
 
 from collections.abc import Hashable, Sequence
@@ -34,29 +33,29 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 MOST_PLACES: Final = 64
-"""The most places of a claim that are counted on a node."""
+"""The most places that are counted for a claim on a node."""
 _MOST_KINDS: Final = 8
-"""The most kinds of claims that count as typical: the most common kinds."""
+"""How many kinds of claims are typical: the most common ones."""
 _MOST_STEPS: Final = 1_000
-"""The most steps of the search for one place; after these there is no further place."""
+"""The most steps of the search for one place."""
 _MOST_COUNTS: Final = 300_000
 _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
 """The most cached results of `_number` per node, at 200 bytes each."""
 _MOST_CLASSES: Final = 10_000
-"""The most node classes in an entry of `_known`, or twice the number of nodes if that is more."""
+"""The most node classes in an entry of `_known`; in large clusters, twice the number of nodes."""
 _MAX: Final = 100
 _SCALE: Final = 1_000
 _UNITS_PER_DEVICE: Final = 5
-"""The cost of finding a device's holder, in the units of `Evaluations`."""
+"""The work of finding the claims that hold a device, in units of `Evaluations`."""
 
 
 _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
-"""Kinds of claims: the key of each kind, and sample claims."""
+"""Kinds of claims: the key of each kind, and claims of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node with its class, and with the class that it would have without devices in use."""
+    """A node that stands for its class. `unused` is its class if no device were in use."""
 
     row: int
     of_class: Hashable
@@ -82,7 +81,7 @@ class DeviceFragmentation:
         self._typical = TypicalClaims()
         self._places: dict[Hashable, int] = {}
         self._known: dict[Hashable, dict[Hashable, list[int]]] = {}
-        """A cache of `_lost`: maps the kinds of claims, and then the node's class, to the lost
+        """Caches `_lost`: maps kinds of claims, and then node classes, to the number of lost
         places."""
         self._classes_version = -1
 
@@ -98,7 +97,7 @@ class DeviceFragmentation:
         return claims if claims.to_allocate or claims.extended is not None else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
-        """Return int64[nodes]: 100 if no place is lost, 50 if the pod's own room is lost.
+        """Return int64[nodes]: 100 if typical claims lose no place, less for each lost place.
 
         Raises PluginFailed if the attempt's time is over before all places are counted.
         """
@@ -121,7 +120,7 @@ class DeviceFragmentation:
         return scores
 
     def _classes(self, claims: Sequence[ResourceClaim]) -> tuple[NodeClasses, NodeClasses]:
-        """Return two divisions of nodes into classes: with the devices in use, and without.
+        """Return the nodes' classes, and the classes that nodes would have without devices in use.
 
         All cached counts are dropped if a DeviceClass has changed since the last call.
         """
@@ -137,7 +136,7 @@ class DeviceFragmentation:
     def _lost(
         self, nodes: Sequence[_Place], waiting: Sequence[ResourceClaim], kinds: _Kinds
     ) -> IntArray:
-        """Return int64[nodes, kinds]: lost places, in thousandths of the pod's own room."""
+        """Return int64[nodes, kinds]: lost places, in thousandths of a place of this pod."""
         own = kind_of(waiting)
         key = own, tuple(kind for kind, _ in kinds)
         known = self._known.pop(key, None) or {}
@@ -162,10 +161,10 @@ class DeviceFragmentation:
         own: bytes,
         waiting: Sequence[ResourceClaim],
     ) -> int:
-        """Return the lost places of a kind, in thousandths of the room that the pod needs.
+        """Return how many places one kind of claims loses, in thousandths of a place of this pod.
 
-        If an empty node has room for six such pods or for two claims of the kind, a place of the
-        kind counts as the room of three pods.
+        If an empty node can have six such pods or two claims of the kind, a place of the kind
+        counts as three places of the pod.
         """
         before = self._number((at.of_class, kind), at, claims)
         if not before:
@@ -186,10 +185,10 @@ class DeviceFragmentation:
         unused: bool = False,
         beside: Sequence[ResourceClaim] = (),
     ) -> int:
-        """Return how many places the claims have on the node once the claims `beside` have devices.
+        """Return how many places the claims have on the node after the claims `beside` got devices.
 
         The number is cached under `key`. With `unused`, all devices of the node count as free.
-        Raises PluginFailed if the budget is used up; the next attempt counts again.
+        Raises PluginFailed if the budget is used up.
         """
         known = self._places.get(key)
         if known is not None:
@@ -208,7 +207,7 @@ class DeviceFragmentation:
         unused: bool,  # noqa: FBT001 - as in `_number`
         beside: Sequence[ResourceClaim],
     ) -> int:
-        """Allocate the claims up to MOST_PLACES times; return how often this succeeds."""
+        """Return how often the claims can be allocated on the node, at most MOST_PLACES times."""
         node, pools = self._cluster.node(at.row), self._nodes.pools(at.row)
         if node is None:
             raise ValueError(f"row {at.row} is no node")
@@ -217,7 +216,7 @@ class DeviceFragmentation:
         budget = Budget(0, _MOST_STEPS, _MOST_STEPS, self._evaluations)
 
         def take(allocator: Allocator, number: str) -> bool:
-            """Mark the devices of one more place as in use; return False if there is no place."""
+            """Allocate the claims once more; return False if too few devices are left."""
             try:
                 found = allocator.allocate(node.name, node.labels, lambda: number, pools)
             except AllocationError:
@@ -234,7 +233,7 @@ class DeviceFragmentation:
         return places
 
     def _in_use(self, pools: Sequence[Pool]) -> AllocatedDevices:
-        """Return all devices of claims that hold a device of these pools."""
+        """Return the devices of all claims that hold a device of these pools."""
         devices, found = self._cluster.dynamic_resources, AllocatedDevices()
         uids = dict[str, None]()
         for pool in pools:

@@ -30,11 +30,11 @@ from mooring.claims.plugin.requests import NodeDevices, Slot
 from mooring.model.kubernetes_rules import KubernetesRules
 
 Moves = tuple[tuple[int, int, int, int], ...]
-"""The chosen devices; each is a claim, a request, an alternative and a position."""
+"""The chosen devices, each as the indices of claim, request, alternative and device."""
 
 
 class _Frame:
-    """A choice in the search; the search may come back to it."""
+    """A choice that the search may change when it goes back."""
 
     __slots__ = ()
 
@@ -47,12 +47,12 @@ class _Devices(_Frame):
     taken: int
     position: int
     failed: set[int] = field(default_factory=set)
-    """The kinds of candidates with which the rest of the search has failed."""
+    """The kinds of candidates that led to no solution."""
 
 
 @dataclass(slots=True)
 class _AllDevices(_Frame):
-    """A device of a request for all devices; the search has no choice here."""
+    """A device of a request for all devices, so there is no other choice."""
 
 
 @dataclass(slots=True)
@@ -62,24 +62,24 @@ class _Alternatives(_Frame):
     slots: Sequence[Slot]
     chosen: int = 0
     all_too_many: bool = True
-    """Whether all sub-requests so far had more devices than the claim's status can hold."""
+    """Whether every sub-request so far had more devices than a claim's status can hold."""
 
 
 @dataclass(slots=True)
 class _EndOfClaim(_Frame):
-    """The end of a claim; the search comes back if a later claim has too many devices."""
+    """The end of a claim. It has no other choice."""
 
 
 @dataclass(slots=True)
 class _State(_Frame):
-    """A request that the search has reached; after equal keys, the rest of the search is equal."""
+    """The search's state at a request; from equal states, the search goes on equally."""
 
     key: Hashable
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The next step: continue with a request."""
+    """The next step: begin a request."""
 
     claim: int
     request: int
@@ -87,7 +87,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """The next step: take device number `taken` of a request, from candidate `start` on."""
+    """The next step: take device number `taken` of a request; try candidates from `start` on."""
 
     slot: Slot
     taken: int
@@ -96,22 +96,25 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Fail:
-    """The next step: go back to the last choice, because this branch has no solution."""
+    """The next step: go back to the last choice, because there is no solution with it."""
 
     too_many: bool
-    """Whether every choice would give the claim more devices than its status can hold."""
+    """Whether every choice had more devices than a claim's status can hold."""
 
 
 _NO_SOLUTION: Final = _Fail(too_many=False)
 _TOO_MANY: Final = _Fail(too_many=True)
 _MOST_STATES: Final = 4096
-"""The most states that are kept; each takes some hundred bytes."""
+"""The most states that the search remembers; a state takes some hundred bytes."""
 _Next = _Request | _Slot | _Fail | None
 
 
 @dataclass(eq=False, repr=False)
 class Search:
-    """The search on one node; `claims` has all requests of each claim, with their alternatives."""
+    """The search for devices on one node.
+
+    `claims` has the requests of each claim, and each request has its alternatives.
+    """
 
     claims: Sequence[Sequence[Sequence[Slot]]]
     node: NodeDevices
@@ -171,7 +174,7 @@ class Search:
         }
 
     def _reach(self, claim: int, request: int) -> _Next:
-        """Go on with the request; if the claim has no such request, go on with the next claim."""
+        """Begin the request; after the claim's last request, begin the next claim."""
         if claim == len(self.claims):
             return None
         requests = self.claims[claim]
@@ -188,7 +191,7 @@ class Search:
         return _Slot(alternatives[0], 0, 0)
 
     def _known_to_fail(self, pruning: Pruning, claim: int, request: int) -> _Fail | None:
-        """Return a failure if the rest of the search is known to fail; None if it may succeed."""
+        """Return a failure if it is known that no solution can follow; else None."""
         key = (claim, request, pruning.state(claim))
         if (known := self._failed.get(key)) is not None:
             return known
@@ -201,7 +204,7 @@ class Search:
         return _NO_SOLUTION if pruning.too_many_requests(rest) else None
 
     def _fill(self, slot: Slot, taken: int, start: int) -> _Next:
-        """Take the next device of the request, or go on with the next request if it has all."""
+        """Take the request's next device; if it has all devices, begin the next request."""
         if slot.every is not None and not slot.every:
             return _NO_SOLUTION
         if taken >= slot.count:
@@ -218,7 +221,7 @@ class Search:
         return self._next_candidate(frame)
 
     def _next_candidate(self, frame: _Devices) -> _Next:
-        """Take the next candidate with which the request may succeed."""
+        """Take the next candidate that the request can have."""
         trial, slot, pruning = self.trial, frame.slot, self._pruning
         if self._gave_back:
             self.budget.spend(1 + trial.size - frame.position)
@@ -239,7 +242,7 @@ class Search:
         return _NO_SOLUTION
 
     def _go_back(self, failure: _Fail) -> _Next:
-        """Take back the last choice and try its next option, if it has one."""
+        """Undo the last choice and try its next option; if there is none, go back further."""
         frame = self._frames[-1]
         match frame:
             case _Devices():
@@ -258,7 +261,7 @@ class Search:
         return failure
 
     def _after_device(self, frame: _Devices, failure: _Fail) -> _Next:
-        """Give the device back and go on with the next candidate."""
+        """Give the device back and try the next candidate."""
         self.trial.give_back()
         if failure.too_many:
             self._frames.pop()
@@ -282,7 +285,7 @@ class Search:
         return _Request(0, 0)
 
     def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
-        """Go on with the next sub-request, which may need fewer devices."""
+        """Try the next sub-request, which may need fewer devices."""
         frame.all_too_many &= failure.too_many
         frame.chosen += 1
         if frame.chosen < len(frame.slots):

@@ -1,4 +1,4 @@
-"""The devices that a search has taken so far, and whether it may take others (allocateDevice)."""
+"""The devices that a search has taken so far, and the devices that it may still take."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from mooring.model.quantity import Quantity
 IN_USE: Final = "in use"
 LITTLE_CAPACITY: Final = "too little capacity"
 FEW_COUNTERS: Final = "too few shared counters"
-"""The last of the reasons that may disappear when devices in use are freed."""
+"""The last of the reasons that may end when devices in use are freed."""
 _CONSTRAINT: Final = "constraint"
 _NOTHING: Final[Mapping[str, int]] = {}
 
@@ -144,7 +144,7 @@ class DeviceTrial:
             self._counters.release(candidate.pool, candidate.device)
 
     def could_take(self, slot: Slot, position: int) -> bool:
-        """Return whether the device can be taken; if not, it cannot be taken later either."""
+        """Return whether the device can be taken; if False, this stays so in the whole search."""
         return self.may_take(slot, position) and not self._obstacle(slot, position)
 
     def why_not(self, slot: Slot, position: int) -> str:
@@ -164,7 +164,7 @@ class DeviceTrial:
         )
 
     def _constraint_or(self, obstacle: str, slot: Slot, position: int) -> str:
-        """Return the obstacle; for a constraint, name the attribute that the device lacks."""
+        """Return the obstacle; if a constraint is the obstacle, name its attribute."""
         if obstacle != _CONSTRAINT:
             return obstacle
         specs = self._claims[slot.claim].spec.constraints
@@ -174,7 +174,7 @@ class DeviceTrial:
         return obstacle
 
     def _obstacle(self, slot: Slot, position: int) -> str:
-        """Return what prevents the request from taking the device, even if it is free; or ""."""
+        """Return why the request cannot take the device, even if it is free; "" if it can."""
         candidate = self._candidates[position]
         if self._needs_counters(candidate, position) and not self._counters.fit(
             candidate.pool, candidate.device
@@ -188,7 +188,7 @@ class DeviceTrial:
         return ""
 
     def most_together(self, positions: Iterable[int]) -> int:
-        """Return an upper bound for how many of these devices the pools' counters allow together.
+        """Return an upper bound for the number of these devices that the counters allow together.
 
         Each of the devices can be taken alone.
         """
@@ -203,7 +203,7 @@ class DeviceTrial:
         return others + sum(self._counters.most(pool, some) for pool, some in consuming.values())
 
     def distinct_values(self, slot: Slot) -> list[Sequence[Value]]:
-        """Return the values by position, for each constraint that wants different values."""
+        """Return the values of all devices, for each constraint that wants different values."""
         return [c.values for c in self._constraints_on[slot] if isinstance(c, DistinctAttribute)]
 
     def suits(self, slot: Slot, position: int) -> bool:
@@ -221,7 +221,7 @@ class DeviceTrial:
         )
 
     def former_use(self, position: int) -> Hashable:
-        """Return a key for other pods' use of the device: whole, in shares, and amounts."""
+        """Return a key for the use of the device by other pods."""
         device = self._candidates[position].id
         consumed = self._consumed.get(device)
         return (
@@ -231,10 +231,10 @@ class DeviceTrial:
         )
 
     def uses(self, claim: int) -> list[tuple[int, tuple[Hashable, ...]]]:
-        """Return the position and the use of each taken device.
+        """Return the position of each taken device, and how it is used.
 
-        The use of a shared device is its consumed amounts. The use of another device is the number
-        of claims that hold it, and whether `claim` is among these.
+        A shared device has its consumed amounts. Another device has the number of claims that hold
+        it, and whether `claim` is one of these.
         """
         held: list[tuple[int, tuple[Hashable, ...]]] = [
             (position, (len(claims), claim in claims)) for position, claims in self._holders.items()
@@ -245,7 +245,7 @@ class DeviceTrial:
 
     @property
     def order_matters(self) -> bool:
-        """Whether a constraint depends on the order of devices, so that no two are equal."""
+        """Whether a constraint depends on the order of devices; then no two devices are equal."""
         return any(isinstance(c, LastDistinctAttribute) for some in self._constraints for c in some)
 
     def constrained(self, claim: int) -> bool:
@@ -277,7 +277,7 @@ class DeviceTrial:
         return Taken(slot, position, consumed, shared=True, counters=counters, first_share=first)
 
     def _constrain(self, slot: Slot, position: int) -> bool:
-        """Add the device to all constraints of the request; undo this if not all admit it."""
+        """Add the device to all constraints of the request; if one rejects it, add it to none."""
         for added, each in enumerate(self._constraints_on[slot]):
             value = each.values[position]
             if not each.admits(value):
@@ -297,7 +297,7 @@ class DeviceTrial:
         return not holders and self._was_free(self._candidates[position])
 
     def _was_free(self, candidate: CandidateDevice) -> bool:
-        """Return whether other claims left the device, or a share of it, free."""
+        """Return whether other pods' claims have left the device, or a share of it, free."""
         if self._rules.shares_exclude_whole and not candidate.device.allow_multiple_allocations:
             return not self._allocated(candidate.id)
         return candidate.id not in self._dedicated
@@ -324,7 +324,7 @@ class DeviceTrial:
             ) from None
 
     def _needs_counters(self, candidate: CandidateDevice, position: int) -> bool:
-        """Return whether taking the device consumes counters; only its first share does."""
+        """Return whether taking the device consumes counters; a further share consumes none."""
         device, id_ = candidate.device, candidate.id
         if not device.consumes or not device.allow_multiple_allocations:
             return bool(device.consumes)
@@ -358,7 +358,7 @@ class DeviceTrial:
 
 
 def _value(attribute: str, driver: str, device: Device, *, by_text: bool) -> Value:
-    """Return the type and value of the attribute; a name without a domain has the driver's.
+    """Return the attribute's type and value; a name without a domain is in the driver's domain.
 
     If `by_text` is False, versions that differ only in build metadata are equal.
     """

@@ -1,9 +1,9 @@
-"""Groups nodes into equivalence classes, so that one search for devices answers for many nodes.
+"""Divides nodes into classes with equal devices, so that one search answers for many nodes.
 
-The result of a search on a node depends on the node's pools in order: their devices, which devices
-are in use, and the attribute values that the claims read. A number, the node's signature, stands
-for all of this except the values. It is computed again when the node's slices or labels change, or
-the use of its devices. For pools that several nodes share, the signature has only the pools' names.
+The result of a search on a node depends on the node's pools in order: their devices, the devices in
+use, and the attribute values that the claims read. A number, the node's signature, stands for all
+of this except the values. It is computed again when the node's slices or labels change, or the use
+of its devices. For pools that several nodes share, the signature has only the pools' names.
 
 For each set of attributes that claims read, a column has the class of each node: the nodes of a
 class have equal signatures, attribute values and shared pools.
@@ -47,7 +47,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 128 * 2**20
-"""The most bytes of the cache, or twice the need of the existing nodes if that is more."""
+"""The most bytes of the cache; in large clusters, twice the bytes that the nodes need."""
 _BYTES_PER_COLUMN: Final = 16 * 2**10
 _BYTES_PER_ENTRY: Final = 200
 _BYTES_PER_PART: Final = 60
@@ -58,11 +58,11 @@ _UNITS_PER_POOLS: Final = 200
 _UNITS_PER_SIGNATURE: Final = 100
 _UNITS_PER_CLASS: Final = 40
 _UNITS_PER_VALUE: Final = 2
-"""The cost of each value of a row; the constants above are for pools, signatures and classes."""
+"""The work for each attribute value of a node, in units of `Evaluations`."""
 _ROWS_AT_ONCE: Final = 32
-"""The number of rows that are computed before their cost is charged."""
+"""The number of nodes that are computed before the budget is checked."""
 _LEAST_STEPS: Final = 1_000
-"""The most steps on one node, even if searches on other nodes have used up the budget."""
+"""The steps that a search may take on every node, even if the budget is used up."""
 _MOST_SUBREQUESTS: Final = 8
 """The most subrequests of a request; also the score of the first subrequest."""
 
@@ -72,13 +72,13 @@ Result = list[Allocation] | AllocationError | None
 _UNKNOWN: Final = -1
 _TOO_FEW: Final = 0
 _FITS: Final = 1
-"""The state of a node class with enough devices; the others are listed above."""
+"""The verdict on a class with enough devices."""
 _NOT_KNOWN: Final = -1
 _serials: Final = count()
 _NO_NODE: Final = 0
 """The signature of a row without a node."""
 _FREE: Final = False
-"""The use of a free device; the use of another device is a tuple or None."""
+"""Marks a free device; a device in use has a tuple or None."""
 
 
 class _Numbers:
@@ -101,9 +101,10 @@ class _Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """The pools of a node, and the keys of pools that it has or had.
+    """A node with its pools.
 
-    `shared` are pools that other nodes may use, too; `own` are the slices of all other pools.
+    `keys` name all pools that the node has or had. `shared` are pools that other nodes may use too;
+    `own` are the slices of all other pools.
     """
 
     node: Node
@@ -114,33 +115,34 @@ class _Row:
 
 
 class NodeClasses:
-    """The class of each row, for claims that read the same attributes.
+    """The class of each node, for claims that read the same attributes.
 
-    A row has a key for its signature and attribute values. The class of a key depends also on the
-    pools that nodes share.
+    Nodes with equal signatures and attribute values have the same key. The class of a key depends
+    also on the pools that nodes share.
     """
 
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
         self.serial = next(_serials)
-        """The number of this object; class numbers of another object have another meaning."""
+        """Identifies this object; class numbers are comparable only within one object."""
         self.numbers: IntArray = np.zeros(0, np.int64)
-        """The class of each row."""
+        """The class of the node of each row."""
         self._classes = _Numbers()
         self._keys = _Numbers()
         self._row_keys: IntArray = np.zeros(0, np.int64)
         self._row_versions: IntArray = np.zeros(0, np.int64)
-        """The version of each row at the last computation of its key."""
+        """The value of `EquivalentNodes.versions` for which each row's key was computed."""
         self._key_signatures: IntArray = np.zeros(0, np.int64)
         self._key_versions: IntArray = np.zeros(0, np.int64)
-        """The version of each key's signature at the last computation of the key's class."""
+        """The value of `signature_versions` for which each key's class was computed."""
         self._key_classes: IntArray = np.zeros(0, np.int64)
         self._unused: set[int] = set()
-        """Keys that belonged to no row when the classes were last computed."""
+        """Keys that no node had when the classes were last computed."""
         self._read: dict[Hashable, list[tuple[int, str, frozenset[str] | None]]] = {}
-        """The attributes that are read from devices of slices with equal `alike`."""
+        """Maps `ResourceSlice.alike` to the attributes that claims read from such a slice's
+        devices."""
         self.counted = 0
-        """The number of bytes that the cache has counted for this object."""
+        """The bytes of this object that the cache has counted."""
 
     @property
     def count(self) -> int:
@@ -155,7 +157,7 @@ class NodeClasses:
         return _BYTES_PER_COLUMN + arrays + self._classes.bytes + self._keys.bytes + read
 
     def update(self, nodes: "EquivalentNodes") -> None:
-        """Compute the classes of all changed rows.
+        """Compute the classes of all nodes that have changed.
 
         Raises PluginFailed if the attempt has used up its budget; the next call continues.
         """
@@ -190,7 +192,7 @@ class NodeClasses:
         nodes.spend(units)
 
     def _take_key(self, key: int, nodes: "EquivalentNodes") -> None:
-        """Compute the class of a key, unless no row has the key."""
+        """Compute the class of the nodes with this key; mark the key as unused without nodes."""
         signature = int(self._key_signatures[key])
         part, units = nodes.own_part(signature), 1
         if part is None:
@@ -209,7 +211,7 @@ class NodeClasses:
         nodes.spend(units)
 
     def _values(self, slices: Iterable[ResourceSlice]) -> tuple[Hashable, ...]:
-        """Return the attribute values of these slices that the claims read."""
+        """Return the values of the attributes that claims read, for all devices of the slices."""
         values = list[Hashable]()
         for each in slices:
             read, devices = self._read.get(each.alike), each.devices
@@ -244,13 +246,13 @@ class _Results:
         self.moves: dict[int, Moves] = {}
         """The solution for each class; it is valid on every node of the class."""
         self.verdicts = np.zeros(0, np.int8)
-        """The state of each class: `_UNKNOWN`, `_TOO_FEW` or `_FITS`."""
+        """For each class, `_UNKNOWN`, `_TOO_FEW` or `_FITS`."""
         self.scores = np.zeros(0, np.int64)
-        """The score of each class; it depends on the alternatives that claims get."""
+        """The score of each class, from the alternatives that the claims get there."""
         self.budget: Budget | None = None
-        """The budget for searches until every present class has a result; None afterwards."""
+        """The budget of the searches; None once every class has a result."""
         self._bytes = self.counted = 0
-        """Estimated bytes now, and when the cache was last counted."""
+        """Estimated bytes now, and the bytes that the cache has counted."""
 
     @property
     def bytes(self) -> int:
@@ -300,13 +302,13 @@ class ResultsOnNodes:
 
     @property
     def scores(self) -> IntArray:
-        """int64[nodes]: the score of each node; it depends on the alternatives that claims get."""
+        """int64[nodes]: the score of each node, from the alternatives that the claims get there."""
         return self._known.scores[self.numbers]
 
 
 @dataclass(eq=False, repr=False)
 class EquivalentNodes:
-    """The pools of all nodes, the nodes' classes, and the results; each call updates them first.
+    """The pools and the classes of all nodes, and the results of searches; each call updates them.
 
     `allocated` are the devices that count as in use; None means the cluster's devices in use.
     """
@@ -322,38 +324,37 @@ class EquivalentNodes:
         self.inventory = Inventory((), self.rules)
         """All slices of the cluster."""
         self._seen = (-1, -1, -1, 0)
-        """The last seen versions of slices and of devices in use, number of rows, and position in
-        the log of nodes."""
+        """At the last update: the versions of slices and of devices in use, the number of rows, and
+        the position in the log of nodes."""
         self._in_use = AllocatedDevices()
         self._nodes: list[Node | None] = []
         self._rows: list[_Row | None] = []
         self._rows_of: dict[PoolKey, set[int]] = {}
-        """Maps a pool to the rows of nodes with a slice of the pool."""
+        """Maps a pool to the rows of the nodes that have a slice of the pool."""
         self._moved: set[int] = set()
-        """Rows whose node name, labels or slices have changed."""
+        """Rows of nodes whose name, labels or slices have changed."""
         self._outdated: set[int] = set()
-        """Rows whose signature may have changed."""
+        """Rows of nodes whose signature may have changed."""
         self.versions: IntArray = np.zeros(0, np.int64)
-        """The number of times that each row's signature or attribute values have changed."""
+        """For each node, how often its signature or attribute values have changed."""
         self.signatures: IntArray = np.zeros(0, np.int64)
         self._forget()
 
     def _forget(self) -> None:
-        """Forget all signatures, classes and results."""
+        """Drop all signatures, classes and results."""
         self._parts, self._signatures = _Numbers(), _Numbers()
         self._signatures.of(None)
         self._own_parts: list[int | None] = [None]
-        """The part of each signature that is about unshared pools, as a number; None if no pool is
-        shared."""
+        """By signature: a number for the node's unshared pools; None if the node shares no pool."""
         self._shared: dict[PoolKey, set[int]] = {}
         """Maps a pool to the signatures of the nodes that share it."""
         self._states: dict[PoolKey, dict[int, tuple[Pool, int]]] = {}
-        """Numbers for the states of pools; nodes may see different slices of a pool, so a key may
-        have several pools, by identity."""
+        """For each shared pool: its versions as nodes see them, by `id()`, each with a number for
+        its state."""
         self.signature_versions: IntArray = np.zeros(16, np.int64)
-        """The number of times that a shared pool of each signature has changed."""
+        """For each signature, a count that grows when a shared pool of its nodes changes."""
         self._cache: OrderedDict[Hashable, NodeClasses | _Results] = OrderedDict()
-        """Classes by the attributes that claims read, and results by the claims' requests."""
+        """Node classes by the attributes that claims read, and results by the claims' requests."""
         self._cached = 0
         self._outdated.update(range(len(self._rows)))
         self.versions += 1
@@ -364,25 +365,28 @@ class EquivalentNodes:
         return self._parts.bytes + self._signatures.bytes + self._cached
 
     def row(self, row: int) -> _Row | None:
-        """Return the pools of a row; None if the row has no node."""
+        """Return the node of this row with its pools; None if the row has no node."""
         return self._rows[row]
 
     def pools(self, row: int) -> Sequence[Pool]:
-        """Return the pools of a row at the last call of `classes`."""
+        """Return the pools of the node of this row, as the last call of `classes` found them."""
         known = self._rows[row]
         return known.pools if known is not None else ()
 
     def own_part(self, signature: int) -> int | None:
-        """Return a number for a signature's unshared pools; None if it has no shared pool."""
+        """Return a number for the unshared pools of nodes with this signature.
+
+        Returns None if the nodes share no pool.
+        """
         return self._own_parts[signature]
 
     def spend(self, units: int) -> None:
-        """Charge the attempt with work; PluginFailed if its budget is used up."""
+        """Take work from the attempt's budget; raise PluginFailed if the budget is used up."""
         self.evaluations.spend(units)
         self.evaluations.pause("reading the devices of the nodes")
 
     def classes(self, cluster: ClusterView, claims: Sequence[ResourceClaim]) -> NodeClasses:
-        """Return the classes of all rows for these claims.
+        """Return the classes of all nodes for these claims.
 
         Raises PluginFailed if the attempt has used up its budget; the next call continues.
         """
@@ -428,7 +432,7 @@ class EquivalentNodes:
         budget: Budget,
         allocated: AllocatedDevices | None = None,
     ) -> Allocator:
-        """Return an allocator for the claims, which pauses only if the budget has `evaluations`.
+        """Return an allocator for the claims, with the limits of `budget`.
 
         `allocated` replaces the cluster's devices in use.
         """
@@ -466,7 +470,7 @@ class EquivalentNodes:
             self._cached -= entry.counted
 
     def _bound(self, *used: NodeClasses | _Results) -> None:
-        """Count the bytes of the used entries; drop other entries if the cache is too large."""
+        """Count the bytes of the used entries; drop others until the cache is small enough."""
         for each in used:
             self._cached += each.bytes - each.counted
             each.counted = each.bytes
@@ -476,7 +480,7 @@ class EquivalentNodes:
             self._needed = self.bytes
 
     def _follow(self, cluster: ClusterView) -> None:
-        """Apply the changes of the cluster since the last call."""
+        """Apply the changes of nodes, slices and devices since the last call."""
         devices, log = cluster.dynamic_resources, cluster.node_changes
         self._in_use = devices.claims.allocated if self.allocated is None else self.allocated
         slices, allocated, before, position = self._seen
@@ -504,7 +508,7 @@ class EquivalentNodes:
         self.signatures = _resized(self.signatures, size)
 
     def _take_nodes(self, rows: Iterable[int], cluster: ClusterView) -> None:
-        """Note rows with a new node, without their node, or with a new name or new labels."""
+        """Mark rows as changed if a node came, went, or has a new name or new labels."""
         for row in rows:
             node, before = cluster.node(row), self._nodes[row]
             self._nodes[row] = node
@@ -517,7 +521,7 @@ class EquivalentNodes:
                 self._moved.add(row)
 
     def _take_slices(self, changed: Collection[str] | None, cluster: ClusterView) -> None:
-        """Read slices again, and note that rows with these slices have changed.
+        """Read the changed slices, and mark the rows of their nodes as changed.
 
         `changed` are the names of the slices; None means all slices.
         """
@@ -549,7 +553,7 @@ class EquivalentNodes:
                 yield row
 
     def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
-        """Note that the signatures of nodes with these devices must be computed again.
+        """Mark the signatures of nodes with these devices as outdated.
 
         `changed` are devices that were taken or freed; None means any device.
         """
@@ -563,14 +567,14 @@ class EquivalentNodes:
                 self._outdated.update(self._rows_of.get(key, ()))
 
     def _outdate_shared(self, *keys: PoolKey) -> None:
-        """Note that the classes of all nodes that share these pools must be computed again."""
+        """Mark the classes of all nodes that share these pools as outdated."""
         for key in keys:
             self._states.pop(key, None)
             for signature in self._shared.get(key, ()):
                 self.signature_versions[signature] += 1
 
     def _take_rows(self) -> None:
-        """Compute the pools and the signatures of all changed rows.
+        """Compute the pools and the signatures of all changed nodes.
 
         Raises PluginFailed if the attempt has used up its budget; the next call continues.
         """
@@ -614,7 +618,7 @@ class EquivalentNodes:
             self._rows_of.setdefault(key, set()).add(row)
 
     def _signature(self, known: _Row | None) -> int:
-        """Return the node's signature: a number for all that searches read, except attributes."""
+        """Return the node's signature: a number for all that a search reads except attributes."""
         if known is None:
             return _NO_NODE
         parts, shared, names = list[Hashable](), list[PoolKey](), list[str]()
@@ -642,7 +646,7 @@ class EquivalentNodes:
         return number
 
     def state(self, pool: Pool) -> int:
-        """Return a number for the state of a shared pool; it is computed once for all nodes."""
+        """Return a number for the state of a shared pool; nodes that see the same pool share it."""
         of_key = self._states.setdefault((pool.driver, pool.name), {})
         known = of_key.get(id(pool))
         if known is None:
@@ -672,7 +676,7 @@ class EquivalentNodes:
         claims: Sequence[ResourceClaim],
         cluster: ClusterView,
     ) -> None:
-        """Search for devices once for each class without a result."""
+        """Search for devices on one node of each class that has no result."""
         places = np.flatnonzero(known.verdicts[numbers] == _UNKNOWN)
         if not len(places):
             return
@@ -716,7 +720,7 @@ def score_of(claim: ResourceClaim, allocation: Allocation) -> int:
 
 
 def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], text: str) -> str:
-    """Return an error text with the names of `others` replaced by the names of `claims`."""
+    """Return the error text of the claims `others`, changed so that it names `claims`."""
     for mine, other in zip(claims, others, strict=True):
         text = text.replace(f"claim {other.key}", f"claim {mine.key}")
         text = text.replace(f"for claim {other.name}:", f"for claim {mine.name}:")
@@ -724,7 +728,7 @@ def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], t
 
 
 def _matches(pool: Pool, node: Node) -> Hashable:
-    """Return, for slices with a node selection per device, which devices serve the node."""
+    """Return bools: whether the node can use each device of slices that select nodes per device."""
     return tuple(
         [
             node_matches(device, node.name, node.labels)

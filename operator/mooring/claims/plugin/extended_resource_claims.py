@@ -1,7 +1,7 @@
-"""The claim for a pod's extended resources for which device classes exist.
+"""The claim for a pod's extended resources that DeviceClasses offer.
 
 See extendeddynamicresources.go of kube-scheduler's plugin. A pod may request a resource that a
-device class stands for. On nodes that do not offer the resource, the pod gets devices of the class.
+DeviceClass offers. On nodes that do not offer the resource, the pod gets devices of the class.
 PreBind creates one claim for all such resources, so the claim depends on the node.
 """
 
@@ -30,7 +30,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 _NAME: Final = "<extended-resources>"
-"""The claim's name in messages until the claim is created; no object can have this name."""
+"""The claim's name in messages until it is created; no object can have this name."""
 _CANNOT_FIT: Final = "cannot fit resource"
 _STALE: Final = "cannot schedule extended resource claim"
 
@@ -40,7 +40,7 @@ Mapped = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
-    """A claim to create, for nodes that lack the same resources; and which container uses it."""
+    """A claim to create if the node lacks certain resources, with the containers that use it."""
 
     claim: ResourceClaim
     mappings: tuple[Mapped, ...]
@@ -81,7 +81,7 @@ class NewClaim:
         }
 
     def status_fields(self, claim: ResourceClaim) -> dict[str, Any]:
-        """Return the field of the pod's status that names the created `claim`."""
+        """Return the pod's status, as API fields, with the name of the created `claim`."""
         mappings = [
             {"containerName": container, "resourceName": resource, "requestName": request}
             for container, resource, request in self.mappings
@@ -92,10 +92,10 @@ class NewClaim:
 
 @dataclass(slots=True, eq=False)
 class ExtendedResources:
-    """The extended resources of a pod with at least one resource that has a device class.
+    """The extended resources of a pod, of which at least one has a DeviceClass.
 
-    `classes` maps a resource to its class; `others` are the resources without a class. `stale` is a
-    claim of an earlier attempt; no node fits until the claim is gone.
+    `classes` maps resources to their DeviceClasses; `others` are the resources without one. `stale`
+    is a claim of an earlier attempt; the pod fits no node until this claim is deleted.
     """
 
     pod: Pod
@@ -111,7 +111,7 @@ class ExtendedResources:
         )
 
     def _claim_for(self, resources: tuple[str, ...]) -> NewClaim | None:
-        """Return the claim for these resources, in the order of `classes`; None if empty."""
+        """Return the claim for these resources, in the order of `classes`; None without any."""
         if resources not in self._new:
             self._new[resources] = new_claim(self.pod, {r: self.classes[r] for r in resources})
         return self._new[resources]
@@ -122,7 +122,7 @@ class ExtendedResources:
         return self.stale is None and not self.others
 
     def kinds(self, nodes: NodeView) -> Iterator[tuple[IntArray, NewClaim | None]]:
-        """Yield the positions of nodes that lack the same resources, with their claim."""
+        """Yield groups of nodes that lack the same resources: positions and the claim to create."""
         lacking = [nodes.allocatable(name) == 0 for name in self.classes]
         kind, first = np.zeros(len(nodes), np.int64), [0][: len(nodes)]
         for lacks in lacking:
@@ -136,7 +136,7 @@ class ExtendedResources:
             yield np.flatnonzero(kind == number), self._claim_for(resources)
 
     def rejections(self, nodes: NodeView) -> list[str]:
-        """Return why each node rejects the pod even if all devices were free; "" for the others."""
+        """Return why each node can never fit, even if all devices were free; "" if it may fit."""
         if self.stale is not None:
             return [_STALE] * len(nodes)
         if not self.others:
@@ -148,7 +148,7 @@ class ExtendedResources:
 def extended_resources_of(
     pod: Pod, cluster: ClusterView, rules: KubernetesRules
 ) -> ExtendedResources | None:
-    """Return the pod's extended resources; None if no class stands for any of these."""
+    """Return the pod's extended resources; None if no DeviceClass offers any of them."""
     if not pod.spec.containers or not rules.devices_of_extended_resources:
         return None
     devices = cluster.dynamic_resources
@@ -184,11 +184,10 @@ def new_claim(pod: Pod, classes: Mapping[str, str]) -> NewClaim | None:
 def _of_resource(
     containers: Sequence[ContainerRequests], resource: str, device_class: str
 ) -> tuple[list[DeviceRequest], list[Mapped]]:
-    """Return the requests for devices of one resource, and which container uses which request.
+    """Return the requests for devices of one resource, and the containers that use each request.
 
-    Each container that runs as long as the pod has its own request. An init container ends earlier
-    and uses the devices of later containers. If these are too few, one more request has the missing
-    devices.
+    Each ordinary container and sidecar has its own request. An init container ends earlier and uses
+    the devices of later containers. If these are too few, one more request has the missing devices.
     """
     lasting = [
         (index, container.name, f"container-{index}-request-{_index_of(resource, container)}", n)
@@ -237,7 +236,7 @@ def _request(name: str, device_class: str, count: int) -> DeviceRequest:
 
 
 def _is_extended(name: str) -> bool:
-    """Return whether the name is an extended resource or a class's own resource."""
+    """Return whether `name` is an extended resource, or the implicit one of a DeviceClass."""
     if name.startswith(CLASS_PREFIX):
         return True
     return "kubernetes.io/" not in name and not name.startswith("requests.")

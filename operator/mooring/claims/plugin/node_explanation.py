@@ -13,7 +13,7 @@ from mooring.claims.plugin.requests import NodeDevices, Slot
 INCOMPLETE: Final = "incomplete pool"
 INVALID: Final = "invalid pool"
 BY_USE: Final = (IN_USE, LITTLE_CAPACITY, FEW_COUNTERS)
-"""Reasons that may disappear when other claims are freed."""
+"""Reasons that may end when other pods' claims are freed."""
 
 
 @dataclass(frozen=True, slots=True)

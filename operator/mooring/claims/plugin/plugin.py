@@ -88,13 +88,13 @@ class DynamicResourcesArgs(PolicyModel):
 _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"
 _MEMBERS_AT_ONCE: Final = 20
-"""The most group members whose claims are examined without a pause."""
+"""After so many members of a group, other work may run."""
 
 
 class DynamicResources(AssignsInTrials, ExplainsClaims):
     """Rejects nodes without devices for the pod's claims, and allocates devices.
 
-    A node scores higher if it has devices for earlier alternatives of requests.
+    A node scores higher if the claims get earlier alternatives of their requests there.
     """
 
     name: ClassVar[str] = "DynamicResources"
@@ -127,11 +127,11 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._metrics, self._profile = handle.device_metrics, handle.profile
         self._nodes = EquivalentNodes(handle.kubernetes, handle.evaluations)
         self._expected: dict[Uid, dict[str, Allocation]] = {}
-        """The claims' allocations at Reserve, by pod and by the claim's uid."""
+        """By pod: the allocations of its claims that Reserve chose, by the claim's uid."""
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
-        """The claims that PreBind has begun to write, by pod and by the claim's uid."""
+        """By pod: the claims that PreBind has begun to write, by the claim's uid."""
         self._unreserved = count()
-        """Numbers for the holders of claims that `unreserve` makes, so that all holders differ."""
+        """Makes each holder that `unreserve` uses unique."""
         self._new: dict[Uid, NewClaim] = {}
         """The claims for extended resources that PreBind must create, by pod."""
         self._overdue: dict[str, None] = {}
@@ -172,7 +172,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> Explanation:
-        """Return the allocator's reasons against each node; eviction cannot help."""
+        """Return why each node has no devices for the pod; evicting pods cannot help."""
         if not claims.to_allocate and claims.extended is None:
             return Explanation.single(_ELSEWHERE, len(nodes), resolvable=False)
         numbers = {_ELSEWHERE: 0}
@@ -214,7 +214,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return devices_excluded(pod, self._cluster, self._nodes, classes, allocator)
 
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return the rows that might have enough devices if all devices were free."""
+        """Return the rows of nodes that might have enough devices if all devices were free."""
         claims, found = self.pre_filter(pod, self._cluster), list[tuple[int, int]]()
         if isinstance(claims, PodClaims):
             nodes = self._cluster.nodes.take(rows)
@@ -229,7 +229,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return [row for _, row in sorted(found)]
 
     def post_filter(self, state: PostFilterState) -> Unschedulable:
-        """Free a claim that makes nodes unsuitable for the pod and that no other pod uses.
+        """Free a claim that makes nodes unsuitable, if no other pod uses the claim.
 
         If another plugin's PreFilter rejected the pod, the text is "not found", as in
         kube-scheduler, where the plugin then has no state.
@@ -277,7 +277,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims if any(r.first_available for r in requests) else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
-        """Return int64[nodes]: the sum over the chosen alternatives; the first counts 8."""
+        """Return int64[nodes]: the sum over the requests; a request's first alternative gives 8."""
         known = sum(
             score_of(c, a) for c in claims.claims if (a := claims.allocation(c)) is not None
         )
@@ -288,7 +288,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return scores
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Mark devices of the node as in flight for the pod."""
+        """Mark devices of the node as in flight for the pod's claims."""
         row = self._cluster.row(node)
         if row is None:
             return None
@@ -301,7 +301,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Mark devices of the row as in flight for the pod, which a trial has put on the row.
+        """Mark devices of the node of this row as in flight, for a pod that a trial has put there.
 
         A pod that already holds devices keeps the devices. Raises PluginFailed if the attempt has
         used up its budget.
@@ -317,10 +317,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def unreserve(self, pod: Pod, _node: str) -> None:
-        """Remove the reservation that was written to the claims.
+        """Remove the pod's reservation from its claims.
 
         Devices in flight are freed when the pod is forgotten. But a claim that PreBind has begun to
-        write stays in flight until it is read again, because the write may have succeeded.
+        write stays in flight until the claim is read again, because the write may have succeeded.
         """
         self._expected.pop(pod.uid, None)
         self._new.pop(pod.uid, None)
@@ -361,7 +361,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._new.pop(pod.uid, None)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if devices may be free or new now, or a claim of the pod has changed."""
+        """Return QUEUE if devices were added or freed, or if a claim of the pod has changed."""
         match event.before, event.after:
             case None, None:  # all devices are known now
                 return QueueingHint.QUEUE
@@ -412,10 +412,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         )
 
     def _freed(self, pod: Pod, claims: PodClaims, nodes: NodeView | None) -> str | None:
-        """Free or delete a claim that makes some of the nodes unsuitable, in a task.
+        """Begin to free or delete the first claim that makes some of the nodes unsuitable.
 
-        Returns PostFilter's message; None if there is no such claim. The first such claim is taken,
-        while kube-scheduler takes any.
+        Returns PostFilter's message; None if there is no such claim. kube-scheduler takes any such
+        claim.
         """
         if claims.extended is not None and claims.extended.stale is not None:
             self._api.later(partial(self._writer.delete, pod, claims.extended.stale))
@@ -447,7 +447,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims.extended.rejections(nodes)
 
     def _available(self, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return True where the pod can use the devices that its claims already have."""
+        """Return True for nodes where the pod can use the devices that its claims already have."""
         if claims.broken:
             return np.zeros(len(nodes), np.bool_)
         fits = nodes.present.copy()
@@ -459,7 +459,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return fits
 
     def _assigned(self, pod: Pod, row: int) -> NewClaim | Unschedulable | None:
-        """Mark devices of the row as in flight; return the claim to create, or None."""
+        """Mark devices of the row's node as in flight; return the claim to create, or None."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -548,7 +548,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _count_binding(self, uids: list[str], status: str, seconds: float) -> None:
-        """Count the end of a wait in a metric, if the claims have binding conditions."""
+        """Record in a metric how long the wait took, if the claims have binding conditions."""
         claims = map(self._cluster.dynamic_resources.claims.of_uid, uids)
         allocations = [claim.allocation for claim in claims if claim is not None]
         results = [result for a in allocations if a is not None for result in a.results]
@@ -574,14 +574,14 @@ class _BindingFailedError(PluginError):
 
 
 def _text(result: Result) -> str:
-    """Return the reason against a node from the allocator's result."""
+    """Return why a node is rejected, from the allocator's result for it."""
     if isinstance(result, AllocationError):
         return result.text
     return _NO_DEVICES if result is None else _ELSEWHERE
 
 
 def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
-    """Return a function that makes ids for shares of devices; equal claims get equal ids."""
+    """Return a function that makes share ids; for the same claims, it makes the same ids."""
     first = claims[0]
     numbers = count()
     return lambda: str(

@@ -50,7 +50,7 @@ class PodClaims:
         return [c for c in self.claims if self.allocation(c) is None]
 
     def on_nodes(self, nodes: NodeView) -> Iterator[tuple[IntArray, list[ResourceClaim]]]:
-        """Yield the claims that need devices on some nodes, with the positions of these nodes.
+        """Yield groups of nodes where the same claims need devices: positions, and the claims.
 
         Nodes where no claim needs devices are left out.
         """
@@ -78,7 +78,7 @@ class PodClaims:
 def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedulable:
     """Return the claims that the pod names, or why the pod must wait for a claim (PreEnqueue).
 
-    A claim that is named twice is returned once; kube-scheduler allocates such a claim twice, and
+    Each claim is returned once. kube-scheduler allocates a claim that is named twice two times, and
     fails.
     """
     found: dict[str, ResourceClaim] = {}
@@ -165,7 +165,7 @@ def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
 
 
 def consumer(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> ConsumerReference:
-    """Return the consumer of the claim: the pod's group if it lists the claim too, else the pod."""
+    """Return the consumer of the claim: the pod's group if it lists the claim, else the pod."""
     return consumer_of(pod, claim, _group(pod, cluster))
 
 
@@ -180,8 +180,8 @@ def is_reserved(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 def may_be_freed(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
     """Return whether the claim's devices can be freed, because no pod on a node uses the claim.
 
-    Reservations for the pod, and for members of its group without a node, do not matter. Nor does a
-    reservation for the group itself, if no member has a node.
+    A reservation for the pod does not matter, nor for a member of its group without a node. If no
+    member has a node, a reservation for the group does not matter either.
     """
     group = cluster.pod_groups.of(pod)
     for each in claim.reserved_for:
@@ -207,7 +207,7 @@ def is_bindable(claim: ResourceClaim) -> bool:
 
 
 def binding_failure(claim: ResourceClaim) -> DeviceCondition | None:
-    """Return the first condition that says that a device cannot be bound, or None.
+    """Return the condition by which a driver reports that a device cannot be bound, or None.
 
     As in kube-scheduler, the search stops at the first device that is not bound yet.
     """
@@ -230,7 +230,7 @@ _TRUE: Final = "True"
 def _with_conditions(
     claim: ResourceClaim,
 ) -> Iterator[tuple[DeviceResult, Sequence[DeviceCondition]]]:
-    """Yield the claim's devices with binding conditions, and these conditions."""
+    """Yield each device that has binding conditions, with these conditions."""
     results = claim.allocation.results if claim.allocation is not None else ()
     for result in results:
         if result.binding_conditions:
@@ -239,7 +239,7 @@ def _with_conditions(
 
 
 def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
-    """Return whether only pods of the pod's group are about to get the claim's devices."""
+    """Return whether an allocation is in flight only for pods of the pod's group."""
     group = cluster.pod_groups.key_of(pod)
     for holder in cluster.dynamic_resources.claims.holders(claim.uid):
         placed = cluster.pod(holder)
@@ -251,7 +251,7 @@ def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
 
 
 def _missing_class(claim: ResourceClaim, cluster: ClusterView) -> Unschedulable | None:
-    """Return a message about the first class that does not exist; None if all classes exist.
+    """Return a message about the first DeviceClass that does not exist; None if all exist.
 
     Raises ObjectError for a request without a class.
     """

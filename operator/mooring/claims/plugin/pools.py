@@ -15,7 +15,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.selectors import NodeSelector
 
 PoolKey = tuple[str, str]
-"""A driver and a pool's name; two drivers may use the same name."""
+"""A driver, and the name of one of its pools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,9 @@ class Inventory:
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
         self._anywhere: dict[str, ResourceSlice] = {}
         self._by_pool: dict[PoolKey, dict[str, ResourceSlice]] = {}
-        """Slices by name: for one node (`_on_node`), for several nodes (`_anywhere`), and by
-        pool."""
+        """Maps each pool to its slices, by name."""
         self._built: dict[PoolKey, dict[tuple[int, ...], Pool | None]] = {}
-        """Built pools, by the identities of their slices; many nodes see the same slices."""
+        """Caches the pools that were built, by the identities of their slices."""
         for each in slices:
             self.put(each.name, each)
 
@@ -105,7 +104,7 @@ class Inventory:
     def pool(
         self, key: PoolKey, slices: list[ResourceSlice], rules: KubernetesRules
     ) -> Pool | None:
-        """Return the pool with these slices of a node; None if the slices are out of date."""
+        """Return the pool with these slices for a node; None if all slices are out of date."""
         built, made_of = self._built.setdefault(key, {}), tuple(map(id, slices))
         if made_of not in built:
             built[made_of] = _pool(key, slices, [*self._by_pool[key].values()], rules)
@@ -147,7 +146,7 @@ def slices_of_node(
 def pools_of_slices(
     inventory: Inventory, slices: Mapping[PoolKey, list[ResourceSlice]], rules: KubernetesRules
 ) -> list[Pool]:
-    """Return the pools that consist of these slices of a node, in the order of the search."""
+    """Return the pools that the slices for a node form, in the order of the search."""
     found = (inventory.pool(key, some, rules) for key, some in slices.items())
     pools = [pool for pool in found if pool is not None]
     if len(pools) < _FEWEST_TO_SORT:
@@ -168,7 +167,7 @@ def pools_of_node(
 def node_matches(
     slice_or_device: ResourceSlice | Device, node_name: str, labels: Mapping[str, str]
 ) -> bool:
-    """Return whether the slice or device is for this node: by name, by selector, or for all."""
+    """Return whether the slice or device is for the node: by name, by selector or for all nodes."""
     if slice_or_device.node_name:
         return slice_or_device.node_name == node_name
     if slice_or_device.all_nodes:
@@ -215,10 +214,10 @@ def _pool(
 
 
 def _slice_count(slices: Sequence[ResourceSlice], rules: KubernetesRules) -> int:
-    """Return the number of slices that the pool should have, as its slices state it.
+    """Return the number of slices that a complete pool has, as its slices state it.
 
-    If slices disagree, the first slice by name decides; slices for a single node come before
-    others. In kube-scheduler any slice may decide.
+    If slices disagree, the first slice by name decides, but slices for one node come before others.
+    In kube-scheduler any slice may decide.
     """
     count = slices[0].slice_count
     if all(each.slice_count == count for each in slices):
@@ -233,7 +232,7 @@ def _built(
     others: Sequence[ResourceSlice],
     with_counters: Sequence[ResourceSlice],
 ) -> Pool:
-    """Return the pool, even if it is invalid; `with_counters` are the slices with its counters."""
+    """Build the pool, even if it is invalid; `with_counters` are the slices with its counters."""
     devices = tuple(each for each in slices if not each.shared_counters)
     elsewhere = tuple(each for each in others if not each.shared_counters)
     names = [device.name for each in devices for device in each.devices]
@@ -251,7 +250,7 @@ def _built(
 
 
 def _unknown_counter(slices: Iterable[ResourceSlice], sets: Mapping[str, CounterSet]) -> str:
-    """Return the mistake if devices consume counters that do not exist; "" without a mistake."""
+    """Return a message if devices consume counters that do not exist; "" otherwise."""
     for device in (device for each in slices for device in each.devices):
         for consumed in device.consumes:
             counters = sets.get(consumed.counter_set)

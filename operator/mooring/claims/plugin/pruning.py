@@ -16,14 +16,14 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 
 _PLENTY = 2**31
-"""Stands for "without limit": the number of requests that can take a shared device."""
+"""The number of requests that can take a shared device: more than there ever are."""
 
 
 def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
-    """Return whether branches may be skipped: earlier tries must not influence the result.
+    """Return whether the search may skip branches without a change of its result.
 
-    Before Kubernetes 1.37, earlier tries do so if pools of the same name have counters: the pool
-    that is examined first decides about the counters.
+    Before Kubernetes 1.37, it may not if pools of the same name have counters, because the counters
+    then come from the pool that the search reads first.
     """
     names = [pool.name for pool in node.pools if pool.counter_sets]
     return rules.counters_by_driver or len(names) == len(set(names))
@@ -31,7 +31,7 @@ def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
 
 @dataclass(eq=False, repr=False)
 class Pruning:
-    """What is known about a node's devices, for the requests of all claims."""
+    """Tells a search on one node which branches cannot succeed."""
 
     claims: Sequence[Sequence[Sequence[Slot]]]
     node: NodeDevices
@@ -42,18 +42,18 @@ class Pruning:
         self._slots = [slot for claim in self.claims for request in claim for slot in request]
         may_fail = any(s.every is not None and self.trial.constrained(s.claim) for s in self._slots)
         self._fails = may_fail
-        """Whether the search may end in an error: a selector or a capacity fails for a device, or a
-        constraint rejects a device of a request for all devices."""
+        """Whether the search may end in an error, from a selector, a capacity, or a constraint on a
+        request for all devices."""
         numbers: dict[Hashable, int] = {}
         kinds = [
             numbers.setdefault(self._kind(position), len(numbers))
             for position in range(self.trial.size)
         ]
         self.kinds = range(self.trial.size) if may_fail or self.trial.order_matters else kinds
-        """The kind of each device, as a number by position."""
+        """The kind of the device at each position."""
 
     def too_few(self, slot: Slot, count: int, start: int) -> bool:
-        """Return whether fewer than `count` devices from position `start` on fit together."""
+        """Return whether fewer than `count` devices from position `start` on can be taken."""
         trial = self.trial
         try:
             found = [p for p in range(start, trial.size) if trial.could_take(slot, p)]
@@ -66,7 +66,7 @@ class Pruning:
         )
 
     def state(self, claim: int) -> Hashable:
-        """Return a key for the search's state; equal keys mean that the rest is the same."""
+        """Return a key of the search's state; from equal keys on, the search goes on equally."""
         kinds, trial = self.kinds, self.trial
         return (
             trial.number_of_results(claim),
@@ -138,7 +138,7 @@ class Pruning:
         )
 
     def _answer(self, slot: Slot, position: int) -> Hashable:
-        """Return a key for how the request sees the device, whatever other devices were taken."""
+        """Return a key: devices with equal keys are equal for the request."""
         device = self.node.candidates[position].device
         in_all = slot.every is not None and position in slot.every
         try:
@@ -158,11 +158,11 @@ def _amounts(quantities: Mapping[str, Quantity]) -> Hashable:
 
 
 def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
-    """Return whether every request can have its number of devices, each device only once.
+    """Return whether all requests can get their devices, if each device serves only one request.
 
     Args:
         counts: The number of devices that each request needs.
-        devices: The number of devices by suitable requests; the key is a bit mask of requests.
+        devices: Maps a bit mask of requests to the number of devices that suit only these requests.
     """
     left = dict(devices)
     given = [dict.fromkeys(devices, 0) for _ in counts]
@@ -174,7 +174,7 @@ def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
 
 
 def _give_one(request: int, left: dict[int, int], given: list[dict[int, int]]) -> bool:
-    """Give the request a device; other requests may change to different devices for that.
+    """Give the request a device, and if necessary give other requests different devices.
 
     Returns False if that is impossible. This is a shortest augmenting path of a bipartite matching
     in which equal devices are one node.

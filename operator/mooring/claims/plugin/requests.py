@@ -15,12 +15,12 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.taints import Taint
 
 ELSEWHERE: Final = "on other nodes"
-"""The reason against a device that selects other nodes."""
+"""The reason if a device's own node selector does not select the node."""
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 
 class CandidateDevice(NamedTuple):
-    """A device of a slice that is for the node; the device itself may exclude the node."""
+    """A device of a slice that the node can use; the device may still select other nodes."""
 
     id: DeviceId
     device: Device
@@ -42,7 +42,7 @@ class NodeDevices:
         self.pools = pools
         self.candidates: list[CandidateDevice] = []
         self.starts: list[int] = []
-        """The position of each pool's first device; the last item is the number of devices."""
+        """The position of each pool's first device, and at the end the number of devices."""
         for pool in pools:
             self.starts.append(len(self.candidates))
             if pool.usable:
@@ -57,7 +57,7 @@ class NodeDevices:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A request, or one sub-request of it, on one node.
+    """A request or sub-request, on one node.
 
     Attributes:
         claim: The claim's index.
@@ -66,7 +66,7 @@ class Slot:
         parent: The name of the request if this is a sub-request; else "".
         device_class: The class of the devices.
         count: The number of devices.
-        every: The positions of all devices if all are wanted; else None.
+        every: The positions of the devices if all are wanted; else None.
         selectable: The results of `Requests.selectable` so far, by position.
     """
 
@@ -104,7 +104,7 @@ class Slot:
 
 
 class Requests:
-    """The requests of all claims on one node: `claims[i][j]` are the alternatives of a request."""
+    """The requests of all claims on one node: `claims[i][j]` is a sequence of alternatives."""
 
     def __init__(
         self,

@@ -27,13 +27,13 @@ class TypicalClaims:
         self._samples: dict[bytes, ResourceClaim] = {}
 
     def most_common(self, cluster: ClusterView, most: int) -> list[tuple[ResourceClaim, int]]:
-        """Return the `most` most common kinds: a sample claim without devices, and a number."""
+        """Return the `most` most common kinds: a sample claim without devices, and a count."""
         self._follow(cluster)
         ordered = sorted(self._counts.items(), key=lambda each: (-each[1], each[0]))
         return [(self._samples[kind], number) for kind, number in ordered[:most]]
 
     def _follow(self, cluster: ClusterView) -> None:
-        """Count the claims whose devices have changed since the last call again."""
+        """Count again the claims whose devices have changed since the last call."""
         allocated = cluster.dynamic_resources.claims.allocated
         if self._version == allocated.version:
             return
@@ -51,7 +51,7 @@ class TypicalClaims:
             self._count(uid, cluster)
 
     def _count(self, uid: str, cluster: ClusterView) -> None:
-        """Count the claim by its present kind if it has devices in use; remove its former count."""
+        """Count the claim again if it has devices in use; otherwise stop counting it."""
         before, devices = self._kinds.pop(uid, None), cluster.dynamic_resources
         if before is not None:
             self._counts[before] -= 1
@@ -67,6 +67,6 @@ class TypicalClaims:
 
 
 def kind_of(claims: Sequence[ResourceClaim]) -> bytes:
-    """Return a key of the claims' requests; equal requests give equal keys."""
+    """Return a hash of the claims' requests; claims with equal requests are of one kind."""
     asked = "".join([each.spec.asked for each in claims])
     return blake2b(asked.encode(), digest_size=_DIGEST_BYTES).digest()

@@ -30,7 +30,7 @@ class AllocatedDevices:
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         self._of_driver: Counter[str] = Counter()
         self._of_pool: dict[tuple[str, str], dict[str, Hashable]] = {}
-        """The devices in use, by driver and pool, then by name; the values are those of `_use`."""
+        """The devices in use, by driver and pool and then by name; `_use` makes the values."""
         self._holders: defaultdict[DeviceId, dict[str, None]] = defaultdict(dict)
         self.dedicated: Final[Mapping[DeviceId, int]] = MappingProxyType(self._dedicated)
         """Maps a device that is not shared to the number of claims that hold it."""
@@ -61,7 +61,7 @@ class AllocatedDevices:
         return found
 
     def of_pool(self, driver: str, pool: str) -> Mapping[str, Hashable]:
-        """Return the pool's devices in use by name; the values are those of `_use`."""
+        """Return the pool's devices in use by name; a value changes when the use changes."""
         return self._of_pool.get((driver, pool), _NOTHING)
 
     def holders(self, device: DeviceId) -> Collection[str]:
@@ -69,7 +69,7 @@ class AllocatedDevices:
         return tuple(self._holders.get(device, ()))
 
     def put(self, claim: str, results: Iterable[DeviceResult]) -> bool:
-        """Set the devices that the claim holds; return whether this is a change.
+        """Set the devices that the claim holds; return whether they have changed.
 
         A repeated result counts once, because an allocation may be both known and still in flight.
         """

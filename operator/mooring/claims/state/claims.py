@@ -26,7 +26,7 @@ from mooring.state.objects import Objects
 
 @dataclass(slots=True)
 class _InFlight:
-    """An allocation that is not written yet, and its pods; `gone` is a deleted claim."""
+    """An allocation that is not written yet, and its pods; `gone` is the claim if deleted."""
 
     allocation: Allocation
     holders: dict[Uid, None] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class ResourceClaims:
     def __init__(self, objects: Objects) -> None:
         self._mirrored: Mapping[str, ResourceClaim] = objects.of(Kind.RESOURCE_CLAIM)
         self._assumed: dict[str, ResourceClaim] = {}
-        """Assumed claims by namespace/name; each is newer than the mirrored claim of the same
+        """Assumed claims by `namespace/name`; each is newer than the mirrored claim of the same
         uid."""
         self._in_flight: dict[str, _InFlight] = {}
         """Allocations in flight, by the claim's uid."""
@@ -54,7 +54,7 @@ class ResourceClaims:
         self._gone: dict[str, None] = {}
         """The uids of pods that a trial treats as gone, so that their claims are free."""
         self._asked: dict[str, ClaimSpec] = {}
-        """In a trial, the replaced specs of claims without devices, by the claim's uid."""
+        """The specs that a trial uses for claims without devices, by the claim's uid."""
         self.allocated = AllocatedDevices()
         """The devices of allocated claims and of allocations in flight."""
 
@@ -69,7 +69,7 @@ class ResourceClaims:
         return claim if claim is None or not (self._gone or self._asked) else self._tried(claim)
 
     def in_flight(self, uid: str) -> Allocation | None:
-        """Return the allocation that is not yet written to the claim of this uid, or None."""
+        """Return the claim's allocation that is not written yet, or None."""
         pending = self._in_flight.get(uid)
         return pending.allocation if pending is not None else None
 
@@ -91,7 +91,7 @@ class ResourceClaims:
         return [self._known[uid] for uid in self._of_consumer.get(consumer, ())]
 
     def users(self, device: DeviceId) -> list[ResourceClaim]:
-        """Return the claims that hold the device, even if only with admin access."""
+        """Return the claims that use the device, even if only with admin access."""
         uids = self.allocated.holders(device)
         return [claim for uid in uids if (claim := self.of_uid(uid)) is not None]
 
@@ -111,7 +111,7 @@ class ResourceClaims:
         """Store the claim that the watch shows; `after` is None if it was deleted.
 
         `before` is the version that the watch showed last. Returns the version that decisions have
-        used, which may be an assumed one.
+        used: `before`, or an assumed version.
         """
         assumed = self._assumed.get(key)
         if assumed is not None and (after is None or not _is_newer(assumed, after)):
@@ -149,7 +149,7 @@ class ResourceClaims:
     def release(
         self, pod: Uid, claims: Iterable[str] | None = None
     ) -> list[tuple[ResourceClaim, Allocation]]:
-        """End the pod's hold on the claims of these uids; None means all of its claims.
+        """Stop holding these claims for the pod; None means all of its claims.
 
         A claim that another pod also holds stays in flight. Returns the claims that are no longer
         in flight, with their former allocations; deleted claims are included.
@@ -173,7 +173,7 @@ class ResourceClaims:
     def without(self, consumer: Uid) -> Iterator[None]:
         """Treat claims that only this pod uses as free until the context ends.
 
-        Claims in flight are included. A claim that other pods use too does not change.
+        Claims in flight are included.
         """
         held = self.held(consumer)
         self.release(consumer)
@@ -205,7 +205,7 @@ class ResourceClaims:
         return self._assumed.get(key) or self._mirrored.get(key)
 
     def _tried(self, claim: ResourceClaim) -> ResourceClaim:
-        """Return the claim as trials see it: with a replaced spec, or free without users."""
+        """Return the claim as the trial sees it: perhaps with another spec, or free."""
         asked = self._asked.get(claim.uid)
         if asked is not None and claim.allocation is None:
             return replace(claim, spec=asked)
@@ -253,7 +253,7 @@ class ResourceClaims:
 
 
 def _is_newer(claim: ResourceClaim, than: ResourceClaim) -> bool:
-    """Return whether the claim is newer than another version; False if that is unknown."""
+    """Return whether the claim is newer than the version `than`; False if that is unknown."""
     if claim.uid != than.uid:
         return False
     versions = claim.resource_version, than.resource_version

@@ -1,6 +1,6 @@
-"""Maps extended resources to device classes (deviceclass/extendedresourcecache).
+"""Maps extended resources to DeviceClasses (deviceclass/extendedresourcecache).
 
-If a class is deleted and another class stands for the same resource, the other is found;
+If a class is deleted and another class offers the same resource, the other class is found;
 kube-scheduler's cache does not find it.
 """
 
@@ -14,7 +14,7 @@ from mooring.state.objects import Objects
 
 
 class DeviceClasses:
-    """The device classes by name and by extended resource."""
+    """The DeviceClasses by name and by extended resource."""
 
     def __init__(self, objects: Objects) -> None:
         self._mirrored: Mapping[str, DeviceClass] = objects.of(Kind.DEVICE_CLASS)
@@ -27,9 +27,9 @@ class DeviceClasses:
         return self._mirrored.get(name)
 
     def of_resource(self, resource: str) -> DeviceClass | None:
-        """Return the class that stands for the extended resource; None if there is none.
+        """Return the DeviceClass that offers the extended resource; None if there is none.
 
-        If several classes do, the newest counts; of equally new classes, the first by name.
+        If there are several, the newest is returned; of equally new classes, the first by name.
         """
         if resource.startswith(CLASS_PREFIX):
             return self._mirrored.get(resource.removeprefix(CLASS_PREFIX))

@@ -19,13 +19,13 @@ class ClaimTables:
         self.unknown: str | None = None
         """Why some claims, slices or classes are not mirrored; None if all are.
 
-        With a reason, no device can be allocated, because any device might be in use.
+        With a reason, no device can be allocated, because a claim that is not mirrored may hold it.
         """
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> Any:
-        """Update the values derived from a claim, slice, class or rule; `after` is None if deleted.
+        """Store a changed claim, slice, class or rule; `after` is None if it was deleted.
 
-        Returns the version that decisions have used; an assumed version is newer than `before`.
+        Returns the version that decisions have used: `before`, or an assumed version.
         """
         match kind:
             case Kind.RESOURCE_CLAIM:

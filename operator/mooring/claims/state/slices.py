@@ -31,7 +31,7 @@ class ResourceSlices:
         self.version = 0
         """A number that grows with every change of a slice."""
         self._changes: deque[str] = deque(maxlen=_KEPT)
-        """The name of the slice that changed in each of the last versions."""
+        """The names of the slices that changed, one for each version."""
 
     def changed_since(self, version: int) -> Collection[str] | None:
         """Return the names of slices that changed after this version; None if it is too old."""
@@ -72,7 +72,7 @@ class ResourceSlices:
             self.of_driver[after.driver] += len(after.devices)
 
     def rules_changed(self, *rules: DeviceTaintRule | None) -> None:
-        """Compute the taints again for devices that an old or new rule selects."""
+        """Compute the taints again for devices that the old or new rules select."""
         for each in self._mirrored.values():
             if any(rule is not None and _may_select(rule, each) for rule in rules):
                 self.slice_changed(each.name, each)
