@@ -76,5 +76,5 @@ class GPUShareArgs(CardArgs):
     nodes: Strategy = "Binpack"
     """Whether shares go to the nodes with the fullest cards or with the emptiest cards."""
     cards: Literal["Binpack", "Spread", "FirstFit", "LeastFragmentation"] = "Binpack"
-    """The card for a share: the fullest, the emptiest, the first, or the card that leaves the most
-    free GPU usable for typical requests."""
+    """The card for a share: the fullest, the emptiest, the first, or the card where the share
+    leaves the most free GPU usable for typical requests."""

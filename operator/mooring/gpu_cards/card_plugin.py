@@ -25,7 +25,7 @@ from mooring.state.view import NodeView
 __all__ = ["AssignsInTrials", "CardPlugin", "assign_cards", "assign_devices", "count_cards"]
 
 _UNITS_PER_NODE: Final = 1200
-"""The cost of counting the cards of a node: about 120 us for eight cards and eight pods."""
+"""The work of counting the cards of a node, in units of `Evaluations`: about 120 microseconds."""
 
 
 class AssignsInTrials(ABC):
@@ -33,7 +33,7 @@ class AssignsInTrials(ABC):
 
     @abstractmethod
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assign in a trial what `reserve` would assign; the end of the trial undoes this."""
+        """Assign what `reserve` would assign, until the trial ends."""
 
 
 def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
@@ -44,7 +44,7 @@ def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
 
 
 def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
-    """Assign cards to a nominated pod that a trial has added to the row.
+    """Assign cards to a nominated pod that a trial has put on the node of this row.
 
     The plugins choose the cards. As in kube-scheduler, nominated pods take no devices of claims.
     """
@@ -54,7 +54,7 @@ def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
 
 
 def count_cards(cards: Cards, evaluations: Evaluations) -> None:
-    """Count the cards of all nodes that are not counted yet, with pauses.
+    """Count the cards of all nodes that are not counted yet; other tasks run meanwhile.
 
     Raises PluginFailed if the attempt's budget is used up; the next call continues.
     """
@@ -65,7 +65,7 @@ def count_cards(cards: Cards, evaluations: Evaluations) -> None:
 
 
 class CardPlugin(AssignsInTrials):
-    """Reads requests, assigns cards at Reserve, writes them at PreBind. Subclasses choose cards."""
+    """Assigns cards at Reserve and writes them at PreBind; subclasses choose the cards."""
 
     name: ClassVar[str]
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
@@ -78,7 +78,7 @@ class CardPlugin(AssignsInTrials):
     )
 
     def __init__(self, args: CardArgs, handle: Handle, *, demand: bool = False) -> None:
-        """Count the cards of this format; if `demand` is True, also find typical requests."""
+        """Begin to count the cards that `args` names; with `demand`, also find typical requests."""
         self._format = args.card_format()
         self._cluster = handle.cluster
         self._api = handle.api
@@ -92,10 +92,7 @@ class CardPlugin(AssignsInTrials):
 
     @abstractmethod
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best cards of the row's node for a pod that is assumed there.
-
-        Returns None if no cards have room.
-        """
+        """Return the best cards for the pod on the node of this row; None if no cards have room."""
 
     @abstractmethod
     def _annotations(
@@ -104,7 +101,7 @@ class CardPlugin(AssignsInTrials):
         """Return the annotations that name the pod's cards."""
 
     def largest_card(self, resource: str, rows: IntArray) -> int | None:
-        """Return the memory of the rows' largest card; None if `resource` is not card memory."""
+        """Return the memory of the nodes' largest card; None if `resource` is not card memory."""
         if resource != self._format.memory_resource:
             return None
         return int(self._cards.total(rows).max(initial=0))
@@ -134,7 +131,7 @@ class CardPlugin(AssignsInTrials):
         return None if row is None else self.assign(pod, row)
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assign the best cards of the row to a pod that is assumed there, perhaps in a trial."""
+        """Assign the best cards of the row's node to the pod, which counts on that node."""
         request = self.pre_filter(pod, self._cluster)
         if isinstance(request, Unschedulable):
             return request
@@ -148,10 +145,10 @@ class CardPlugin(AssignsInTrials):
         return None
 
     def unreserve(self, _pod: Pod, _node: str) -> None:
-        """Do nothing: the pod's cards are freed when it is forgotten."""
+        """Do nothing: the cards are freed when the state forgets the pod."""
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
-        """Add annotations with the pod's cards to its binding; PluginError if a card is gone."""
+        """Add the annotation with the pod's cards to the Binding; PluginError if a card is gone."""
         self._evaluations.begin_attempt()
         request = self.pre_filter(pod, self._cluster)
         if not isinstance(request, CardRequest):

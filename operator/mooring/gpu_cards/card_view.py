@@ -16,9 +16,9 @@ from mooring.state.cluster_view import ClusterView
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One card: memory in units of the format, compute in percent; `owners` are its pods.
+    """A card: its memory in units of the format, its compute in percent, and its pods (`owners`).
 
-    `guessed` are owners without an annotation; the card of such a pod is a guess.
+    `guessed` are pods without an annotation about their cards; such a pod may be on another card.
     """
 
     number: int
@@ -75,7 +75,7 @@ def shared_devices(state: ClusterState) -> list[NodeDevice]:
 
 
 def cards_of(name: str, row: int, books: Cards) -> NodeGPUs:
-    """Return the cards of the node `name` on this row, without its devices."""
+    """Return the cards of the node `name`, which has this row; its devices are left out."""
     known, left = books.known(row), books.remaining(np.array([row], np.int64))
     over = books.overcommitted(row)
     owners = [*books.owners(row)]

@@ -28,7 +28,7 @@ from mooring.state.view import NodeView
 
 _HALF: Final = 50
 _SCALE: Final = 250
-"""The growth, in thousandths of a card, for the score 25; a loss of this size has the score 75."""
+"""The growth, in thousandths of a card, that scores 25; a decrease of this size scores 75."""
 _FAR: Final = np.int64(2**40)
 
 
@@ -67,7 +67,7 @@ class GPUFragmentation:
         return _RequestedCards(request)
 
     def score(self, pod: Pod, nodes: NodeView, wanted: _RequestedCards) -> IntArray:
-        """Return 50 if fragmentation stays the same, more if it shrinks, less if it grows."""
+        """Return int64[nodes]: 50 if fragmentation is unchanged, more if it shrinks, else less."""
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
         cpu = Cpu(free, pod.spec.demand.resources.get("cpu", 0))
         growth = self._growth(nodes.rows, wanted.request, cpu)
@@ -75,7 +75,7 @@ class GPUFragmentation:
         return np.clip(score, 0, 2 * _HALF)
 
     def _growth(self, rows: IntArray, request: CardRequest | None, cpu: Cpu) -> IntArray:
-        """Return how much each node's fragmentation grows if the pod gets the best cards."""
+        """Return how much each node's fragmentation grows if the pod is placed on the node."""
         remaining, total, typical = (
             self._cards.remaining(rows),
             self._cards.total(rows),

@@ -30,11 +30,11 @@ from mooring.volumes.state.storage import Storage
 
 
 class VolumeCountArgs(PolicyModel):
-    """Arguments of the Max...VolumeCount plugins: a limit of volumes per node."""
+    """Arguments of the Max...VolumeCount plugins."""
 
     max_volumes: int | None = Field(None, ge=1, le=2**31 - 1)
-    """The limit in place of the cloud provider's, like the variable KUBE_MAX_PD_VOLS; a limit that
-    the node publishes takes precedence."""
+    """The most volumes on a node, like the variable KUBE_MAX_PD_VOLS, instead of the cloud
+    provider's limit; a limit that the node publishes takes precedence."""
 
 
 _INSTANCE_TYPES: Final = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type")
@@ -69,7 +69,7 @@ class _VolumeCount:
     )
     plugin: ClassVar[DiskKind]
     published_as: ClassVar[str]
-    """The allocatable resource for a node's limit; 0 counts as absent."""
+    """The allocatable resource with a node's limit; 0 means no such limit."""
     limit: ClassVar[int]
 
     def __init__(self, args: VolumeCountArgs, handle: Handle) -> None:
@@ -91,7 +91,7 @@ class _VolumeCount:
         return _CloudDisks(disks, storage) if disks else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _CloudDisks) -> BoolArray:
-        """Return True where the attached and the new disks are within the limit."""
+        """Return True for nodes where the attached and the new disks are within the limit."""
         rows, storage = nodes.rows, wanted.storage
         total = storage.attachments.counts(self._driver, rows) + len(wanted.disks)
         for disk in wanted.disks:
@@ -99,11 +99,11 @@ class _VolumeCount:
         return (total <= self._limits(nodes)) | storage.csi_nodes.migrated(self.plugin, rows)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _CloudDisks) -> Explanation:
-        """Return one reason; evicting pods can help, because this detaches disks."""
+        """Return one reason for all nodes; evicting pods can help, because it detaches disks."""
         return Explanation.single("node(s) exceed max volume count", len(nodes), resolvable=True)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a node came, its limit or migration changed, or a volume was freed.
+        """Return QUEUE if a node was added, its limit or migration changed, or a volume was freed.
 
         A change of a claim of the pod returns QUEUE too, because it may change the pod's disks.
         """
@@ -153,7 +153,7 @@ class EBSVolumeCount(_VolumeCount):
 
 
 class GCEPDVolumeCount(_VolumeCount):
-    """Limits persistent disks: 16 on any instance."""
+    """Limits GCE persistent disks: 16 on any instance."""
 
     name: ClassVar[str] = "GCEPDVolumeCount"
     plugin = DiskKind.GCE_PD

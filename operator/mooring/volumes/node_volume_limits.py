@@ -112,10 +112,9 @@ class NodeVolumeLimits:
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> Explanation:
-        """Return one reason per node; only a missing claim is unresolvable by preemption.
+        """Return one reason per node; preemption can help unless a claim is missing.
 
-        Of several missing drivers, the first by name is named; kube-scheduler names any. A missing
-        driver counts as resolvable, as in kube-scheduler.
+        Of several missing drivers, the first by name is named; kube-scheduler names any.
         """
         wanted = wanted or self._wanted(pod)
         if wanted.missing is not None:
@@ -133,11 +132,11 @@ class NodeVolumeLimits:
         return Explanation.from_masks(masks, resolvable=np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a node came or can attach more, or if a volume or claim changed.
+        """Return QUEUE if a node was added or can attach more, or if a volume or claim changed.
 
-        Four cases return QUEUE only here, not in kube-scheduler: a driver without a limit came to a
-        node or is no longer required; another pod on a node now uses a volume of the pod; a volume
-        was detached and the pod has ephemeral volumes; a StorageClass came back with another
+        In four cases kube-scheduler does not return QUEUE: a driver without a limit came to a node
+        or is no longer required; another pod on a node now uses a volume of the pod; a volume was
+        detached and the pod has ephemeral volumes; a StorageClass came back with another
         provisioner.
         """
         match event.before, event.after:
@@ -182,9 +181,9 @@ def _have_one_in_common(pod: Pod, other: Pod, storage: Storage) -> bool:
 
 
 def _new(volumes: Sequence[CSISource], rows: IntArray, storage: Storage) -> IntArray:
-    """Return int64[rows]: the number of volumes that no pod on the row uses yet.
+    """Return int64[rows]: how many of these volumes no pod on the node uses yet.
 
-    A volume that is on a row only by a VolumeAttachment counts twice there, as in kube-scheduler.
+    A volume that a node has only by a VolumeAttachment counts twice there, as in kube-scheduler.
     """
     new = np.full(len(rows), len(volumes), np.int64)
     for volume in volumes:
@@ -206,7 +205,7 @@ def _counts(volume: PodVolume) -> bool:
 
 
 def _detached(volume: PodVolume, attachment: VolumeAttachment) -> bool:
-    """Return whether the volume's detachment may make a node suitable for the pod."""
+    """Return whether the pod may fit on a node now because `attachment` of the volume has ended."""
     if isinstance(volume, Disk):
         return CSI_DRIVERS.get(volume.kind) == attachment.attacher
     return isinstance(volume, ClaimVolume)

@@ -20,9 +20,10 @@ _NOT = np.int64(2**62)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedShares:
-    """For each row: whether all shares fit, the cards of each share, and the remaining amounts.
+    """The cards for a pod's shares on each of many nodes.
 
-    Cards (int64[row, n]) and remaining amounts have no meaning where the shares do not fit.
+    The fields say whether all shares fit, and give the cards of each share (int64[row, n]) and the
+    remaining amounts. Where the shares do not fit, cards and amounts have no meaning.
     """
 
     fits: BoolArray
@@ -30,7 +31,7 @@ class PlacedShares:
     remaining: RemainingCards
 
     def assignment(self, index: int) -> Assignment:
-        """Return the cards of each share on the row at this index."""
+        """Return the cards of each share on the node at this index."""
         return tuple(tuple(sorted(cards[index].tolist())) for cards in self.chosen)
 
 
@@ -45,7 +46,7 @@ def needed(share: CardShare, total: IntArray) -> IntArray:
 def fitting(
     share: CardShare, remaining: RemainingCards, need: IntArray, suitable: BoolArray | None
 ) -> BoolArray:
-    """Return bool[row, card]: whether the card may be used and has room for the share."""
+    """Return bool[row, card]: True if the card may be used and has room for the share."""
     fits: BoolArray = remaining.free >= need
     if share.cores:
         fits &= remaining.free_cores >= share.cores
@@ -63,11 +64,11 @@ def place_shares(
     typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> PlacedShares:
-    """Place each share on cards with room, the largest share first.
+    """Place the shares of a pod on cards with room, on every node at once; the largest share first.
 
-    One or two different shares find cards if that is possible; with more, a solution may be missed.
-    Among equal cards the lowest number is chosen. `typical` and `cpu` are only for
-    `LeastFragmentation`; without `cpu`, it chooses as `Binpack`.
+    With up to two different shares, a solution is always found. Among equal cards the lowest number
+    is chosen. Only `LeastFragmentation` uses `typical` and `cpu`; without `cpu`, it chooses as
+    `Binpack`.
     """
     now = RemainingCards(remaining.free.copy(), remaining.free_cores.copy(), remaining.free_cards)
     fits = np.ones(len(total), np.bool_)
@@ -91,9 +92,9 @@ def place_shares(
 def place_plain_share(
     free: IntArray, memory: int, choice: Literal["Binpack", "Spread", "FirstFit"]
 ) -> IntArray:
-    """Return int64[row]: the card that `place_shares` chooses for one share of only memory.
+    """Return int64[row]: the card that `place_shares` chooses for one share of memory alone.
 
-    The card has no meaning on rows without room.
+    On a node without room, the card has no meaning.
     """
     order: IntArray = -free if choice == "Spread" else free
     fits = free >= memory
@@ -110,7 +111,7 @@ def _size(share: CardShare) -> tuple[int, int, int, int]:
 
 
 def _smallest(preference: IntArray, count: int) -> IntArray:
-    """Return the columns of the `count` smallest values of each row; the first ones if equal."""
+    """Return int64[row, count]: the columns with the smallest values; of equals, the first."""
     columns: IntArray
     if count == 1:
         columns = np.argmin(preference, axis=1)[:, None]
@@ -127,7 +128,7 @@ def _preference(
     typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> IntArray:
-    """Return int64[row, card]: the share goes to the card with the smallest value."""
+    """Return int64[row, card]: the smallest value marks the preferred card of a node."""
     free_after: IntArray = remaining.free - need
     match choice:
         case "Binpack":

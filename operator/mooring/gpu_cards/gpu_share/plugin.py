@@ -46,7 +46,7 @@ class GPUShare(CardPlugin):
         self._choice = args.cards
 
     def filter(self, pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
-        """Return True where every share has a usable card with room."""
+        """Return True for nodes where every share has a usable card with room."""
         rows, (share, *others) = nodes.rows, request.shares
         if _is_plain(request):
             return self._cards.largest_free(rows) >= share.memory
@@ -59,7 +59,7 @@ class GPUShare(CardPlugin):
         return enough
 
     def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
-        """Explain why no card has room; unresolvable where the empty node has no room either."""
+        """Return why no card has room; preemption cannot help where empty cards are too small."""
         rows = nodes.rows
         left, total = self._cards.remaining(rows), self._cards.total(rows)
         usable, suitable = left.usable, self._cards.suitable(request, rows)
@@ -91,7 +91,7 @@ class GPUShare(CardPlugin):
         return Explanation(reasons, np.left_shift(np.uint64(1), case.astype(np.uint64)), case >= 3)
 
     def score(self, pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return 0-100: the mean of how full the chosen card and all cards of the node become.
+        """Return 0-100: the mean of how full the chosen card and all the node's cards become.
 
         For `Spread`, the score is 100 minus this mean.
         """

@@ -45,7 +45,7 @@ class GPUTopology(CardPlugin):
     Args: ClassVar[type[CardArgs]] = CardArgs
 
     def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
-        """Return True where enough cards are free that are connected as requested."""
+        """Return True for nodes with enough free cards that have the requested links."""
         free = self._free(nodes.rows, request)
         fits = np.bitwise_count(free) >= request.whole_cards
         if request.link_required:
@@ -96,7 +96,7 @@ class GPUTopology(CardPlugin):
         return request if request.is_whole else SKIP
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best set of the row's free cards; None if none is connected as requested."""
+        """Return the best set of the node's free cards; None if none has the requested links."""
         remaining = self._cards.remaining_without(row, pod.uid)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
         untouched = remaining.untouched if suitable is None else remaining.untouched & suitable
@@ -112,7 +112,7 @@ class GPUTopology(CardPlugin):
         return {self._format.cards_annotation: assignment_text(assignment)}
 
     def _free(self, rows: IntArray, request: CardRequest) -> IntArray:
-        """Return for each row a bit mask of the free cards of the requested kind."""
+        """Return a bit mask for each node: the free cards of the requested kind."""
         free = self._cards.free_cards(rows)
         suitable = self._cards.suitable(request, rows)
         return free if suitable is None else free & _masks(suitable)
@@ -122,7 +122,7 @@ class GPUTopology(CardPlugin):
         return subsets(cards.links, len(cards))
 
     def _best(self, row: int, free: int, request: CardRequest) -> int | None:
-        """Return the best set of free cards; None if no set is connected as requested."""
+        """Return the best set of the cards in `free`; None if no set has the requested links."""
         sets = self._subsets(row)
         chosen = sets.best(free, request.whole_cards)
         if chosen is None or sets.weakest_link(chosen) < request.link_required:

@@ -15,7 +15,7 @@ from mooring.model.bounded_cache import BoundedCache, bytes_of, cached
 from mooring.state.columns import IntArray
 
 _NO_LINK: Final = 127
-"""The weakest link of sets with fewer than two cards, because these have no links."""
+"""Stands for the weakest link of a set of fewer than two cards, which has no links."""
 _GROUPS: Final = (8, 4, 2)
 
 
@@ -40,13 +40,12 @@ class Subsets:
         self._chosen: BoundedCache[tuple[int, int], tuple[int | None]] = BoundedCache(2**20)
         arrays = (self._cards, self._weakest, self._sum, self._best_group)
         self.memory = self._chosen.most_bytes + bytes_of(*arrays)
-        """The most bytes of this object, cached results included."""
+        """The most bytes of this object, including its cache."""
 
     def best(self, free: int, cards: int) -> int | None:
         """Return the best-connected set of `cards` free cards; None if there are too few.
 
-        Of equally good sets, the one is chosen that leaves the best-connected groups of 8, 4 and 2
-        free cards, and then the one with the lowest numbers.
+        Of equally good sets, the set is chosen that leaves the best-connected groups of free cards.
         """
         key = (free, cards)
         known = self._chosen.get(key)
@@ -56,11 +55,11 @@ class Subsets:
         return known[0]
 
     def weakest_link(self, chosen: int) -> int:
-        """Return the rank of the set's weakest link; `_NO_LINK`, the highest, for one card."""
+        """Return the rank of the set's weakest link; a single card has the rank `_NO_LINK`."""
         return int(self._weakest[chosen])
 
     def quality(self, chosen: int) -> int:
-        """Return how well the set is connected, for comparison with sets of equal size."""
+        """Return a number that is higher for better-connected sets of the same size."""
         return int(self._weakest[chosen]) * 2**16 + int(self._sum[chosen])
 
     def _choose(self, free: int, cards: int) -> int | None:
@@ -85,7 +84,7 @@ class Subsets:
         self._sum[size : 2 * size] = self._sum[:size] + total
 
     def _best_within(self, group: int) -> npt.NDArray[np.int32]:
-        """Return for each set the quality of its best subset of `group` cards; -1 if smaller."""
+        """Return int32[sets]: the quality of the best subset of `group` cards; -1 without one."""
         quality = self._weakest * 2**16 + self._sum
         best = np.where(self._cards == group, quality, -1)
         masks = np.arange(len(best))

@@ -21,7 +21,7 @@ MAX_CARDS: Final = 16
 _MOST_SHARES: Final = 8
 _MOST_BYTES: Final = 16_384
 _MOST_MEMORY: Final = 2**40
-"""The largest amount; larger amounts are cut, so that sums fit into int64."""
+"""The most memory of a card; larger values are cut, so that sums fit into int64."""
 
 _CHANGING_SUFFIXES: Final = ("_ASSIGNED", "_ASSUME_TIME")
 
@@ -39,9 +39,9 @@ _FRACTION_MEMORY: Final = "gpu-memory"
 _FRACTION_CARDS: Final = "gpu-fraction-num-devices"
 
 Assignment = tuple[tuple[int, ...], ...]
-"""The cards of a pod: the numbers of the cards of each share."""
+"""The cards of a pod: for each share, the numbers of its cards."""
 Links = tuple[tuple[int, ...], ...]
-"""A symmetric matrix of the links' ranks; 0 on the diagonal and for unknown links."""
+"""A symmetric matrix of the ranks of links; 0 on the diagonal and for unknown links."""
 
 _CODES: Final[Mapping[str, int]] = {"SYS": 1, "NODE": 2, "PHB": 3, "PXB": 4, "PIX": 5}
 _NVLINK: Final = re.compile(r"NV([1-9][0-9]?)")
@@ -51,7 +51,7 @@ LINK_RANKS: Final[Mapping[str, int]] = {"NUMANode": 2, "PCIeSwitch": 4, "NVLink"
 
 
 def link_rank(code: str) -> int:
-    """Return the rank of a link code of `nvidia-smi topo -m`: higher is closer, 0 unknown."""
+    """Return the rank of a link code of `nvidia-smi topo -m`: higher if closer, 0 if unknown."""
     nvlink = _NVLINK.fullmatch(code)
     return _NVLINK_BASE + int(nvlink[1]) if nvlink else _CODES.get(code, 0)
 
@@ -67,8 +67,8 @@ class CardFormat:
     cores_resource: str = ""
     """The resource for compute of a share, in percent of the card's compute."""
     whole_resource: str = ""
-    """The resource for whole cards; if a container also requests memory or compute, the number of
-    its shares."""
+    """The resource for whole cards. A container that also requests memory or compute requests this
+    number of shares."""
     count_resource: str = ""
     """The resource with the number of cards of a node."""
     mib_per_unit: int = 1
@@ -100,7 +100,7 @@ class CardFormat:
         return assignment
 
     def writes_index(self, request: "CardRequest") -> bool:
-        """Return whether the cards are written in gpushare's form, for one share on one card."""
+        """Return whether gpushare's annotation can name the cards: one share on one card."""
         share, *others = request.shares
         return bool(self.annotation_prefix) and not (others or share.whole or share.cards > 1)
 
@@ -113,8 +113,8 @@ class CardRequestError(Exception):
 class CardShare:
     """A request for the same amount on each of `cards` different cards, or for whole cards.
 
-    `memory` is in units of the format. If `permille` is not 0, the memory is this many thousandths
-    of the card's. `cores` is in percent of a card.
+    `memory` is in units of the format. A `permille` above 0 requests this many thousandths of a
+    card's memory instead. `cores` is in percent of a card.
     """
 
     cards: int = 1
@@ -236,7 +236,7 @@ def _percent(amounts: Mapping[str, int], form: CardFormat) -> int:
 
 
 def _permille(text: str) -> int:
-    """Return a fraction in thousandths, rounded up; it must be above 0 and at most 1."""
+    """Return a fraction in thousandths, rounded up; raise an error unless 0 < fraction <= 1."""
     if re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0{1,9})?|0\.[0-9]{1,9}", text):
         value = -(-int(float(text) * 10**9 + 0.5) // 10**6)
         if value:
@@ -373,7 +373,7 @@ def _capacity(node: Node, resource: str) -> int:
 
 
 def _lost(node: Node, form: CardFormat, count: int, memory: int) -> int:
-    """Return the number of lost cards, by the resource that lost the most.
+    """Return the number of cards that the node has lost, by the resource that shows the most.
 
     With HAMi or time slicing, a card counts several times in a resource.
     """
@@ -412,7 +412,7 @@ def _topology(text: str) -> _Topology:
 
 
 def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the memory in MiB and the product of each card; empty unless all cards have both."""
+    """Return the memory (MiB) and product of each card; both empty unless all cards have both."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return (), ()
     memory, products = [], []
@@ -428,7 +428,7 @@ def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def _links(raw: Any) -> Links:
-    """Return the ranks of links, () if malformed; of [i][j] and [j][i] the lower counts."""
+    """Return the ranks of links; () if malformed. If [i][j] and [j][i] differ, the lower counts."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return ()
     count = len(raw)

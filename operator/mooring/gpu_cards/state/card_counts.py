@@ -1,11 +1,11 @@
-"""The free amounts of each GPU card of each node, as columns over node rows.
+"""The free amounts of each GPU card of each node, as columns with one row per node.
 
-A row's columns depend only on the node's cards and the pods on the row. Therefore a restart gives
-the same counts, and a trial leaves no trace. A pod whose cards are unknown, because no scheduler
-chose cards or the annotation is malformed, counts on the cards where it fits best; such pods are
-placed last, sorted by name.
+A row depends only on the node's cards and the pods on the node. Therefore a restart gives the same
+counts, and a trial leaves no trace. If a pod's cards are unknown, because no scheduler chose cards
+or the annotation is malformed, the pod counts on the cards where it fits best. Such pods are placed
+last, sorted by name.
 
-A row that already exists when counting begins is counted at its first use, or by `count_row`; its
+A node that already exists when counting begins is counted at its first use, or by `count_row`; its
 changes until then are ignored.
 """
 
@@ -49,7 +49,7 @@ _WIDTH: Final = 3 * MAX_CARDS + 4
 
 
 class CardDemand(NamedTuple):
-    """A class of requests: number of cards, memory on each (0: whole cards), cpu in millicores."""
+    """A class of requests: number of cards, memory on each (0: whole cards), millicores of cpu."""
 
     cards: int
     memory: int
@@ -57,14 +57,14 @@ class CardDemand(NamedTuple):
 
 
 class CardsOfRow(NamedTuple):
-    """The node of a row, and its pods with their cards if known."""
+    """A node, and its pods with their cards; None for unknown cards."""
 
     node: Node | None
     pods: Iterable[tuple[Pod, Assignment | None]]
 
 
 class RemainingCards(NamedTuple):
-    """Free memory and compute (-1: unusable) on some rows, and bits of unused cards."""
+    """The free memory and compute of some nodes' cards (-1: unusable), and the unused cards."""
 
     free: IntArray
     free_cores: IntArray
@@ -93,7 +93,7 @@ class CardOwner(NamedTuple):
 
 @dataclass(slots=True)
 class _Held:
-    """A pod's name, its request and the request's class, and its cards if known."""
+    """A pod as it is counted: its name, its request, and its cards if known."""
 
     key: str
     request: CardRequest
@@ -102,7 +102,7 @@ class _Held:
 
 
 class _Row:
-    """The cards of a node and its pods; `used` and `cores` are the amounts of known cards.
+    """The cards of a node, and its pods. `used` and `cores` are the amounts used on each card.
 
     `elsewhere` has the uids of pods whose cards are unknown or do not exist on the node.
     """
@@ -142,7 +142,7 @@ class _Row:
         return held
 
     def books(self, without: Uid | None = None) -> "_Books":
-        """Return the free amounts of the cards, without the pod of the uid `without`."""
+        """Return what is free on each card, as if the pod of the uid `without` were gone."""
         used, cores = self.used.copy(), self.cores.copy()
         held = self.held.get(without) if without is not None else None
         if held is not None and held.known is not None and without not in self.elsewhere:
@@ -164,12 +164,12 @@ class _Row:
         return _Books(free, free_cores, free_cards, guessed, over)
 
     def _name(self, uid: Uid) -> tuple[str, Uid]:
-        """Return a sort key for a pod; by name, guesses are the same after a restart."""
+        """Return a sort key for a pod: its name, so that a restart guesses the same cards."""
         return self.held[uid].key, uid
 
 
 class _Books(NamedTuple):
-    """The free amounts of a row's cards, guessed assignments, and overcommitted cards."""
+    """What is free on each card of a node, the guessed cards of pods, and overcommitted cards."""
 
     free: list[int]
     free_cores: list[int]
@@ -179,10 +179,10 @@ class _Books(NamedTuple):
 
 
 class Cards:
-    """The cards of all nodes in one format; callers must not change the arrays [row, card].
+    """The cards of all nodes in one format, as arrays [row, card] that callers must not change.
 
-    Memory is int64 in the format's units, compute in percent of a card. `uncounted` are the rows of
-    all nodes at first; `read` returns the node and the pods of a row.
+    Memory is int64 in the format's units, compute in percent of a card. `uncounted` are the rows
+    that are not counted yet, at first all; `read` returns the node of a row, and its pods.
     """
 
     def __init__(
@@ -199,23 +199,23 @@ class Cards:
         self._demand: Counter[CardDemand] = Counter()
         self._typical: Mapping[CardDemand, int] = {}
         self.followed = False
-        """Whether `typical` is kept up to date, because a plugin reads it."""
+        """Whether `typical` is computed again when pods are placed."""
         self._since_published = 0
 
     @property
     def typical(self) -> Mapping[CardDemand, int]:
-        """The most frequent classes of requests, with the number of pods at the last count."""
+        """The most frequent classes of requests, each with its number of pods."""
         while self._uncounted:
             self.count_row()
         return self._typical
 
     @property
     def uncounted(self) -> int:
-        """The number of rows that are not counted yet."""
+        """The number of nodes whose cards are not counted yet."""
         return len(self._uncounted)
 
     def count_row(self) -> None:
-        """Count one row that is not counted yet; all rows in one step would take too long."""
+        """Count the cards of one node that is not counted yet, if there is one."""
         if self._uncounted:
             self._count_row(next(iter(self._uncounted)))
 
@@ -226,7 +226,7 @@ class Cards:
         return RemainingCards(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
 
     def remaining_without(self, row: int, uid: Uid) -> RemainingCards:
-        """Return the free amounts of the row's cards as if the pod of this uid were gone."""
+        """Return what is free on the cards of the row's node without the pod of this uid."""
         books = self._row(row).books(uid)
         return RemainingCards(
             np.array([books.free], np.int64),
@@ -260,7 +260,7 @@ class Cards:
         return found
 
     def suitable(self, request: CardRequest, rows: IntArray) -> npt.NDArray[np.bool_] | None:
-        """Return which cards have a requested product and enough memory; None if all have."""
+        """Return bool[row, card]: True for cards of a requested product and size; None if all."""
         if not request.products and not request.least_memory:
             return None
         least = request.least_memory
@@ -272,7 +272,7 @@ class Cards:
         return fits
 
     def known(self, row: int) -> NodeCards:
-        """Return the cards of the row's node."""
+        """Return the cards that the row's node publishes."""
         return self._row(row).cards
 
     def owners(self, row: int) -> Iterator[CardOwner]:
@@ -297,7 +297,7 @@ class Cards:
             self._refresh(row)
 
     def _count_node(self, row: int, node: Node | None) -> bool:
-        """Set the row's cards; return whether the row's columns must be computed again."""
+        """Set the cards of the row's node; return whether its columns must be computed again."""
         cards = node_cards(node, self.format) if node is not None else NO_CARDS
         known = self._rows.get(row)
         if known is None:
@@ -310,7 +310,7 @@ class Cards:
         return True
 
     def put_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
-        """Count the pod on the row; return whether counts changed. `known` are the pod's cards."""
+        """Count the pod on the row's node, on the cards `known`; return whether counts changed."""
         if row in self._uncounted:
             return False
         changed = self._count_pod(row, pod, known)
@@ -319,7 +319,7 @@ class Cards:
         return changed
 
     def _count_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
-        """Count the pod on the row; return whether the row's columns must be computed again."""
+        """Count the pod on the row's node; return whether its columns must be computed again."""
         request = _request(pod, self.format)
         if request is None:
             return self._count_no_more(row, pod.uid)
@@ -339,7 +339,7 @@ class Cards:
         return True
 
     def drop_pod(self, row: int, uid: Uid) -> None:
-        """Stop counting the pod, if it is counted."""
+        """Stop counting the pod on the row's node; do nothing if it is not counted."""
         if self._count_no_more(row, uid):
             self._refresh(row)
 
@@ -353,7 +353,8 @@ class Cards:
     def publish(self, row: int, uid: Uid) -> bool:
         """Note that the pod was placed; return whether `typical` was computed again.
 
-        It is computed again when the placed pods since then are half as many as the counted pods.
+        This happens once so many pods were placed that the number of counted pods has grown by
+        half.
         """
         if not self.followed or self._uncounted or uid not in self._row(row).held:
             return False
@@ -364,7 +365,7 @@ class Cards:
         return True
 
     def follow(self) -> None:
-        """Compute `typical` from the pods counted so far, and keep it up to date."""
+        """Compute the typical requests from all counted pods; `publish` updates them later."""
         self.followed = True
         self._since_published = 0
         self._typical = dict(sorted(self._demand.items(), key=_frequency)[:_MOST_CLASSES])
@@ -386,7 +387,7 @@ class Cards:
             self.follow()
 
     def _reach(self, rows: IntArray) -> None:
-        """Count those of the rows that are not counted yet; add columns for new nodes."""
+        """Count the given rows that are not counted yet, and make room for new rows."""
         if self._uncounted:
             for row in filter(self._uncounted.__contains__, rows.tolist()):
                 self._count_row(row)
@@ -402,7 +403,7 @@ class Cards:
         self._columns = grown
 
     def _refresh(self, row: int) -> None:
-        """Compute the row's columns from its cards and its pods."""
+        """Compute the columns of the row from the cards and the pods of its node."""
         if row >= len(self._columns):
             self._grow(row + 1)
         there = self._rows[row]
@@ -430,7 +431,10 @@ _NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
-    """Return the unhealthy cards, and an unused card for each lost card without a number."""
+    """Return the unhealthy cards, and one card for each lost card without a number.
+
+    Such a card is chosen among unused cards if possible.
+    """
     if not cards.unnamed:
         return cards.unhealthy
     remaining = [card for card in range(len(cards)) if card not in cards.unhealthy]
@@ -462,7 +466,7 @@ def _class_of(request: CardRequest, pod: Pod) -> CardDemand:
 
 
 def _frequency(entry: tuple[CardDemand, int]) -> tuple[int, CardDemand]:
-    """Return a sort key: frequent classes first, and a fixed order of equally frequent classes."""
+    """Return a sort key: frequent classes first; the class itself orders equal ones."""
     return -entry[1], entry[0]
 
 
@@ -474,7 +478,7 @@ def _take(
     cores: list[int],
     times: int,
 ) -> None:
-    """Add the pod's shares to the used amounts; with `times` -1, subtract its shares."""
+    """Add the pod's shares to `used` and `cores`; if `times` is -1, subtract the shares."""
     for share, numbers in zip(request.shares, assignment, strict=True):
         for card in numbers:
             used[card] += times * share.memory_on(cards.memory[card])
@@ -488,9 +492,9 @@ def _guess(
     used: list[int],
     cores: list[int],
 ) -> Assignment:
-    """Guess the pod's cards: the fullest cards that have room.
+    """Guess the cards of a pod without an annotation: the fullest cards with room.
 
-    If no card has room, these are the emptiest cards, because the pod is on the node anyway.
+    If no card has room, the emptiest cards are returned, because the pod runs on the node anyway.
     """
     assignment = []
     usable = [card for card in range(len(cards)) if card not in unhealthy]

@@ -22,12 +22,12 @@ class CardFormats:
         self._pods = pods
         self._cards: WeakValueDictionary[CardFormat, Cards] = WeakValueDictionary()
         self.mismatches = 0
-        """The number of pods that got other cards than those chosen for them."""
+        """The number of pods whose annotations name other cards than the plugin has chosen."""
 
     def track(self, form: CardFormat, *, demand: bool = False) -> Cards:
         """Return the counts in this format, which are kept as long as the caller holds this object.
 
-        If `demand` is True, the counts have typical requests, too. Rows are counted at their first
+        If `demand` is True, typical requests are counted, too. Each node is counted at its first
         use.
         """
         cards = self._cards.get(form)
@@ -48,7 +48,7 @@ class CardFormats:
         return tuple(self._cards.values())
 
     def attach(self, pods: Sequence[PlacedPod]) -> None:
-        """Count pods of one row on their cards; `detach` is the exact reverse."""
+        """Count the pods of one node on their cards; `detach` is the exact reverse."""
         if not self._cards or not self._is_counted(pods[0]):
             return  # asking for the items of a weak dictionary takes longer than all else here
         for form, cards in self._cards.items():
@@ -56,7 +56,7 @@ class CardFormats:
                 cards.put_pod(placed.row, placed.pod, _known(placed, form))
 
     def detach(self, pods: Sequence[PlacedPod]) -> None:
-        """Stop counting pods of one row."""
+        """Stop counting the pods of one node."""
         if not self._cards or not self._is_counted(pods[0]):
             return
         for cards in self._cards.values():
@@ -88,7 +88,7 @@ class CardFormats:
         return changed
 
     def _is_counted(self, placed: PlacedPod) -> bool:
-        """Return whether the pod's node exists; otherwise the pod has no cards."""
+        """Return whether the pod's node exists, so that its cards can be counted."""
         return not self._nodes.is_unknown(placed.row)
 
     def node_changed(self, row: int, node: Node | None) -> None:
@@ -106,7 +106,7 @@ class CardFormats:
 
 
 def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
-    """Return the pod's cards: from annotations if it is bound, else as the plugin has chosen."""
+    """Return the pod's cards: from its annotations if it is bound, else the plugin's choice."""
     actual = _actual(placed, form)
     if actual is None and placed.cards is not None and placed.cards[0] == form:
         return placed.cards[1]
@@ -114,9 +114,9 @@ def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
 
 
 def _actual(placed: PlacedPod, form: CardFormat) -> Assignment | None:
-    """Return the cards in the annotations of a bound pod.
+    """Return the cards that the annotations of a bound pod name; None for a pod that is not bound.
 
-    Annotations of an assumed pod do not count: they are a user's or an earlier attempt's.
+    Before the binding, annotations come from a user or from an earlier attempt.
     """
     if placed.assumed:
         return None

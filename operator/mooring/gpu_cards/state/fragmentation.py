@@ -24,7 +24,7 @@ _NO_LIMIT: Final = 2**40
 
 
 class Cpu(NamedTuple):
-    """The free cpu of each row (int64, millicores), and the cpu that the pod takes."""
+    """The free cpu of each node (int64, millicores), and the cpu that the pod requests."""
 
     free: IntArray
     taken: int
@@ -37,7 +37,7 @@ def growth_by_share(
     typical: Mapping[CardDemand, int],
     cpu: Cpu,
 ) -> IntArray:
-    """Return int64[row, card]: how much fragmentation grows if the card gets the share.
+    """Return int64[row, card]: how much the node's fragmentation grows if the card gets the share.
 
     `need` (int64[row, card]) is the memory that the share takes on each card. The result has no
     meaning where the share does not fit.
@@ -96,13 +96,13 @@ def growth_by_whole_cards(
 def growth_by_cpu(
     remaining: RemainingCards, total: IntArray, typical: Mapping[CardDemand, int], cpu: Cpu
 ) -> IntArray:
-    """Return int64[row]: how much fragmentation grows if a pod without cards takes its cpu."""
+    """Return int64[row]: how much the node's fragmentation grows if a pod takes only cpu."""
     nothing = np.zeros(remaining.free.shape, np.bool_)
     return growth_by_whole_cards(remaining, total, nothing, typical, cpu)
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) -> IntArray:
-    """Return the growth of unusable GPU: the mean loss of the classes, minus the pod's share."""
+    """Return the growth of fragmentation: the classes' mean loss (`lost` / pods), minus `taken`."""
     if not typical:
         return np.zeros_like(lost)
     growth: IntArray = lost // sum(typical.values()) - taken
@@ -110,13 +110,17 @@ def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) 
 
 
 def _usable(served: IntArray, cards: IntArray, demand: CardDemand, limit: IntArray) -> IntArray:
-    """Return how much the class can use of `served`, the free amount on suitable cards."""
+    """Return how much free GPU a class of requests can use on each node.
+
+    `served` is the free amount on suitable cards, `cards` their number; `limit` follows from free
+    cpu.
+    """
     usable: IntArray = np.where(cards >= demand.cards, np.minimum(served, limit), 0)
     return usable
 
 
 def _limit(demand: CardDemand, total: IntArray, free_cpu: IntArray) -> IntArray:
-    """Return int64[row, 1]: the GPU of as many requests of the class as the free cpu allows."""
+    """Return int64[row, 1]: the most GPU that the class can use with the node's free cpu."""
     if not demand.cpu:
         return np.full((len(total), 1), _NO_LIMIT, np.int64)
     each = np.full((len(total), 1), 1000 * demand.cards, np.int64)

@@ -24,7 +24,7 @@ _MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 @dataclass(frozen=True, slots=True)
 class CSINode:
-    """The CSI drivers on a node, each with its limit of attached volumes (None: no limit).
+    """The CSI drivers on a node, each with the most volumes that it can attach (None: no limit).
 
     `migrated_plugins` are in-tree plugins whose volumes a CSI driver attaches on this node.
     """
@@ -36,7 +36,7 @@ class CSINode:
 
 @dataclass(frozen=True, slots=True)
 class CSIDriver:
-    """What a CSI driver wants the scheduler to check."""
+    """A CSI driver: the checks that it wants from the scheduler."""
 
     name: str
     storage_capacity: bool
@@ -47,9 +47,9 @@ class CSIDriver:
 
 @dataclass(frozen=True, slots=True)
 class CSIStorageCapacity:
-    """The capacity for new volumes of one class on the nodes that `node_topology` selects.
+    """The capacity for new volumes of one class, on the nodes that `node_topology` selects.
 
-    A `node_topology` of None selects no node. `capacity` and `maximum_volume_size` are bytes, None
+    A `node_topology` of None selects no node. `capacity` and `maximum_volume_size` are bytes; None
     if unknown.
     """
 
@@ -73,7 +73,7 @@ class CSIStorageCapacity:
 
 @dataclass(frozen=True, slots=True)
 class VolumeAttachment:
-    """A volume attached to a node by the driver `attacher`; `volume_name` is "" if it is inline."""
+    """A volume that the driver `attacher` attached to a node; an inline volume has no name."""
 
     name: str
     attacher: str

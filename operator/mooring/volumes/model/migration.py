@@ -30,10 +30,10 @@ _AWS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 
 def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
-    """Return the CSI volume of a migrated disk.
+    """Return the CSI volume of a migrated disk; None if no CSI driver attaches the disk.
 
-    `labels` are those of its PersistentVolume, or empty for a disk in a pod's spec. Returns None if
-    no CSI driver attaches the disk, or if its name cannot be translated.
+    `labels` are those of the disk's PersistentVolume; a disk in a pod's spec has none. Returns None
+    also for a name that cannot be translated.
     """
     driver = CSI_DRIVERS.get(disk.kind)
     if driver is None:
@@ -77,7 +77,7 @@ def _rewritten(
 
 
 def _topology_labels(volume: PersistentVolume) -> tuple[str, str]:
-    """Return the keys of the zone and region labels that the volume has: current or beta."""
+    """Return the keys of the volume's zone label and region label, which may be beta labels."""
     terms = volume.node_affinity.terms if volume.node_affinity is not None else ()
     asked = {r.key for term in terms for r in term.expressions}
     for keys in (asked, volume.labels):
@@ -93,7 +93,7 @@ def _zones(label: str) -> set[str]:
 
 
 def _aws_handle(volume_id: str) -> str:
-    """Return the id in `aws://zone/vol-1`, "" if it is malformed; other names unchanged."""
+    """Return the id in `aws://zone/vol-1`; "" if malformed; a name of another form unchanged."""
     if not volume_id.startswith(_AWS_URL):
         return volume_id
     name = volume_id.removeprefix(_AWS_URL).partition("/")[2].strip("/")

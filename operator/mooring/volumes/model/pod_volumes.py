@@ -39,7 +39,7 @@ Only plugins that both NodeVolumeLimits and VolumeBinding treat as migrated
 
 @dataclass(frozen=True, slots=True)
 class ClaimVolume:
-    """A claim of a pod, by name; an `ephemeral` claim belongs to the pod, which must control it."""
+    """A claim that a pod uses; an `ephemeral` claim is made for the pod and must belong to it."""
 
     claim: str
     ephemeral: bool
@@ -47,9 +47,9 @@ class ClaimVolume:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk of an in-tree plugin; `id` is its PD name, volume id, disk name or IQN.
+    """A disk of an in-tree plugin; `id` is the plugin's name for the disk.
 
-    `uri` is the name of a managed Azure disk for its CSI driver; "" for other disks.
+    `uri` identifies a managed Azure disk for its CSI driver; "" for other disks.
     """
 
     kind: DiskKind

@@ -54,7 +54,8 @@ class CSISource:
     driver: str
     handle: str
     migrated: bool = field(default=False, compare=False)
-    """Whether this is a translated in-tree disk; only nodes with a CSINode attach it by CSI."""
+    """Whether this was an in-tree disk; a node without a CSINode attaches such a disk without
+    CSI."""
 
 
 @dataclass(frozen=True, slots=True)

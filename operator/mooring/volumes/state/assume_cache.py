@@ -24,9 +24,10 @@ class _Assumption(Generic[_Value]):
 
 
 class AssumeCache(Generic[_Value]):
-    """Assumed values by key, until all holders restore them or the watch shows another version.
+    """Assumed versions of objects, by key.
 
-    An assumed value has the resource version of the mirrored value from which it was made.
+    A value is assumed until all its holders call `restore`, or until the watch shows a new resource
+    version. It has the resource version of the mirrored value from which it was made.
     """
 
     def __init__(self) -> None:
@@ -51,7 +52,7 @@ class AssumeCache(Generic[_Value]):
         return holder in self._keys
 
     def restore(self, holder: str) -> list[str]:
-        """Remove the holder; return the keys of values that are not assumed any more."""
+        """Remove the holder; return the keys of values that no other holder assumes."""
         restored = []
         for key in self._keys.pop(holder, ()):
             holders = self._assumed[key].holders

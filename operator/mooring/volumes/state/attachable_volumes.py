@@ -60,7 +60,7 @@ class AttachableVolumes:
         )
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Count the pod's volumes on the row."""
+        """Count the pod's volumes on the row's node."""
         for volume in pod.volumes:
             if isinstance(volume, ClaimVolume):
                 self._add_claim(f"{pod.namespace}/{volume.claim}", row)
@@ -68,7 +68,7 @@ class AttachableVolumes:
                 self._use(csi_source(volume, {}), row, 1)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
-        """Remove the pod's volumes from the counts of the row."""
+        """Stop counting the pod's volumes on the row's node."""
         for volume in pod.volumes:
             if isinstance(volume, ClaimVolume):
                 self._remove_claim(f"{pod.namespace}/{volume.claim}", row)
@@ -86,7 +86,7 @@ class AttachableVolumes:
             self._resolve(key)
 
     def class_changed(self, name: str) -> None:
-        """Find the volume of unbound claims again, after their StorageClass changed."""
+        """Find the volumes of the class's unbound claims again, because the class changed."""
         claims = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM)
         volumes = self._objects.of(Kind.PERSISTENT_VOLUME)
         for key in self._rows:

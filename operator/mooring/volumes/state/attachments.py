@@ -22,35 +22,36 @@ _NONE: Final[Counter[int]] = Counter()
 
 
 class Attachments:
-    """The number of different volumes on each row, as an int64 column for each driver."""
+    """The number of different volumes on each node, as an int64 column for each driver."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._counts: dict[str, Column] = {}
         self._on_rows: Counter[str] = Counter()
-        """The sum over each driver's column; a driver whose sum is 0 has no column."""
+        """The number of volumes of each driver on all nodes; a driver without volumes has no
+        column."""
         self._used: _Uses = {}
         self._observed: _Uses = {}
 
     def rows_using(self, source: CSISource) -> Collection[int]:
-        """Return the rows with a pod that uses the volume."""
+        """Return the rows of nodes with a pod that uses the volume."""
         return self._used.get(source, _NONE)
 
     def counts(self, driver: str, rows: IntArray) -> IntArray:
-        """Return the number of the driver's volumes on each of the rows."""
+        """Return how many volumes of the driver are on each of these nodes."""
         column = self._counts.get(driver)
         return np.zeros(len(rows), np.int64) if column is None else column.data[rows]
 
     def use(self, source: CSISource, row: int, times: int) -> None:
-        """Add `times` uses of the volume by pods on the row; remove uses if it is negative."""
+        """Add `times` uses of the volume by pods on the row's node; negative: remove uses."""
         self._add(self._used, self._observed, source, row, times)
 
     def observe(self, source: CSISource, row: int, times: int) -> None:
-        """Add `times` VolumeAttachments of the volume to the row; remove them if negative."""
+        """Add `times` VolumeAttachments of the volume to the row's node; negative: remove them."""
         self._add(self._observed, self._used, source, row, times)
 
     def _add(self, counters: _Uses, others: _Uses, source: CSISource, row: int, times: int) -> None:
-        """Add to `counters`; the volume counts on a row if `counters` or `others` contain it."""
+        """Add `times` to `counters`; a volume is on a node if `counters` or `others` say so."""
         rows = counters.setdefault(source, Counter())
         before = rows[row]
         add_count(rows, row, times)
@@ -116,7 +117,7 @@ class ObservedAttachments:
             self._attachments.observe(*found, 1)
 
     def _found(self, attachment: VolumeAttachment) -> tuple[CSISource, int] | None:
-        """Return the CSI volume and the row of its node; None if either does not exist."""
+        """Return the attachment's CSI volume and its node's row; None if either does not exist."""
         row = self._nodes.row_of.get(attachment.node_name)
         volume: PersistentVolume | None = self._objects.of(Kind.PERSISTENT_VOLUME).get(
             attachment.volume_name

@@ -12,7 +12,7 @@ from mooring.state.nodes import NodeTable
 from mooring.volumes.state.node_affinities import NO_AFFINITY, NodeAffinities
 
 NO_POSITION: Final = 2**62
-"""The position for a node without an item; it is larger than every position."""
+"""The position on a node where no item fits; it is larger than all positions."""
 
 _MANY: Final = 64
 
@@ -20,10 +20,10 @@ _Item = TypeVar("_Item")
 
 
 class BestFitIndex(Generic[_Item]):
-    """Items in the order of size and name; finds the smallest suitable items for each node.
+    """Items sorted by size and name; finds the smallest suitable items for each node.
 
     Items with equal `traits` are all suitable or all unsuitable; they differ only in size, node
-    affinity and name. Positions in `items` are valid until an item is added or removed.
+    affinity and name. A position in `items` is valid until an item is added or removed.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -32,13 +32,11 @@ class BestFitIndex(Generic[_Item]):
         self._keys: list[tuple[int, str]] = []
         """The size and the name of each item."""
         self._numbers: list[tuple[int, int, int]] = []
-        """For each item the number of its node affinity, the number of its traits, and its
-        amount."""
+        """For each item: the numbers of its node affinity and of its traits, and its amount."""
         self._affinities = NodeAffinities(nodes)
         self._traits: dict[Hashable, int] = {}
         self._columns: IntArray | None = None
-        """int64[4, items]: size, affinity, traits and amount of each item; None until the next
-        read."""
+        """int64[4, items]: the items' sizes, affinities, traits and amounts; None if outdated."""
         self._changes = 0
         """The number of items added or removed since `_columns` was last read."""
 
@@ -89,7 +87,7 @@ class BestFitIndex(Generic[_Item]):
         return int(np.searchsorted(self._read_columns()[0], size))
 
     def largest_of_traits(self) -> IntArray:
-        """Return, for each distinct traits, the position of the largest item, or NO_POSITION."""
+        """Return int64[traits]: the position of the largest item of each traits, or NO_POSITION."""
         traits = self._read_columns()[2]
         largest = np.full(len(self._traits), NO_POSITION)
         largest[traits] = np.arange(len(traits))
@@ -98,10 +96,9 @@ class BestFitIndex(Generic[_Item]):
     def suitable(
         self, positions: IntArray, largest: IntArray, suits: Callable[[_Item], bool]
     ) -> IntArray:
-        """Return the positions with suitable items.
+        """Return those of the positions that have suitable items.
 
-        `suits` is called once for each distinct traits, with the largest item
-        (`largest_of_traits`).
+        `suits` is called with the largest item of each traits; `largest` is `largest_of_traits()`.
         """
         found = [at != NO_POSITION and suits(self.items[at]) for at in largest.tolist()]
         if all(found):
@@ -111,10 +108,10 @@ class BestFitIndex(Generic[_Item]):
         return chosen
 
     def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
-        """Yield arrays (int64[len(rows)]) that have a position for each row, or NO_POSITION.
+        """Yield arrays with a position for each row (int64), or NO_POSITION.
 
-        Together they contain, for each row, the `count` smallest of `positions` that match its
-        node. They may contain further positions.
+        Together the arrays contain, for each row, the `count` smallest of `positions` that match
+        its node. They may contain further positions.
         """
         affinities = self._read_columns()[1]
         columns = [column[rows] for column in self._affinities.by_row()]
@@ -128,10 +125,9 @@ class BestFitIndex(Generic[_Item]):
                 positions = positions[smallest[affinities[positions]] != positions]
 
     def _smallest_of_each(self, positions: IntArray) -> IntArray:
-        """Return for each affinity the smallest of the ascending positions, or NO_POSITION.
+        """Return int64[affinities + 1]: for each node affinity the smallest of the positions.
 
-        The last entry is for NO_AFFINITY, -1. The search ends as soon as all affinities are found,
-        because thousands of items may have few affinities.
+        The positions are ascending. The last entry is NO_POSITION, for NO_AFFINITY (-1).
         """
         affinities, number = self._read_columns()[1], len(self._affinities)
         smallest = np.full(number + 1, NO_POSITION)
@@ -162,7 +158,7 @@ class BestFitIndex(Generic[_Item]):
         return found
 
     def _columns_to_update(self) -> IntArray | None:
-        """Return the columns, or None if it is cheaper to build new columns at the next read."""
+        """Return the columns if an update is cheaper than building them again; else None."""
         self._changes += 1
         return self._columns if self._changes <= _MANY else None
 
@@ -175,7 +171,7 @@ class BestFitIndex(Generic[_Item]):
         return self._columns
 
     def _renumber(self) -> None:
-        """Remove the numbers of affinities and traits that no item has any more."""
+        """Give new numbers to the affinities and traits that items still have."""
         affinities, self._affinities = self._affinities, NodeAffinities(self._nodes)
         traits, self._traits = [*self._traits], {}
         self._numbers = [

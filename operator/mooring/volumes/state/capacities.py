@@ -1,4 +1,4 @@
-"""Keeps where CSI drivers can provision volumes, from CSIStorageCapacity objects."""
+"""Keeps the capacities for new volumes that CSI drivers publish in CSIStorageCapacity objects."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from mooring.volumes.model.csi import CSIStorageCapacity
 from mooring.volumes.state.best_fit import NO_POSITION, BestFitIndex
 
 UNKNOWN: Final = -1
-"""The value of a capacity that no object publishes."""
+"""Stands for a capacity that no object publishes."""
 
 
 class Capacities:
@@ -38,15 +38,15 @@ class Capacities:
             found.add(after.largest, after.key, _affinity(after), None, after, amount=amount)
 
     def largest(self, storage_class: str, rows: IntArray) -> IntArray:
-        """Return int64[rows]: the bytes of the largest volume that can be provisioned, or -1."""
+        """Return int64[rows]: the size in bytes of the largest new volume on each node, or -1."""
         capacities = self._by_class.get(storage_class)
         return np.full(len(rows), -1) if capacities is None else capacities.largest_on(rows)
 
     def capacity(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
-        """Return the bytes that each row offers for a volume of this class and size.
+        """Return int64[rows]: the bytes that each node offers for a volume of this class and size.
 
-        The result is UNKNOWN (-1) without an object whose maximum size is sufficient. Of several
-        objects, the one with the smallest maximum size counts, then the first by name.
+        The capacity is UNKNOWN (-1) if no object allows this size. Of several objects, the one with
+        the smallest maximum size is used, then the first by name.
         """
         smallest = self._smallest(storage_class, size, rows)
         found = np.full(len(rows), UNKNOWN)
@@ -56,7 +56,7 @@ class Capacities:
         return found
 
     def _smallest(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
-        """Return for each row the position of the smallest sufficient capacity, or NO_POSITION."""
+        """Return int64[rows]: the position of the smallest sufficient capacity, or NO_POSITION."""
         smallest = np.full(len(rows), NO_POSITION)
         capacities = self._by_class.get(storage_class)
         if capacities is not None:

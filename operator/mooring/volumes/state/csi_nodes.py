@@ -15,11 +15,11 @@ from mooring.volumes.model.csi import CSINode
 from mooring.volumes.model.storage_objects import CSISource
 
 UNLIMITED: Final = 2**62
-"""The limit of a driver if a node has no CSINode, or if its CSINode states no limit."""
+"""The limit of a driver without a limit, or of a node without a CSINode."""
 
 
 class CSINodes:
-    """The attach limits of all drivers, and the rows where in-tree plugins are migrated."""
+    """The volume limits of all drivers on each node, and the nodes with migrated plugins."""
 
     def __init__(self, nodes: NodeTable, objects: Objects) -> None:
         self._nodes = nodes
@@ -27,11 +27,11 @@ class CSINodes:
         self._shown: dict[str, tuple[int, CSINode]] = {}
         self._present = nodes.add_column(np.bool_)
         self._limits = nodes.add_resource_columns()
-        """For each driver, its limit on each row plus 1; 0 on rows without the driver."""
+        """For each driver and row, the limit plus 1; 0 if the node lacks the driver."""
         self._migrated: dict[str, set[int]] = {}
 
     def lacks_driver(self, volumes: Iterable[CSISource], driver: str, rows: IntArray) -> BoolArray:
-        """Return True on rows that lack the driver but need it for one of the volumes.
+        """Return True for nodes that lack the driver but need it for one of the volumes.
 
         On a node without a CSINode, in-tree plugins attach their volumes themselves.
         """
@@ -41,12 +41,12 @@ class CSINodes:
         return lacking
 
     def limits(self, driver: str, rows: IntArray) -> IntArray:
-        """Return the number of the driver's volumes that each row may have."""
+        """Return int64[rows]: the most volumes of the driver on each node."""
         more = self._limits.of_rows(driver, rows)
         return np.where(more == 0, UNLIMITED, more - 1)
 
     def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
-        """Return True on rows where a CSI driver attaches the plugin's volumes."""
+        """Return True for nodes where a CSI driver attaches the plugin's volumes."""
         return np.isin(rows, list(self._migrated.get(plugin, ())))
 
     def refresh(self, name: str) -> None:

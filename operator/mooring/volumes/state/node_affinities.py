@@ -10,11 +10,11 @@ from mooring.state.nodes import NodeTable
 from mooring.state.view import BoolArray, NodeView
 
 NO_AFFINITY = -1
-"""The number for a row whose node matches no affinity."""
+"""The number for a node that matches no affinity."""
 
 
 def check_node_affinity(nodes: NodeView, affinity: NodeSelector | None) -> BoolArray:
-    """Return True where the node matches a volume's node affinity; everywhere if it is None.
+    """Return True for nodes that match a volume's node affinity; for all nodes if it is None.
 
     Only match expressions count, not match fields (CheckNodeAffinity in component-helpers).
     """
@@ -31,10 +31,10 @@ def check_node_affinity(nodes: NodeView, affinity: NodeSelector | None) -> BoolA
 
 
 class NodeAffinities:
-    """Gives numbers to different node affinities, and finds the affinities that a node matches.
+    """Gives a number to each node affinity, and finds the affinities that a node matches.
 
     Most affinities require one value of one label, such as a zone. A node matches at most one such
-    affinity of a label, so one column is enough for all of them.
+    affinity per label, so all these affinities fit into one column.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -58,9 +58,9 @@ class NodeAffinities:
         return number
 
     def by_row(self) -> Sequence[IntArray]:
-        """Return columns (int64[rows]) with numbers of matching affinities, or NO_AFFINITY.
+        """Return columns (int64[rows]) with the numbers of matching affinities, or NO_AFFINITY.
 
-        Each affinity is in one of the columns, on all rows whose nodes match it.
+        Each affinity is in only one column, in all rows whose nodes match it.
         """
         if self._version != self._nodes.topology_version:
             self._columns = self._built()

@@ -29,27 +29,27 @@ class Storage:
         self._observed = ObservedAttachments(nodes, objects, self.attachments)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Count the volumes of a pod on the row, if the row has a node.
+        """Count the volumes of a pod on the row's node.
 
-        Without a node, the pod does not exclude other pods from its volumes.
+        A pod whose node does not exist does not exclude other pods from its volumes.
         """
         if pod.volumes and not self._nodes.is_unknown(row):
             self.users.add(row, pod)
             self.attachable.add_pod(row, pod)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
-        """Remove the pod's volumes from the counts of the row."""
+        """Stop counting the pod's volumes on the row's node."""
         if pod.volumes and not self._nodes.is_unknown(row):
             self.users.remove(row, pod)
             self.attachable.remove_pod(row, pod)
 
     def node_changed(self, name: str) -> None:
-        """Update the values that depend on the node after it was added or deleted."""
+        """Update all counts that depend on the node after it was added or deleted."""
         self.csi_nodes.refresh(name)
         self._observed.node_changed(name)
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> None:
-        """Update the values derived from a storage object; `after` is None if it was deleted."""
+        """Update all indexes after a storage object changed; `after` is None if it was deleted."""
         match kind:
             case Kind.PERSISTENT_VOLUME:
                 self.volumes.volume_changed(key, after)

@@ -39,7 +39,7 @@ class Volumes:
         return self._claims.get(key, self._mirrored.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key))
 
     def with_claim_ref(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
-        """Return the volumes of the claim's class whose claimRef names the claim, by name."""
+        """Return the volumes of the claim's class whose `claimRef` is the claim, sorted by name."""
         volumes = self._by_claim_ref.get(claim.key, {}).values()
         return sorted(
             (
@@ -53,7 +53,7 @@ class Volumes:
         )
 
     def available(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
-        """Return the available volumes of a class; traits are mode, attributes and access modes."""
+        """Return the available volumes of a class; volume mode and access modes are traits."""
         return self._available.get(storage_class, self._none)
 
     def volume_changed(self, name: str, value: PersistentVolume | None) -> None:
@@ -71,7 +71,10 @@ class Volumes:
         volumes: Iterable[PersistentVolume],
         claims: Iterable[PersistentVolumeClaim],
     ) -> None:
-        """Let decisions see these objects until the watch shows newer ones, for this pod uid."""
+        """Use these versions of the objects in decisions until the watch shows newer versions.
+
+        `holder` is the uid of the pod that needs them.
+        """
         for volume in volumes:
             self._volumes.assume(holder, volume.name, volume)
             self._index(volume.name)
@@ -83,7 +86,7 @@ class Volumes:
         return self._volumes.holds(holder) or self._claims.holds(holder)
 
     def restore(self, holder: str) -> None:
-        """End the assumptions that only this holder needs."""
+        """End the assumptions of this holder, except those that other holders need, too."""
         self._claims.restore(holder)
         for name in self._volumes.restore(holder):
             self._index(name)

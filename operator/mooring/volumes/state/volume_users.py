@@ -11,18 +11,18 @@ from mooring.volumes.model.pod_volumes import ClaimVolume, Disk, DiskKind, PodVo
 _RESTRICTED: Final = frozenset({DiskKind.AWS_EBS, DiskKind.GCE_PD, DiskKind.ISCSI})
 
 _Name: TypeAlias = tuple[str, str]
-"""Plugin and disk, or pool and image; equal volumes have equal names."""
+"""Identifies a volume: plugin and disk, or pool and image."""
 
 
 def is_restricted(volume: PodVolume) -> bool:
-    """Return whether it may be impossible for two pods on a node to share such a volume."""
+    """Return whether two pods on a node may be unable to share such a volume."""
     return isinstance(volume, RbdVolume) or (
         isinstance(volume, Disk) and volume.kind in _RESTRICTED
     )
 
 
 class VolumeUsers:
-    """Counts the pods that use each claim, and the used disks on each row."""
+    """Counts the pods that use each claim, and the disks in use on each node."""
 
     def __init__(self) -> None:
         self._claims: Counter[str] = Counter()
@@ -33,7 +33,7 @@ class VolumeUsers:
         return key in self._claims
 
     def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
-        """Yield the rows with a pod whose use of the same volume excludes this use."""
+        """Yield the rows of nodes with a pod whose use of the volume excludes this use."""
         for row, users in self._disks.get(_name(volume), {}).items():
             if any(in_conflict(volume, other) for other in users):
                 yield row
