@@ -46,14 +46,14 @@ from mooring.state.columns import IntArray
 logger = logging.getLogger(__name__)
 
 _SCALE: Final = 10
-"""The factor from an extender's scores (0-10, MaxExtenderPriority) to a plugin's (0-100)."""
+"""The factor between the scores of extenders (0-10, MaxExtenderPriority) and of plugins (0-100)."""
 _MOST_SCORE: Final = 2**53
-"""The largest weighted score; a larger score is an error, because sums must fit into 64 bits."""
+"""The largest weighted score of an extender, so that sums of scores fit into 64 bits."""
 _MOST_AT_ONCE: Final = 16
-"""The most group members about whom extenders are asked at the same time; other pods need calls,
-too."""
+"""The most members of a group for which extenders are called at the same time."""
 _MOST_CLIENTS: Final = 64
-"""The most clients that are kept, one for each extender and version of its certificate files."""
+"""The most clients that are kept; there is one for each extender and version of its
+certificates."""
 _GONE: Final = NodeFailure("the pod does not exist any more", resolvable=False)
 
 
@@ -68,7 +68,7 @@ class ExtenderObjects(Protocol):
 
 
 class Extenders:
-    """Calls extenders, over connections that are kept.
+    """Calls extenders, over connections that stay open.
 
     Args:
         objects: Reads the objects to send.
@@ -122,11 +122,11 @@ class Extenders:
             raise failures.exceptions[0] from None
 
     async def bind(self, extenders: Iterable[Extender], pod: Pod, node: str) -> bool:
-        """Let the first extender with a bind verb bind the pod; return whether it did.
+        """Let the first extender with a bind verb bind the pod; return whether it is bound.
 
-        An extender that fails is skipped if it is ignorable, as in kube-scheduler. It may have
-        bound the pod all the same, so the pod's node is read after each failure. Raises
-        ExtenderError if the extender fails and the pod is not bound to the node.
+        An extender that fails is skipped if it is ignorable, as in kube-scheduler. It may still
+        have bound the pod, so the pod's node is read after each failure. Raises ExtenderError if
+        the extender fails and the pod is not bound to the node.
         """
         for extender in extenders:
             if not extender.bind_verb:
@@ -182,7 +182,7 @@ class Extenders:
     async def _filter(
         self, asked: Needed, extenders: Iterable[Extender], raw: Json, answers: ExtenderResults
     ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
-        """Return the nodes that all extenders pass, and why each other node was rejected.
+        """Return the nodes that pass all extenders, and why each other node was rejected.
 
         Each extender gets the nodes that the previous one passed (findNodesThatPassExtenders).
         Raises ExtenderError if an extender fails that is not ignorable.
@@ -214,7 +214,7 @@ class Extenders:
         raw: Json,
         answers: ExtenderResults,
     ) -> dict[str, IntArray]:
-        """Return the weighted scores of the nodes by extender, without extenders that fail.
+        """Return the weighted scores of the nodes by extender; extenders that fail are left out.
 
         The scores of extenders with the same name (two verbs of one service) are added.
         """
@@ -334,8 +334,8 @@ def _left(
     """Return the candidates that an extender keeps (ProcessPreemption).
 
     Each candidate must have victims, unless the extender got its node without victims
-    (`without_victims`). If a candidate breaks this rule, it is dropped if the extender is
-    ignorable; otherwise AnswerError is raised. AnswerError is also raised for a malformed answer,
+    (`without_victims`). If a candidate breaks this rule, an ignorable extender loses the candidate;
+    for another extender, AnswerError is raised. AnswerError is also raised for a malformed answer,
     and for a pod that may not be a victim.
     """
     victims = decode_preemption(answer).items()

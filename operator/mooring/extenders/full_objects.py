@@ -32,8 +32,8 @@ _ENTRY: Final = 256
 class ApiObjects:
     """Implements `ExtenderObjects` with an API server.
 
-    `wanted` returns whether a pod's profile has extenders. At `most_bytes`, further pods are not
-    kept, because the queue tries the first pods first.
+    `wanted` returns whether a pod's profile has extenders. When `most_bytes` are in use, no more
+    pods are kept.
     """
 
     client: ApiClient

@@ -28,9 +28,9 @@ from mooring.policy.extender import Extender, TLSConfig
 logger = logging.getLogger(__name__)
 
 MOST_CALLS: Final = 32
-"""The most calls to an extender at the same time; after time-outs the limit is lower (`_leave`)."""
+"""The most calls to an extender at the same time; time-outs lower this limit."""
 MOST_ANSWER: Final = 4 * 1024**2
-"""The most bytes of an answer, beside twice the size of the request: an answer repeats names."""
+"""The most bytes of an answer, in addition to twice the size of the request."""
 _HEADERS: Final = {
     "Content-Type": "application/json",
     "Accept-Encoding": "identity",
@@ -48,7 +48,7 @@ class NotLeading(ExtenderError):  # noqa: N818 - says why nothing was sent
 
 @dataclass(eq=False, repr=False)
 class ExtenderClient:
-    """Calls one extender; connections are opened at need, and then kept for a while."""
+    """Calls one extender; connections are opened when needed, and stay open for a while."""
 
     extender: Extender
     observe: Observe
@@ -59,7 +59,7 @@ class ExtenderClient:
         self._places = asyncio.Semaphore(MOST_CALLS)
         self._bound = MOST_CALLS
         self._answers = 0
-        """The number of successful answers since the last change of `_bound`."""
+        """The number of successful answers since the limit of calls last changed."""
         self._ignored = ""
 
     async def call(
@@ -72,9 +72,9 @@ class ExtenderClient:
     ) -> _Result:
         """POST the body and return the decoded answer; `what` is the purpose, for errors.
 
-        The call is tried once, as in kube-scheduler; the time limit begins after the wait for other
+        There is only one try, as in kube-scheduler; the time limit begins after the wait for other
         calls. `may_send` is called immediately before the request. Raises ExtenderError if no
-        answer comes in time, or if it is too large, malformed or not of status 200. Raises
+        answer comes in time, or if the answer is too large, malformed or not of status 200. Raises
         NotLeading if `may_send` returned False, so that nothing was sent.
         """
         result, blamed = "error", f'extender "{self.extender.name}" failed to {what}'
@@ -109,11 +109,11 @@ class ExtenderClient:
             raise ExtenderError(f"{blamed}: {error}") from None
 
     def _leave(self, result: str) -> None:
-        """Release the slot of a finished call, and adapt the number of slots.
+        """Note that a call has ended, and adapt the number of calls allowed at the same time.
 
-        A slot allows one call at a time. After a time-out the slot is removed, unless it is the
-        last: the extender may be able to serve only one call at a time. After as many successful
-        answers as there are slots, a slot is added, up to MOST_CALLS.
+        A time-out lowers the number by one, down to 1, because the extender may be able to serve
+        only one call at a time. After as many successful answers as this number, it grows by one,
+        up to MOST_CALLS.
         """
         self._answers += result == "success"
         if result == "timeout" and self._bound > 1:
@@ -191,8 +191,8 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
     """Return the TLS context for the extender's URL; True means Python's defaults.
 
     Without trusted certificates, `enableHTTPS` turns verification off, as in kube-scheduler
-    (makeTransport in extender.go). Raises ValueError if a certificate or key is unusable; the text
-    names it.
+    (makeTransport in extender.go). Raises ValueError with the name of an unusable certificate or
+    key.
     """
     tls = extender.tls_config
     if not extender.url_prefix.lower().startswith("https:"):
@@ -219,7 +219,7 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
 
 
 def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
-    """Load the client certificate; inline data is first written to a file, as Python requires."""
+    """Load the client certificate; data from the profile is first written to a file for Python."""
     with ExitStack() as files:
 
         def path(data: bytes, given: str) -> str:

@@ -129,7 +129,7 @@ def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
 
 
 def decode_preemption(body: bytes) -> dict[str, tuple[list[str], int]]:
-    """Return uids of victims and number of violated budgets by node; AnswerError if malformed."""
+    """Return the uids of victims and the number of violated budgets, for each node."""
     key, found = "NodeNameToMetaVictims", dict[str, tuple[list[str], int]]()
     by_node = _read(_get(_read(_loaded(body), dict, "the answer"), key), dict, key)
     for node, given in by_node.items():
@@ -160,7 +160,7 @@ def _raise_reported(result: Mapping[str, Any]) -> None:
 
 
 def _get(value: Mapping[str, Any], name: str) -> Any:
-    """Return the value of the key in any case, or None; the exact key is preferred."""
+    """Return the value of the key in upper or lower case, or None; an exact key is preferred."""
     if name in value:
         return value[name]
     lower = name.lower()
@@ -168,7 +168,7 @@ def _get(value: Mapping[str, Any], name: str) -> Any:
 
 
 def _read(value: object, kind: type[_Kind], where: str) -> _Kind:
-    """Return the value if its type is `kind`, else raise AnswerError; null is empty, as in Go."""
+    """Return the value if it is of type `kind`, else raise AnswerError; null counts as empty."""
     if value is None:
         return kind()
     if type(value) is kind and (kind is not int or -_INT64 <= value < _INT64):

@@ -24,9 +24,9 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_ROUNDS: Final = 5
-"""The most times that an attempt asks extenders to filter, if other pods take the passed nodes."""
+"""The most times that an attempt asks extenders to filter, if nodes were taken meanwhile."""
 _MOST_DIFFERENT: Final = 500
-"""The most different answers about one group; the limit for answers without scores is the same."""
+"""The most different answers with scores about one group; as many more may have no scores."""
 _MOST_REASONS: Final = 1_000
 """The most different reasons that are kept in an attempt."""
 ALWAYS_TAKEN: Final = (
@@ -90,7 +90,7 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnRows:
-    """The results of extenders on all rows; pods with equal results share one object.
+    """The results of extenders for the nodes of all rows; pods with equal results share one object.
 
     Attributes:
         passed: bool[rows]: Whether the node passed.
@@ -104,7 +104,7 @@ class OnRows:
     failures: Sequence[NodeFailure]
 
     def rejected(self, rows: IntArray, *, named: bool = False) -> tuple[RejectedNodes, ...]:
-        """Return the rows (int64) that did not pass, and why; `named`: add the extender's name.
+        """Return the rows of nodes that did not pass, and why; `named` adds the extender's name.
 
         Nodes that were not sent count as rejected, although they fit now: the event that made them
         fit causes a new attempt.
@@ -136,7 +136,7 @@ class NodesAnswer:
     failures: Sequence[NodeFailure]
 
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> OnRows:
-        """Return the results by row; with `not_sent`, nodes that were not sent count as passed."""
+        """Return the results by row; with `not_sent`, nodes that were not sent pass."""
         rows, length = self.asked.rows_in(cluster), len(cluster.nodes)
         known = rows >= 0
         codes = np.full(length, _NOT_SENT, np.int16)
@@ -178,9 +178,9 @@ class ExtenderResults:
 
     def __init__(self) -> None:
         self.failure = ""
-        """Why the attempt must end after a failed call; "" if no call failed."""
+        """Why the attempt must end: the text of a failed call; "" if no call failed."""
         self.ignored = set[tuple[Extender, str]]()
-        """Extenders and verbs that failed but are ignorable; they are not called again."""
+        """Ignorable extenders that failed, and the verbs; these calls are not repeated."""
         self._pods: dict[Uid, PodExtenderResults] = {}
         self._kept: dict[tuple[tuple[str, ...], bytes], NodesAnswer] = {}
         self._codes: dict[NodeFailure, int] = {}
@@ -224,15 +224,15 @@ class ExtenderResults:
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> Mapping[Uid, OnRows]:
         """Return the results for each row of the cluster, by the uid of the pod.
 
-        With `not_sent`, nodes that were not sent count as passed, because preemption may make room
-        there; the extenders are asked about these nodes later.
+        With `not_sent`, nodes that were not sent pass, because preemption may make room there; the
+        extenders get these nodes later.
         """
         answers = {uid: pod.nodes for uid, pod in self._pods.items() if pod.nodes is not None}
         found = {answer: answer.on(cluster, not_sent=not_sent) for answer in {*answers.values()}}
         return {uid: found[answer] for uid, answer in answers.items()}
 
     def _code(self, failure: NodeFailure) -> int:
-        """Return a number for the failure: its position in `_failures`, plus 1."""
+        """Store the failure, and return its position in `_failures` plus 1."""
         if failure not in self._codes:
             if len(self._failures) >= _MOST_REASONS:
                 other = f"other reasons of extender {failure.extender}"
@@ -246,7 +246,7 @@ class ExtenderResults:
         """Return a stored answer that equals this answer, or else store this answer.
 
         Answers are equal if the same nodes passed with the same scores; reasons may differ, because
-        they may name the pod. Beyond _MOST_DIFFERENT, answers lose their scores.
+        reasons may name the pod. Beyond _MOST_DIFFERENT, answers lose their scores.
         """
         if len(self._kept) >= _MOST_DIFFERENT:
             answer = NodesAnswer(answer.asked, answer.codes, {}, answer.failures)

@@ -27,14 +27,14 @@ _IN_USE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _ExclusiveVolumes:
-    """Disks that no other pod on the node may use, and claims that no other pod may use at all."""
+    """Disks that no other pod on the node may use, and claims that no pod on any node may use."""
 
     disks: tuple[PodVolume, ...]
     claims: tuple[str, ...]
 
 
 class VolumeRestrictions:
-    """Rejects nodes where a disk of the pod is in use, and all if its ReadWriteOncePod claim is."""
+    """Rejects nodes where a disk of the pod is in use; all if its ReadWriteOncePod claim is."""
 
     name: ClassVar[str] = "VolumeRestrictions"
     depends_on_node_only: ClassVar[bool] = False
@@ -53,7 +53,7 @@ class VolumeRestrictions:
     def pre_filter(
         self, pod: Pod, cluster: ClusterView
     ) -> Skip | _ExclusiveVolumes | Unschedulable:
-        """Return the pod's disks and claims that cannot be shared, or that a claim is missing."""
+        """Return the disks and claims that the pod must have alone, or that a claim is missing."""
         if not pod.volumes:
             return SKIP
         once = []
@@ -73,21 +73,21 @@ class VolumeRestrictions:
         return _ExclusiveVolumes(disks, tuple(once)) if disks or taken else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
-        """Return False where a disk is in use, and everywhere if a claim is in use."""
+        """Return False for nodes where a disk is in use, and for all nodes if a claim is in use."""
         if any(map(self._cluster.storage.users.claim_in_use, wanted.claims)):
             return np.zeros(len(nodes), np.bool_)
         return ~self._conflicts(nodes, wanted)
 
     def explain(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> Explanation:
-        """Return one reason per node, disks before claims; evicting the using pod can help."""
+        """Return one reason per node, disks before claims; evicting the other pod can help."""
         bits = np.where(self._conflicts(nodes, wanted), np.uint64(1), np.uint64(2))
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a pod with such a disk or claim was deleted, or a node or claim came.
+        """Return QUEUE if a pod with such a disk or claim went, or a node or claim was added.
 
-        A deleted node returns QUEUE too, unlike in kube-scheduler, because its pods free their
-        claims.
+        A deleted node returns QUEUE too, unlike in kube-scheduler, because the claims of the node's
+        pods become free.
         """
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
         match event.before, event.after:
@@ -102,7 +102,7 @@ class VolumeRestrictions:
                 return QueueingHint.QUEUE
 
     def _conflicts(self, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
-        """Return True where a pod uses one of the wanted disks."""
+        """Return True for nodes where a pod uses one of the wanted disks."""
         storage = self._cluster.storage
         rows = {row for disk in wanted.disks for row in storage.users.rows_in_conflict(disk)}
         return np.isin(nodes.rows, list(rows))

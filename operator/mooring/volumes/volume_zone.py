@@ -70,7 +70,7 @@ class VolumeZone:
     def filter(
         self, pod: Pod, nodes: NodeView, topologies: tuple[_Topology, ...] | None
     ) -> BoolArray:
-        """Return True where every label matches, and for nodes without any zone or region label.
+        """Return True for nodes that match all labels, or have neither a zone nor a region label.
 
         `topologies` is None if the profile disables PreFilter, as in kube-scheduler.
         """
@@ -94,7 +94,7 @@ class VolumeZone:
     def explain(
         self, pod: Pod, nodes: NodeView, topologies: tuple[_Topology, ...] | None
     ) -> Explanation:
-        """Return one reason; evicting pods cannot help, because it changes no labels."""
+        """Return one reason for all nodes; evicting pods cannot help, as labels stay the same."""
         reason = "node(s) had no available volume zone"
         if topologies is None and isinstance(
             found := self.pre_filter(pod, self._cluster), Unschedulable
@@ -103,7 +103,7 @@ class VolumeZone:
         return Explanation.single(reason, len(nodes), resolvable=False)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a node or volume came or changed zones, or the pod's claim changed.
+        """Return QUEUE if a node or volume was added or changed zones, or the pod's claim changed.
 
         A StorageClass that now waits for the first consumer returns QUEUE too: it may have been
         created again while no watch was open.

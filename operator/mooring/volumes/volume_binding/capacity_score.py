@@ -20,9 +20,9 @@ from mooring.volumes.volume_binding.find_volumes import UnboundClaims, find_choi
 
 
 class _ClassUsage:
-    """The share of a storage class's capacity that the claims request, as arrays by node.
+    """What claims request of a storage class, and the capacity, as arrays by node.
 
-    `counts` is True where the class has a score: a volume was found, or the capacity is known.
+    `counts` is True for nodes where a volume was found or the capacity is known.
     """
 
     def __init__(self, nodes: int) -> None:

@@ -49,22 +49,22 @@ class Choice:
 
 
 class _Taken:
-    """The available volumes of a class, without those that earlier, smaller claims take."""
+    """The available volumes of a class, minus those that smaller claims of the pod take."""
 
     def __init__(self, available: BestFitIndex[PersistentVolume], nodes: NodeView) -> None:
         self.available = available
         self.nowhere: IntArray = np.full(len(nodes), _NOTHING)
         self._left = available.rows_with(nodes.rows)
-        """int64[volumes]: the number of nodes on which the volume fits and is not taken."""
+        """int64[volumes]: the number of nodes where the volume fits and is not taken yet."""
         self._positions = np.flatnonzero(self._left)
         self._largest = available.largest_of_traits()
         self._values: dict[str, tuple[Mapping[str | None, int], IntArray]] = {}
         self.partly: list[IntArray] = []
-        """For each claim, the indexes of the volumes that it takes, by node. A claim is dropped
-        once its volumes cannot be used on any other node."""
+        """For each claim: the index of the volume that it takes on each node. A claim is left out
+        if none of its volumes can be used on another node."""
 
     def take(self, chosen: IntArray) -> None:
-        """Note the volumes that a further claim takes: an index for each node, or -1 for none."""
+        """Note the volumes that one more claim takes: for each node an index, or -1."""
         found = chosen[chosen != _NOTHING]
         first = int(found.min())
         counts = np.bincount(found - first)
@@ -79,9 +79,9 @@ class _Taken:
         self.partly = [each for each in (*self.partly, chosen) if self._is_left(each)]
 
     def matching(self, claim: PersistentVolumeClaim) -> IntArray:
-        """Return the positions of volumes that suit the claim and are not taken on every node.
+        """Return the positions of volumes that suit the claim and are not taken on all nodes.
 
-        Later claims are not smaller, so volumes that are too small for this claim are dropped.
+        Volumes that are too small for this claim are dropped, because later claims are not smaller.
         """
         smallest = self.available.at_least(claim.requested or 0)
         self._positions = self._positions[np.searchsorted(self._positions, smallest) :]
@@ -94,10 +94,9 @@ class _Taken:
         return positions
 
     def _selected(self, positions: IntArray, requirement: Requirement) -> IntArray:
-        """Return the positions of volumes whose label meets the requirement.
+        """Return those of the positions whose volumes meet the requirement on labels.
 
-        Only the values in the requirement are compared, because the volumes may have thousands of
-        values and every claim may have another requirement.
+        Only the requirement's own values are compared, because volumes may have thousands.
         """
         if requirement.key not in self._keys:
             return positions if requirement.matches(None) else positions[:0]
@@ -116,7 +115,7 @@ class _Taken:
         return frozenset(key for volume in self.available.items for key in volume.labels)
 
     def _values_of(self, key: str) -> tuple[Mapping[str | None, int], IntArray]:
-        """Return a number for each value of a label, and the number for each volume (int64)."""
+        """Return a number for each value of a label, and each volume's number for its value."""
         found = self._values.get(key)
         if found is None:
             numbers: dict[str | None, int] = {}
@@ -168,12 +167,12 @@ def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _available_matches(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Return whether an available volume matches the claim, without regard to its selector."""
+    """Return whether an available volume suits the claim, apart from the claim's selector."""
     return _matches(volume, claim) and claim.access_modes <= volume.access_modes
 
 
 def _smallest(claim: PersistentVolumeClaim, nodes: NodeView, taken: _Taken) -> Choice:
-    """Return for each node the smallest suitable volume that earlier claims do not take there."""
+    """Choose for each node the smallest suitable volume that no earlier claim takes there."""
     available, positions = taken.available, taken.matching(claim)
     if not len(positions):
         return Choice(claim, available.items, available.amounts, taken.nowhere)

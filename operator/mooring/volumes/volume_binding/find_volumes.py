@@ -23,7 +23,7 @@ from mooring.volumes.state.node_affinities import check_node_affinity
 from mooring.volumes.volume_binding.choice import Choice, choices
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
-"""The provisioner of a class whose volumes an administrator creates."""
+"""The provisioner in a StorageClass whose volumes an administrator creates."""
 
 NODE_CONFLICT: Final = np.uint64(1)
 """The node does not match the node affinity of a bound volume."""
@@ -37,7 +37,7 @@ PV_NOT_EXIST: Final = np.uint64(8)
 
 @dataclass(frozen=True, slots=True)
 class PodVolumeClaims:
-    """A pod's claims without duplicates; the class of an unbound claim delays binding."""
+    """A pod's claims without duplicates: bound claims, and claims of classes that delay binding."""
 
     bound: tuple[PersistentVolumeClaim, ...]
     unbound: tuple[PersistentVolumeClaim, ...]
@@ -50,7 +50,7 @@ class PodVolumes:
     Attributes:
         conflicts: uint64[nodes]: the bits above; 0 where all claims have volumes.
         choices: The available volumes for claims.
-        to_provision: Claims that need a new volume, with bool[nodes] for where.
+        to_provision: Claims that need a new volume, with bool[nodes]: True where they need it.
     """
 
     conflicts: npt.NDArray[np.uint64]
@@ -60,11 +60,11 @@ class PodVolumes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnboundClaims:
-    """Available volumes for a pod's unbound claims on some nodes, and claims without a volume.
+    """Available volumes for a pod's unbound claims on some nodes.
 
     Attributes:
         choices: The available volumes for claims.
-        left: Claims that still need a volume, with bool[nodes] for where.
+        left: Claims without a volume, with bool[nodes]: True where they have none.
         selected: bool[nodes]: False where a claim's selected node is another node.
     """
 
@@ -76,7 +76,7 @@ class UnboundClaims:
 def find_choices(
     unbound: Sequence[PersistentVolumeClaim], nodes: NodeView, cluster: ClusterView
 ) -> UnboundClaims:
-    """Return the available volumes for the claims on each node, and the claims without one."""
+    """Choose an available volume for each claim on each node."""
     by_size = sorted(
         (claim for claim in unbound if claim.selected_node is None),
         key=lambda claim: claim.requested or 0,
@@ -92,7 +92,7 @@ def find_choices(
 
 
 def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: ClusterView) -> PodVolumes:
-    """Return the volumes for all claims on each node, and the conflicts of nodes."""
+    """Choose volumes for all claims on each node, and find the nodes where that is impossible."""
     conflicts = np.zeros(len(nodes), np.uint64)
     _check_bound(claims.bound, nodes, cluster, conflicts)
     found = find_choices(claims.unbound, nodes, cluster)
@@ -107,7 +107,7 @@ def _check_bound(
     cluster: ClusterView,
     conflicts: npt.NDArray[np.uint64],
 ) -> None:
-    """Add to `conflicts` the first conflict that bound claims have with each node."""
+    """Add to `conflicts` (bits, by node) the first conflict of the bound claims with each node."""
     undecided = np.ones(len(nodes), np.bool_)
     for claim in claims:
         pause()
@@ -137,7 +137,10 @@ def _check_provisions(
     cluster: ClusterView,
     conflicts: npt.NDArray[np.uint64],
 ) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
-    """Yield the claims to provision and where; add the first conflict of each node."""
+    """Yield claims that need a new volume, with bool[nodes]: True where the volume can be created.
+
+    The first conflict of each other node is added to `conflicts`.
+    """
     undecided = np.ones(len(nodes), np.bool_)
     classes: dict[str, _Provisioner] = {}
     for claim, where in without_volume:
@@ -159,9 +162,9 @@ def _check_provisions(
 
 
 class _Provisioner:
-    """The nodes on which the provisioner of a class can create volumes.
+    """The nodes on which the provisioner of a StorageClass can create volumes.
 
-    `allowed` is True on nodes in the class's allowed topologies; False without a provisioner.
+    `allowed` is True for nodes in the class's allowed topologies; False without a provisioner.
     """
 
     def __init__(self, storage_class: StorageClass, nodes: NodeView, cluster: ClusterView) -> None:
@@ -175,7 +178,7 @@ class _Provisioner:
         )
 
     def has_capacity(self, claim: PersistentVolumeClaim) -> BoolArray:
-        """Return True where the claim fits; always if the driver publishes no capacity."""
+        """Return True for nodes with enough capacity for the claim, or with unknown capacity."""
         size = tracked_size(claim, self._class, self._cluster)
         return self._everywhere if size is None else np.greater_equal(self._largest, size)
 

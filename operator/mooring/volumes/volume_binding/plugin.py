@@ -98,7 +98,7 @@ class _Binding:
 
 @dataclass(frozen=True, slots=True)
 class _Reserved:
-    """The assumptions for a pod: volumes to bind, and claims that need a new volume."""
+    """What Reserve assumed for a pod: volumes to bind, and claims that need a new volume."""
 
     bindings: tuple[_Binding, ...]
     to_provision: tuple[PersistentVolumeClaim, ...]
@@ -143,11 +143,11 @@ class VolumeBinding(AssignsInTrials):
         return _claims_of(pod, volumes, cluster)
 
     def filter(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> BoolArray:
-        """Return True where each claim's volume is usable, or can be bound or provisioned."""
+        """Return True for nodes where all claims have usable volumes, or can get volumes."""
         return np.equal(find_volumes(claims, nodes, self._cluster).conflicts, 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> Explanation:
-        """Return the conflicts of each node; evicting pods cannot help: it frees no volume."""
+        """Return the conflicts of each node; evicting pods cannot help, as it frees no volume."""
         conflicts = find_volumes(claims, nodes, self._cluster).conflicts
         return Explanation(_REASONS, conflicts, np.zeros(len(nodes), np.bool_))
 
@@ -163,19 +163,19 @@ class VolumeBinding(AssignsInTrials):
         return capacity_scores(claims.unbound, self._score_by_percent, nodes, self._cluster)
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Assume for the pod's claims volumes on the node, or the node as selected node."""
+        """Assume for each unbound claim a volume on the node, or the node as selected node."""
         found = self._assumed(pod, node)
         if isinstance(found, _Reserved):
             self._reserved[pod.uid] = found
         return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assume volumes on the row for a pod that a trial has added there."""
+        """Assume volumes on the row's node for a pod that a trial has put there."""
         found = self._assumed(pod, self._cluster.nodes.name(row))
         return found if isinstance(found, Unschedulable) else None
 
     def _assumed(self, pod: Pod, node: str) -> _Reserved | Unschedulable | None:
-        """Assume volumes on the node for the pod, and return these; None if it needs none."""
+        """Assume volumes on the node, and return the assumptions; None if the pod needs none."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -303,7 +303,7 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedula
 def _claims_of(
     pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView
 ) -> PodVolumeClaims | Unschedulable:
-    """Return the pod's claims without duplicates; kube-scheduler finds a volume for each use."""
+    """Return the pod's claims, each once; kube-scheduler finds a volume for each use of a claim."""
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
     bound, unbound = [], []
     for claim in filter(None, map(cluster.storage.volumes.claim, keys)):
@@ -322,13 +322,13 @@ def _claims_of(
 
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-"""The annotation of a volume if a controller, not a user, has written its claimRef."""
+"""The annotation that a volume has if a controller, not a user, has written its claimRef."""
 
 
 def binding_patch(
     volume: PersistentVolume, claim: PersistentVolumeClaim, *, prebound: bool
 ) -> dict[str, Any]:
-    """Return the patch that binds the volume; `prebound` if its claimRef named the claim."""
+    """Return the patch that binds the volume; `prebound`: its claimRef already named the claim."""
     metadata: dict[str, Any] = {"resourceVersion": volume.resource_version}
     if not prebound:
         metadata["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
