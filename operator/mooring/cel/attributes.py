@@ -18,7 +18,7 @@ from mooring.cel.values import (
 
 Value = Any
 Frame = list[Value]
-"""The values of all variables in one evaluation; each variable has an index."""
+"""The values of all variables in one evaluation, by the variable's index."""
 Evaluate = Callable[[Frame], Value]
 _GO_TYPES = {
     bool: "types.Bool",
@@ -49,8 +49,8 @@ def go_type(value: Value) -> str:
 def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Evaluate:
     """Return a function that evaluates a field or an element of the operand.
 
-    If `optional` is True, the field or element may be absent. If `tests` is True, the result says
-    whether it exists. A field of an optional value is optional, too.
+    If `optional` is True, the field or element may be absent. If `tests` is True, the function
+    returns whether the field or element exists. A field of an optional value is optional, too.
     """
 
     def evaluate(frame: Frame) -> Value:
@@ -75,7 +75,7 @@ def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Ev
 
 
 def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]:
-    """Return whether a field or an element exists, and its value, which may be a Failure."""
+    """Return whether a field or an element exists, and its value or a Failure."""
     if type(value) is MapValue:
         found, inner = value.find(key)
         if found:
@@ -92,7 +92,7 @@ def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]
 
 
 def _at(value: Value, index: int) -> Value:
-    """Return an element of a list; the list may consist of several joined lists."""
+    """Return an element of a list or a Joined, by its index."""
     while not isinstance(value, tuple | list):
         before = size_of(value.first)
         value, index = (value.first, index) if index < before else (value.second, index - before)

@@ -21,7 +21,7 @@ class CompileError(Exception):
 
 
 def compile_error(source: str, mistakes: Iterable[ExpressionMistake]) -> CompileError:
-    """Return one error with the first 100 mistakes; each mistake shows its line of the source."""
+    """Return one error with the first 100 mistakes, each with its line of the source."""
     ordered = sorted(mistakes, key=lambda mistake: mistake.at)[:100]
     return CompileError(
         "compilation failed: " + "\n".join(_shown(source, mistake) for mistake in ordered), ordered

@@ -65,7 +65,7 @@ _TYPE_NAMES: Final[Mapping[str, Type]] = {
 
 
 class Checker:
-    """Checks one expression.
+    """Checks the types in one expression.
 
     `variables` maps a variable's name, which may have dots, to its type. `fields` maps an object
     type to the types of its fields.
@@ -201,7 +201,7 @@ class Checker:
         return self._resolved(node, known[name])
 
     def _resolved(self, node: FunctionCall, overloads: Sequence[Overload]) -> Type:
-        """Return the type of a call, and set the overloads that suit its arguments."""
+        """Return the type of a call, and store the overloads that suit its arguments."""
         if node.function in {AND, OR}:
             return self._logical(node, overloads[0].name)
         parts = [*([node.target] if node.target is not None else []), *node.args]
@@ -240,7 +240,7 @@ class Checker:
         return ERROR if wrong else BOOL
 
     def _instance(self, overload: Overload) -> tuple[Sequence[Type], Type]:
-        """Return the types of the parameters and of the result, with new type parameters."""
+        """Return the overload's types of parameters and result, with fresh type parameters."""
         if not overload.is_generic:
             return overload.parameters, overload.result
         made = dict[str, Type]()
@@ -261,7 +261,7 @@ class Checker:
         return list_of(joined or self._known.new_parameter())
 
     def _element(self, node: Expression, optional: bool) -> Type:
-        """Return the type of an element; with a question mark, it must be an optional value."""
+        """Return the type of a list element; if `optional`, the element must be an optional."""
         found = self._check(node)
         if optional:
             found, is_optional = unwrapped(found)

@@ -293,7 +293,7 @@ def _by_function(lines: Iterable[str]) -> dict[str, list[Overload]]:
 
 
 def _standard_lines(*, mixed: bool) -> Iterator[str]:
-    """Yield id and signature of each overload; if `mixed`, numbers of different types compare."""
+    """Yield the id and signature of each overload; `mixed`: also between types of numbers."""
     for block in (_OPERATORS, _CONVERSIONS):
         yield from block.strip().split("\n")
     for operator, word in (
@@ -368,7 +368,7 @@ def _matching(call: str) -> int:
 
 
 def _split(inner: str) -> Iterator[str]:
-    """Yield the types in a list with commas, except commas inside brackets."""
+    """Yield the types in a text, split at commas, but not at commas inside brackets."""
     depth, start = 0, 0
     for at, each in enumerate(inner):
         depth += {"(": 1, ")": -1}.get(each, 0)

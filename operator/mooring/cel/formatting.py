@@ -77,7 +77,7 @@ def go_quoted(text: str) -> str:
 
 
 def format_text(text: str, args: Value) -> Value:
-    """Return the text with its clauses, such as %s, replaced by the arguments."""
+    """Replace the text's clauses, such as %s, by the arguments; return the text or a Failure."""
     values = tuple(at_once(args))
 
     def clause(verb: str, index: int, precision: int) -> str:
@@ -92,7 +92,7 @@ def format_text(text: str, args: Value) -> Value:
 def formatted(
     text: str, count: int, clause: Callable[[str, int, int], str], checks: bool = False
 ) -> list[str]:
-    """Return the parts of the text; `clause` formats an argument (letter, index, precision).
+    """Return the parts of the text; `clause` formats one argument (letter, index, precision).
 
     `count` is the number of arguments; with `checks` it must equal the number of clauses. Raises
     FormatError if a clause is malformed, or if its argument is missing or has a wrong type.
@@ -147,7 +147,7 @@ def _precision(text: str, at: int) -> tuple[int | None, int]:
 
 
 def wrong_type(verb: str, kind: str) -> FormatError:
-    """Return the error if the clause does not accept arguments of this type."""
+    """Return the error that the clause `verb` does not accept arguments of this type."""
     return FormatError(f"{_WRONG[verb]}, was given {kind}")
 
 

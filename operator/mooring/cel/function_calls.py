@@ -35,8 +35,8 @@ Implementation = Callable[..., Value]
 class Binding:
     """The implementation of a call.
 
-    `stops_early`: after the first error, no further argument is evaluated. `is_strict`: an error in
-    an argument is the result of the call.
+    `is_strict`: an error in an argument is the result of the call. `stops_early`: the arguments
+    after such an error are not evaluated.
     """
 
     call: Implementation
@@ -96,7 +96,7 @@ def binding_of(
 
 
 def _of_pattern(function: str, count: int) -> Implementation:
-    """Return the implementation if the pattern is a constant; it checks the types of arguments."""
+    """Return the implementation for a constant pattern; it checks the types of the arguments."""
     wanted = (str, str, int)[:count]
     implementation = functions_of_text.OF_PATTERNS[function]
 
@@ -134,7 +134,7 @@ def _of_operator(function: str, operator: operators.Operator) -> Implementation:
 
 
 def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Implementation:
-    """Return a function that calls the first of the overloads that suits the arguments."""
+    """Return a function that calls the first overload that suits the types of the arguments."""
     unguarded = function in _UNGUARDED
     known = _OVERLOADS if newer else _OVERLOADS | _OVERLOADS_1_36
     choices = [(known[each.name], each.parameters) for each in overloads]
@@ -150,7 +150,7 @@ def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Imple
 
 
 def _fits(wanted: Type, value: Value) -> bool:
-    """Return whether the value has the type; only the first element of a list or map is checked."""
+    """Return whether the value has the type; lists and maps are checked by their first element."""
     if wanted.kind in {"dyn", "any", "param"}:
         return True
     if wanted.name != type_name(value):

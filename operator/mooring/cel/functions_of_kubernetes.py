@@ -36,14 +36,14 @@ def _as_integer(value: QuantityValue) -> Value:
 
 
 def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return the sum of a quantity and another quantity or number; `sign` -1: the difference."""
+    """Return `value` plus (`sign` 1) or minus (-1) another quantity or number."""
     if isinstance(other, QuantityValue):
         return value.plus(sign * other.number, other.power, other.is_decimal)
     return value.plus(sign * other, 0, False)
 
 
 def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return the sum; a decimal `value` is changed itself, as in Kubernetes 1.36."""
+    """Return the sum or difference; if `value` is a decimal, change `value` too, as in 1.36."""
     made = _changed(sign, value, other)
     if value.is_decimal:
         made.source = value
@@ -58,7 +58,7 @@ def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValu
 
 
 def _normalized(text: str) -> VersionValue | Failure:
-    """Parse a version that may begin with `v`, have few parts or leading zeros, such as `v1.2`."""
+    """Parse a version with a leading `v`, few parts or leading zeros, such as `v1.2`."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
         if len(part) > 1:
@@ -163,7 +163,7 @@ def _constant(value: Value) -> Callable[[], Value]:
 
 
 def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Return the function with a cost: each call pays for the length of its longest text."""
+    """Return the function such that each call takes work for its longest text from the budget."""
 
     def compute(*values: Value) -> Value:
         work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))

@@ -34,7 +34,7 @@ from mooring.cel.values import (
 
 Value = Any
 _PER_PAIR: Final = 4
-"""The cost of comparing two elements; it limits lists to 707 elements, as in Kubernetes."""
+"""The work of comparing two elements; it limits lists to 707 elements, as in Kubernetes."""
 _MOST_RANGE: Final = 1_000_000
 _MADE_AT_ONCE: Final = 50_000
 _MOST_INCLUDED: Final = 48
@@ -86,7 +86,7 @@ def _range_1_36(count: int) -> Value:
 
 
 def _numbers(count: int) -> Value:
-    """Return the numbers below `count`, made in parts, because this may take long."""
+    """Return the numbers from 0 to `count` - 1; other tasks may run meanwhile."""
     numbers = list[int]()
     for first in range(0, count, _MADE_AT_ONCE):
         end = min(first + _MADE_AT_ONCE, count)
@@ -96,7 +96,7 @@ def _numbers(count: int) -> Value:
 
 
 def _compared_each(items: Value) -> tuple[Value, ...]:
-    """Return the elements, and pay for comparing every pair of elements."""
+    """Return the elements; the budget pays for the comparison of every pair of elements."""
     work.spend(_PER_PAIR * size_of(items) ** 2)
     return tuple(iterate(items))
 
@@ -137,7 +137,7 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Return the function with a cost: each call pays for comparing all pairs of elements."""
+    """Return the function such that each call takes work for comparing all pairs of elements."""
 
     def compute(first: Value, second: Value) -> bool:
         work.spend(size_of(first) * size_of(second))

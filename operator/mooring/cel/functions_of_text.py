@@ -52,7 +52,7 @@ def _last_index_of(text: str, part: str, offset: int | None = None) -> Value:
 
 
 def _found_from(search: Callable[[str, str, int], Value]) -> Callable[[str, str, int], Value]:
-    """Return the search as in Kubernetes 1.36: "" is found at every offset."""
+    """Return the search as in Kubernetes 1.36, where "" is found at every offset."""
 
     def compute(text: str, part: str, offset: int) -> Value:
         return search(text, part, offset) if part else offset
@@ -154,7 +154,7 @@ OF_PATTERNS: Final[Mapping[str, Callable[..., Value]]] = {
     "find": _find,
     "findAll": _find_all,
 }
-"""Functions with a regular expression as second argument."""
+"""Functions whose second argument is a regular expression."""
 OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     "string_index_of_string_int": _found_from(_index_of),
     "string_last_index_of_string_int": _found_from(_last_index_of),

@@ -67,11 +67,11 @@ _HASHED: Final = frozenset((bool, int, UInt, float, str))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A compiled expression; `run` evaluates it."""
+    """A compiled expression."""
 
     _evaluate: Evaluate
     _loops: int
-    """The number of places for the variables of loops."""
+    """The number of variables of loops; each has a place in the frame."""
     _size: int
 
     @property
@@ -80,7 +80,7 @@ class Program:
         return _PER_NODE * self._size
 
     def run(self, variables: Sequence[Value], most_work: int = MOST_WORK) -> Value:
-        """Return the value of the expression, or a Failure; `work` counts the work done."""
+        """Return the value of the expression, or a Failure; it may do at most `most_work`."""
         work.begin(most_work)
         try:
             work.spend(self._size)
@@ -94,7 +94,7 @@ class Program:
 
 @dataclass(slots=True, eq=False)
 class _Planned:
-    """The function that evaluates a node; and the node's value if it is constant."""
+    """The function that evaluates a node of the tree, and the node's value if it is constant."""
 
     evaluate: Evaluate
     is_constant: bool = False
@@ -123,7 +123,7 @@ def _constant(value: Value) -> _Planned:
 
 
 class _Planner:
-    """Makes the functions of a tree. Each variable has an index in the frame."""
+    """Makes a function for each node of a tree. Each variable has an index in the frame."""
 
     def __init__(self, variables: Sequence[str], newer: bool, lenient: bool) -> None:
         self.slots = len(variables)
@@ -194,7 +194,7 @@ class _Planner:
         return self._function(node, args)
 
     def _function(self, node: FunctionCall, args: Sequence[_Planned]) -> _Planned:
-        """Return the planned call of a function; the conversion of a constant is computed now."""
+        """Return the planned call; the conversion of a constant is computed at once."""
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
         if (
             overload == "in_list"
@@ -270,7 +270,7 @@ def _read(slot: int) -> Evaluate:
 
 
 def _growing(value: Value) -> Value:
-    """Return the start of a loop's result: a list or map that can grow, if the value is empty."""
+    """Return the value with which a loop begins; an empty list or map becomes one that can grow."""
     if is_list(value) and not size_of(value):
         return []
     if type(value) is MapValue and not len(value):
@@ -279,7 +279,6 @@ def _growing(value: Value) -> Value:
 
 
 def _finished(value: Value) -> Value:
-    """Return a loop's result as an immutable value."""
     if type(value) is list:
         return tuple(value)
     if type(value) is MapValue and value.is_building:
@@ -296,9 +295,10 @@ def _not_iterable(value: Value, variables: int) -> Failure:
 def _run_loop(
     slot: int, variables: int, condition: Evaluate, step: Evaluate, size: int
 ) -> Callable[[Frame, Value], None]:
-    """Return a function that runs a loop; index `slot` has the result, the next ones the variables.
+    """Return a function that runs a loop over the items of a value.
 
-    `size` is the work of each round.
+    In the frame, index `slot` has the result, and the next ones have the `variables`. `size` is the
+    work of each round.
     """
 
     def run(values: Frame, over: Value) -> None:
@@ -378,7 +378,7 @@ def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> 
 
 
 def _invocation(binding: Binding, args: Sequence[Evaluate], listed: int | None) -> Evaluate:
-    """Return a function for the call; if argument `listed` is no list, the evaluation ends."""
+    """Return a function that makes the call; EvaluationCrash if argument `listed` is no list."""
 
     def evaluate(frame: Frame) -> Value:
         values = list[Value]()
@@ -446,7 +446,7 @@ def _made_map(frame: Frame, steps: Sequence[tuple[Evaluate, Evaluate, bool]]) ->
 
 
 def _members(items: Sequence[Value]) -> frozenset[tuple[type, Value]] | None:
-    """Return the elements of a constant list as a set; None if a set does not help."""
+    """Return the elements of a constant list as a set; None if no set can replace the list."""
     found = set[tuple[type, Value]]()
     for item in items:
         kind = type(item)

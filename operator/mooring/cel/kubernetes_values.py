@@ -252,7 +252,7 @@ def _number(text: str, name: str, capitalized: str) -> "int | Failure":
 
 
 def _wrong_tag(tag: str) -> Failure | None:
-    """Return the mistake in a part of a pre-release; None without a mistake."""
+    """Return the mistake in one identifier of a pre-release; None without a mistake."""
     if not tag:
         return Failure("Prerelease is empty")
     if _NUMERIC.fullmatch(tag):
@@ -316,7 +316,7 @@ def parse_address(text: str) -> "Address | Failure":
 
 
 def address_mistake(text: str) -> str:
-    """Return the message of Go's parser about a text that is no address."""
+    """Return the message of Go's parser for a text that is no address."""
     kind = re.search(r"[.:%]", text)
     why = "missing IPv6 address"
     if kind is None:
@@ -384,7 +384,6 @@ def _why_not_6(text: str) -> str:
 
 
 def _wrong_group(rest: str, digits: int) -> str:
-    """Return the mistake in or after the first group of `digits` digits; "" without one."""
     why, at = "", rest
     if digits > 4:
         why = "each group must have 4 or less digits"

@@ -24,11 +24,11 @@ _ESCAPE: Final = re.compile(
 
 
 class LiteralError(ValueError):
-    """A literal has an unknown escape, or an escape for no character."""
+    """A literal has an unknown escape, or an escape that stands for no character."""
 
 
 def unquoted(token: str, is_bytes: bool) -> str | bytes:
-    """Return the value of a literal with quotes and prefix; LiteralError for a bad escape."""
+    """Return the value of a literal; raise LiteralError for a wrong escape."""
     text = token.replace("\r\n", "\n").replace("\r", "\n")
     text = text[1:] if is_bytes else text
     raw = text[0] in "rR"

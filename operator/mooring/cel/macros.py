@@ -26,9 +26,9 @@ from mooring.cel.tree import (
 )
 
 Macro = Callable[[int, Expression, Sequence[Expression]], Expression | None]
-"""Gets offset, target (of a method) and arguments of a call; returns None if it is no macro."""
+"""Replaces a call (offset, target of a method, arguments); returns None for other calls."""
 Macros = Mapping[tuple[str, int, bool], Macro]
-"""Maps a function's name, its number of arguments, and whether it is a method, to a macro."""
+"""Macros by name, number of arguments, and whether the call is a method."""
 
 _UNUSED: Final = "#unused"
 _SORTED: Final = "@__sortBy_input__"
@@ -130,7 +130,7 @@ def _collected(
     step: Expression,
     predicate: Expression | None,
 ) -> Expression:
-    """Return a loop that runs its step only for items that fulfil the predicate."""
+    """Return a loop that runs `step` only for items for which `predicate` is true."""
     if predicate is not None:
         step = FunctionCall(at, CONDITIONAL, [predicate, step, Ident(at, RESULT)])
     return _loop(at, target, names, start, Literal(at, True), step)
@@ -165,7 +165,7 @@ def _transform_map(
 
 
 def _bound(at: int, name: str, value: Expression, result: Expression) -> Comprehension:
-    """Return `result` with a variable; the value is computed at its first use."""
+    """Return `result` as a loop that runs once and binds the variable `name` to `value`."""
     return Comprehension(
         at,
         items=ListOf(at, []),

@@ -60,7 +60,7 @@ class Operator:
 
 
 def _whole(value: int, unsigned: bool) -> Value:
-    """Return the number, or the overflow error of int or uint."""
+    """Return the number; a Failure if it exceeds the range of int or uint."""
     if unsigned:
         return UInt(value) if 0 <= value <= _HIGHEST_UNSIGNED else _UINT_OVERFLOW
     return value if _LOWEST <= value <= _HIGHEST else _INT_OVERFLOW
@@ -150,7 +150,7 @@ def _ordered(accepted: frozenset[int]) -> Callable[[Value, Value], Value]:
 
 
 def _lenient(base: Operator) -> Operator:
-    """Return the same comparison, but with False instead of an error for NaN."""
+    """Return the comparison with False instead of a Failure for NaN."""
 
     def compute(first: Value, second: Value) -> Value:
         found = base.implementation(first, second)
@@ -168,7 +168,7 @@ def _contains(value: Value, items: Value) -> Value:
 
 
 def insert(target: Value, *entry: Value) -> Value:
-    """Return the map with a new key and value (`entry`), or with all entries of another map."""
+    """Return the map with a new entry (key and value), or with all entries of another map."""
     added = [entry] if len(entry) == 2 else [*entry[0].items()]
     for key, value in added:
         if target.find(key)[0]:
@@ -280,7 +280,7 @@ def _bytes_to_text(value: bytes) -> Value:
 
 
 def _of_optional(value: Value) -> Value:
-    """Return an optional value; it is absent for 0, "", an empty list and other empty values."""
+    """Return an optional that has the value; it is absent for 0, "" and other empty values."""
     empty = value is None or (
         type(value) in {Joined, tuple, list, MapValue, str, bytes, bool, int, UInt, float}
         and not (size_of(value) if hasattr(value, "__len__") else value)

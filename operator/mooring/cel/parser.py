@@ -31,9 +31,9 @@ from mooring.cel.tree import (
 )
 
 MOST_LEVELS: Final = 80
-"""The most levels of brackets and of the tree; cel-go allows 250, more than selectors need."""
+"""The most levels of brackets and of the tree; cel-go allows 250."""
 MOST_NODES: Final = 20_000
-"""The most nodes of the tree after macros are replaced, because some macros copy their target."""
+"""The most nodes of the tree; macros may copy nodes."""
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>[\t \r\n\f]+|//[^\n]*)
@@ -90,7 +90,7 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 def parse(source: str, macros: Macros = MACROS) -> Expression:
-    """Return the tree, with macros replaced by loops; CompileError has all mistakes."""
+    """Return the tree, with macros replaced by loops; raise CompileError with all mistakes."""
     parser = _Parser(source, macros)
     try:
         root = parser.whole()
@@ -103,7 +103,7 @@ def parse(source: str, macros: Macros = MACROS) -> Expression:
 
 
 class _SyntaxError(Exception):
-    """A mistake; the parser cannot continue after it."""
+    """A mistake after which the parser cannot continue."""
 
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text)
@@ -111,7 +111,7 @@ class _SyntaxError(Exception):
 
 
 class _Parser:
-    """Parses from left to right; `mistakes` are those after which it could continue."""
+    """Parses from left to right; `mistakes` are those after which parsing could continue."""
 
     def __init__(self, source: str, macros: Macros) -> None:
         self.mistakes: list[ExpressionMistake] = []
@@ -178,7 +178,7 @@ class _Parser:
         raise _SyntaxError(at, f"Syntax error: mismatched input '{text}'{expected}")
 
     def _made(self, node: Expression) -> Expression:
-        """Return the node; raise an error if the tree below is too deep or too large."""
+        """Return the node; raise an error if its tree is too deep or too large."""
         if node.depth > MOST_LEVELS:
             raise _SyntaxError(node.at, f"expression is nested more than {MOST_LEVELS} levels")
         if node.size > MOST_NODES:
@@ -188,7 +188,7 @@ class _Parser:
     def _call(
         self, at: int, function: str, *args: Expression, target: Expression | None = None
     ) -> Expression:
-        """Return a call, or the tree that replaces it if it is a macro."""
+        """Return a call; if it is a macro, return the tree that replaces the call."""
         macro = self._macros.get((function, len(args), target is not None))
         if macro is not None:
             try:
@@ -228,7 +228,7 @@ class _Parser:
     def _joined(
         self, level: frozenset[str], operands: list[Expression], operators: list[tuple[str, int]]
     ) -> tuple[list[Expression], list[tuple[str, int]]]:
-        """Combine the operands around the operators of one precedence, from left to right."""
+        """Join the operands of operators in `level`; return the operands and operators left."""
         left, rest = [operands[0]], list[tuple[str, int]]()
         for (operator, at), operand in zip(operators, operands[1:], strict=True):
             if operator in level:
@@ -250,7 +250,7 @@ class _Parser:
         return self._tree(OR, [terms, disjunctions])
 
     def _tree(self, function: str, parts: Sequence[Sequence[Any]]) -> Expression:
-        """Return a balanced tree of the terms; `parts` also has the offsets of operators."""
+        """Return a balanced tree of calls of `function`; `parts`: operands, operators' offsets."""
         terms, offsets = parts
 
         def balanced(low: int, high: int) -> Expression:
@@ -277,7 +277,7 @@ class _Parser:
         return self._call(at, NOT if sign == "!" else NEGATE, inner)
 
     def _member(self, minus: int | None = None) -> Expression:
-        """Parse an operand with its fields, elements, calls and sign (at offset `minus`)."""
+        """Parse an operand with its fields, elements and calls; `minus`: the offset of its sign."""
         node = self._primary() if minus is None else self._number(minus)
         while True:
             if self._is("."):

@@ -15,18 +15,18 @@ from mooring.model.bounded_cache import cached
 from mooring.model.linear_patterns import LinearPatternError, compile_linear
 
 _PER_ITEM: Final = 8
-"""The number of steps (a character times an instruction) that cost as much as a node of a tree."""
+"""How many steps of RE2 are one unit of work; a step is one character times one instruction."""
 _PER_MATCH: Final = 8
-"""The cost of one match, in nodes of a tree."""
+"""The units of work for one match."""
 _MOST_MEMORY: Final = 2**20
-"""The most bytes of a pattern, with the states that searches store in it.
+"""The most bytes of a compiled pattern, including its cache of states.
 
 Compiling the largest pattern takes 50 ms, in one step of the event loop.
 """
 _LONGEST: Final = 4_096
 """The most characters of a pattern; RE2 takes up to 35 ms to reject a longer one."""
 _PER_CHARACTER: Final = 40
-"""The cost of a character of a rejected pattern, in nodes of a tree."""
+"""The units of work for each character of a rejected pattern."""
 _MOST_KEPT: Final = 32
 _OF_GO: Final = {
     "bad repetition operator": "invalid nested repetition operator",
@@ -69,7 +69,7 @@ class Pattern:
         return "" if found is None else str(found[0])
 
     def find_all(self, text: str, most: int) -> Iterator[str]:
-        """Yield the parts of the text that match; at most `most`, or all if it is negative."""
+        """Yield the parts of the text that match; at most `most`, or all if `most` is negative."""
         self._spend(text)
         last_end = -1
         for found in self._compiled.finditer(text):
@@ -103,7 +103,7 @@ def _compiled(pattern: str) -> Pattern | str:
 
 
 def compile_pattern(pattern: str) -> Pattern:
-    """Return the compiled pattern; raise PatternError if it is malformed. Compiling costs work."""
+    """Return the compiled pattern; raise PatternError if it is malformed."""
     found = _compiled(pattern) if len(pattern) <= _LONGEST else "expression too large"
     if isinstance(found, str):
         work.spend(_PER_CHARACTER * min(len(pattern), _LONGEST))  # `||` may go on with the next one

@@ -32,12 +32,12 @@ _TIMESTAMP: Final = re.compile(
 _INTEGER: Final = re.compile(r"(?P<sign>[+-]?)0*+(?P<digits>[0-9]*)(?<=[0-9])")
 _MOST_DIGITS: Final = 21
 _LONGEST_OFFSET: Final = 10**9
-"""An offset of this many hours or minutes puts every date out of range."""
+"""More hours or minutes than any offset that gives a valid date."""
 _MOST: Final = 2**63 - 1
 
 
 def parse_integer(text: str) -> int:
-    """Parse an integer as Go's `strconv`, cut at 21 digits; ValueError if it is malformed."""
+    """Parse an integer as Go's `strconv`, but only its first 21 digits; ValueError if malformed."""
     found = _INTEGER.fullmatch(text)
     if found is None:
         raise ValueError("no number")

@@ -66,7 +66,7 @@ class Literal(Expression):
 
 
 class Ident(Expression):
-    """A name; if it names a type, `is_type` is this type, else None."""
+    """A name in an expression; if the name is a type's, `is_type` is this type."""
 
     __slots__ = ("is_type", "name")
 
@@ -77,9 +77,9 @@ class Ident(Expression):
 
 
 class Select(Expression):
-    """A field of `operand`; with `tests`, the question whether the operand has the field.
+    """A field of `operand`; with `tests`, the test whether the operand has the field.
 
-    The whole node may also be a name with dots, of a variable (`variable`) or type (`type_name`).
+    A name with dots may instead be a variable (`variable`) or a type (`type_name`).
     """
 
     __slots__ = ("field", "operand", "tests", "type_name", "variable")

@@ -110,7 +110,7 @@ def has_any_type(given: Type) -> bool:
 
 
 def unwrapped(given: Type) -> tuple[Type, bool]:
-    """Return the inner type and True for an optional type; else the type itself and False."""
+    """Return the inner type and True for an optional type, else the type and False."""
     if given.kind == "opaque" and given.name == "optional_type":
         return given.parameters[0], True
     return given, False
@@ -154,11 +154,11 @@ class Substitutions:
         return parameter(f"_var{self._free - 1}")
 
     def assign(self, first: Type, second: Type) -> bool:
-        """Return whether the types match; set the types of parameters for that."""
+        """Return whether the types match; give type parameters the types that make them match."""
         return self.assign_all((first,), (second,))
 
     def assign_all(self, first: Sequence[Type], second: Sequence[Type]) -> bool:
-        """Return whether the types match pair by pair; set no parameters if they do not."""
+        """Return whether the types match pair by pair; if not, change no type parameters."""
         self._log.clear()
         if self._all_agree(first, second):
             return True
@@ -205,7 +205,7 @@ class Substitutions:
         return second.kind in {"dyn", "any", "param"} or second == first
 
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
-        """Return whether the parameter may stand for the type, and whether its type was known."""
+        """Return whether the parameter may stand for the type, and whether it had a type before."""
         if given == free:
             return True, True
         known = self._known.get(free.name)
@@ -228,7 +228,7 @@ class Substitutions:
         self._known[free.name] = given
 
     def _is_absent(self, free: Type, within: Type) -> bool:
-        """Return whether the parameter is not part of the type: a type must not contain itself."""
+        """Return whether the parameter `free` does not occur in the type `within`."""
         if free == within:
             return False
         if within.kind == "param":

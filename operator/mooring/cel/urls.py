@@ -131,7 +131,7 @@ def _host(authority: str, scheme: str) -> str | Failure:
 
 
 def _literal(host: str) -> str | Failure:
-    """Return the host with its port; the host is an IPv6 address in brackets."""
+    """Return the host with its port, if the host is an IPv6 address in brackets."""
     bracket = host.rfind("]")
     if host.rfind("[") > 0:
         return Failure("invalid IP-literal")
@@ -158,7 +158,7 @@ def _wrong_port(port: str) -> Failure:
 
 
 def _unescaped(host: str, in_zone: bool = False) -> str | Failure:
-    """Return the host without escapes; only characters outside ASCII may be escaped there."""
+    """Return the host with its escapes decoded; only non-ASCII characters may be escaped."""
     wrong = (_NOT_IN_ZONE if in_zone else _NOT_IN_HOST).search(host)
     if wrong is not None:
         shown = go_quoted(wrong[0])

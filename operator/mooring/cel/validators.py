@@ -1,4 +1,4 @@
-"""Finds mistakes that the check of types does not find."""
+"""Finds mistakes in constants that the type check does not find."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -25,7 +25,7 @@ _ACCEPTED: Final = {
         ("X", "int uint string bytes"),
     )
 }
-"""The types that each clause of a format accepts."""
+"""Maps each clause of a format, such as `s`, to the types that it accepts."""
 
 
 def validate(root: Expression) -> Sequence[ExpressionMistake]:
@@ -87,7 +87,7 @@ def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
 
 
 def _not_accepted(node: Expression, kinds: frozenset[str], nested: bool) -> Expression | None:
-    """Return `node` if its type is not in `kinds`; if `nested`, check its elements instead."""
+    """Return `node`, or one of its elements if `nested`, if its type is not in `kinds`."""
     if (node.type or DYN).kind not in kinds:
         return node
     if not nested or not isinstance(node, ListOf | MapOf):

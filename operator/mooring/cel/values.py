@@ -44,7 +44,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A time in nanoseconds since 1970 UTC; `offset` is its time zone's, in seconds."""
+    """A time in nanoseconds since 1970 UTC; `offset` is its time zone, in seconds east of UTC."""
 
     nanoseconds: int
     offset: int = 0
@@ -62,7 +62,7 @@ ABSENT: Final = Optional(False)
 
 
 class Opaque:
-    """The base of values of Kubernetes' types; each has a CEL type and the name of a Go type."""
+    """The base of the values of Kubernetes' types."""
 
     __slots__ = ()
     cel_type: ClassVar[Type]
@@ -86,38 +86,38 @@ class Joined:
 
 LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
-"""Two lists with at most this many elements together are joined by a copy."""
+"""The most elements of two lists that are joined by a copy."""
 MOST_WORK: Final = 2_000_000
-"""The most work of an evaluation, at most about a second; Kubernetes allows less."""
+"""The most work of an evaluation, about a second; Kubernetes allows less."""
 _WORK_PER_STEP: Final = 4_000
-"""The work between two points where an evaluation may pause."""
+"""The work after which an evaluation lets other tasks run."""
 _PER_READING: Final = 15
 _PER_ELEMENT: Final = 2
-"""The work for reading an element of a list, in nodes of a tree."""
+"""The work of reading a list's element; evaluating a node of the tree is 1."""
 _PER_ITEM: Final = 8
-"""The number of characters that cost as much work as a node of a tree."""
+"""The number of characters that are one unit of work."""
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 
 
 class WorkBudget(threading.local):
-    """The work that an evaluation may still do; nodes, list elements and characters cost work.
+    """The work that an evaluation may still do; a node of the tree is one unit of work.
 
-    cel-go counts costs instead. kube-apiserver rejects a selector with an estimated cost above a
+    cel-go limits a cost instead. kube-apiserver rejects a selector with an estimated cost above a
     million, and kube-scheduler ends an evaluation at this cost. That is less work than MOST_WORK.
     """
 
     left = MOST_WORK
     _until = 0
-    """The evaluation may pause when `left` falls below this number."""
+    """Other tasks may run when `left` falls below this number."""
     _beside = 0
-    """The work of parsing texts, which is part of `done` but has no limit."""
+    """The work of parsing texts, which is in `done` but has no limit."""
     _looked_at = 0
-    """The number of elements read since the last point where the evaluation could pause."""
+    """The number of elements read since other tasks could run."""
     _most = MOST_WORK
 
     @property
     def done(self) -> int:
-        """The work of the evaluation so far; the parsing of texts is included."""
+        """The work of the evaluation so far, including the parsing of texts."""
         return self._most - self.left + self._beside
 
     def begin(self, most: int = MOST_WORK) -> None:
@@ -127,7 +127,7 @@ class WorkBudget(threading.local):
         self._until = max(0, most - _WORK_PER_STEP)
 
     def spend(self, items: int) -> None:
-        """Take work from the budget, and pause at times; EvaluationCrash if too little is left."""
+        """Take work from the budget, or raise EvaluationCrash; let other tasks run at times."""
         self.left -= items
         if self.left < self._until:
             if self.left < 0:
@@ -135,13 +135,13 @@ class WorkBudget(threading.local):
             self.step()
 
     def look_at(self, items: int) -> None:
-        """Count elements that are read but already paid for; pause at times."""
+        """Count elements that are read again, without work; let other tasks run at times."""
         self._looked_at += items
         if self._looked_at > _WORK_PER_STEP:
             self.step()
 
     def step(self) -> None:
-        """Let other tasks run if it is time, then restore this budget, which they may overwrite."""
+        """Let other tasks run if it is time; then restore this budget, which they may change."""
         self._looked_at = 0
         own = dict(self.__dict__)
         pause()
@@ -149,11 +149,11 @@ class WorkBudget(threading.local):
         self._until = max(0, self.left - _WORK_PER_STEP)
 
     def read(self) -> None:
-        """Count the work of parsing a quantity, version, address or URL."""
+        """Add the work of parsing a quantity, version, address or URL to `done`."""
         self._beside += _PER_READING
 
     def spend_on_text(self, characters: int) -> None:
-        """Pay for a text of this length, before the text is made."""
+        """Take the work for a text of this length from the budget, before the text is made."""
         if characters >= _PER_ITEM:
             self.spend(characters // _PER_ITEM)
 
@@ -162,7 +162,7 @@ work: Final = WorkBudget()
 
 
 def _key(key: Value) -> Any:
-    """Return a key for a dict: 1, 1u, 1.0 and true must differ."""
+    """Return a key for a dict that distinguishes 1, 1u, 1.0 and true."""
     kind = type(key)
     if kind is str:
         return key
@@ -175,9 +175,9 @@ def _key(key: Value) -> Any:
 
 
 class MapValue:
-    """A map; `default` is the value of all missing keys, unless it is None.
+    """A map of CEL; `default` is the value of all missing keys, unless it is None.
 
-    While a loop builds the map (`is_building`), new entries change it; afterwards, they copy it.
+    Only a loop that builds the map (`is_building`) changes it; other code gets a changed copy.
     """
 
     __slots__ = ("_entries", "default", "is_building")
@@ -218,7 +218,7 @@ class MapValue:
         return (self._entries.get(key) if type(key) is str else self._of_number(key)) is not None
 
     def _of_number(self, key: Value) -> "tuple[Value, Value] | None":
-        """Return the entry with an equal key, which may be a number of another type."""
+        """Return the entry whose key is an equal number of another type, or None."""
         if not self._entries:
             return None
         found = self._entries.get(_key(key))
@@ -267,7 +267,7 @@ def is_list(value: Value) -> bool:
 
 
 def joined(first: Value, second: Value) -> Value:
-    """Return a list of the elements of both; if a loop builds the first list, it is extended."""
+    """Return a list with the elements of both; a list that a loop builds is extended instead."""
     if type(first) is list:
         first.extend(iterate(second))
         return first
@@ -293,13 +293,13 @@ def iterate(value: Value) -> Iterator[Value]:
 
 
 def at_once(value: Value) -> Iterator[Value]:
-    """Yield the elements of a list, after paying for all elements."""
+    """Yield the elements of a list; the work for all elements is taken first."""
     work.spend(_PER_ELEMENT * size_of(value))
     return paced(iterate(value))
 
 
 def paced(items: Iterable[Value]) -> Iterator[Value]:
-    """Yield the items; the evaluation may pause after every few thousand items."""
+    """Yield the items; other tasks may run after every few thousand items."""
     left = iter(items)
     while some := tuple(islice(left, _WORK_PER_STEP)):
         work.look_at(len(some))
@@ -390,7 +390,7 @@ def _equal_optionals(first: Optional, second: Optional) -> "bool | Failure":
 
 
 def _directly_equal(first: Value, second: Value) -> "bool | Failure":
-    """Return whether two values are equal; if the first is an Opaque, its `equals` decides."""
+    """Return whether two values are equal; an Opaque as first value decides with its `equals`."""
     if second is None and isinstance(first, Opaque):
         return first.equals(second)
     return equal(first, second)
