@@ -1,4 +1,4 @@
-"""Lets long work pause: loops call the plain function `pause` at their heads.
+"""Lets long work pause, so that other tasks run: loops call the plain function `pause`.
 
 Code that decides knows neither the event loop nor a clock. Its caller decides when to pause, and
 runs other tasks in the pause: `Work.advance` runs a call until its next pause. Without such a
@@ -16,15 +16,12 @@ _Result = TypeVar("_Result")
 
 
 class _Thread(local):
-    """The state of this module in one thread."""
-
     active: "Work[Any] | None" = None
-    """The work that runs now, if it may pause."""
+    """The call that runs now in this thread; None if it may not pause."""
 
     def __init__(self) -> None:
         self.idle = list[greenlet]()
-        """Greenlets without work. They are reused, because creating one takes as long as ten
-        pauses."""
+        """Greenlets that have no call to run. They are reused, because creating one takes long."""
 
 
 _thread = _Thread()
@@ -109,7 +106,7 @@ class Work(Generic[_Result]):
                 self.advance()
 
     def pause(self) -> None:
-        """Pause if a pause is due."""
+        """Let other tasks run, if a pause is due."""
         if self._pace is None or self._pace.is_over:
             self.leave()
 
@@ -145,7 +142,7 @@ class Interrupted(BaseException):
 
 
 def _run_each(work: Work[Any]) -> None:
-    """Run one work after the other; the body of a greenlet."""
+    """Run calls one after the other in the same greenlet."""
     while True:
         driver = work.run()
         del work
@@ -154,7 +151,7 @@ def _run_each(work: Work[Any]) -> None:
 
 
 def worked(clock: Callable[[], float]) -> float:
-    """Return the time by the clock, minus the pauses of the current work."""
+    """Return the time by the clock, without the seconds that the current call has paused."""
     work = _thread.active
     return clock() - work.paused if work is not None else clock()
 

@@ -81,7 +81,7 @@ class CheckedProfile:
         )
 
     def _groups_with_extenders(self) -> Iterator[FieldError]:
-        """Warn that groups do not preempt if an extender takes part in preemption."""
+        """Yield a warning that groups do not preempt if an extender takes part in preemption."""
         extenders = [e for e in self.loaded.profile.spec.extenders if e.preempt_verb]
         if extenders and "GangScheduling" in self.loaded.effective.args:
             everything = any(not extender.managed_resources for extender in extenders)
@@ -90,7 +90,7 @@ class CheckedProfile:
             yield FieldError("spec.extenders", text)
 
     def _files_of_extenders(self) -> Iterator[FieldError]:
-        """Warn that certificate files of extenders are not checked; only the scheduler has them."""
+        """Yield a warning that the certificate files of extenders are not checked here."""
         for number, extender in enumerate(self.loaded.profile.spec.extenders):
             tls = extender.tls_config
             if tls is None or not tls.files or not extender.url_prefix.lower().startswith("https:"):
@@ -233,7 +233,7 @@ def _located(error: FieldError, manifest: Manifest, file: str, lines: "_Lines") 
 
 
 class _Lines:
-    """Finds the line of a field in a YAML text; parses the text only if a line is wanted."""
+    """Finds the line of a field in a YAML text; parses the text only when a line is needed."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -259,7 +259,7 @@ class _Lines:
 
 
 def _child(node: yaml.Node, step: str) -> tuple[int, yaml.Node] | None:
-    """Return the line and the value of `step`: a key of a mapping, or an index of a list."""
+    """Return the line and the value of one step of a path: a key of a mapping, or an index."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == step:

@@ -13,7 +13,7 @@ _VARIABLE: Final = "_MOORING_COMPLETE"
 """The environment variable that a shell sets to ask click for completions."""
 _FILES_TOO: Final = 0
 _NO_FILES: Final = 4
-"""Directives of cobra: the shell may complete names of files too, or must not."""
+"""Directives of cobra: 0 lets the shell complete names of files too, 4 forbids this."""
 
 
 @click.command(

@@ -26,7 +26,7 @@ _GAP: Final = "   "
 _INDENT: Final = "    "
 _USUAL_WIDTH: Final = 80
 _LEAST_PROSE: Final = 24
-"""The smallest width of a prose column, in characters."""
+"""The smallest width, in characters, of a column with sentences."""
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -285,7 +285,7 @@ def terminal_width() -> int | None:
 
 
 def _prose_width(width: int, names: Sequence[int], columns: int) -> int | None:
-    """Return the width of each prose column; None if the names leave too little space."""
+    """Return the width of each column with sentences; None if names leave too little space."""
     left = width - sum(names) - len(_GAP) * (len(names) + columns - 1)
     if not columns:
         return 0 if left >= 0 else None
@@ -298,7 +298,7 @@ def _aligned(cell: str, width: int, *, right: bool) -> str:
 
 
 def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str]:
-    """Yield the lines of a row: its names, and beside them its prose, folded to `width`."""
+    """Yield the lines of a row: names on the left, and beside them sentences, folded to `width`."""
     if width is None:
         yield _GAP.join((names, *prose))
         return

@@ -26,7 +26,7 @@ _NUMBERS: Final = ("SCORE", "FEASIBLE")
 _MOST_VICTIMS: Final = 3
 _MOST_REASONS: Final = 4
 _NEXT: Final = 2
-"""The number of next best nodes that a wide table shows."""
+"""The number of nodes after the best one that a wide table shows."""
 
 
 @dataclass
@@ -117,7 +117,7 @@ def _with_escapes(document: bytes) -> bytes:
 
 
 def _groups(attempts: Iterable[SimulatedAttempt]) -> list[list[SimulatedAttempt]]:
-    """Return groups of attempts with the same controller and equal decisions."""
+    """Return groups of attempts whose pods have the same controller and equal decisions."""
     groups: dict[Any, list[SimulatedAttempt]] = {}
     for attempt in attempts:
         decision = attempt.decision
@@ -171,7 +171,7 @@ def _why(group: Sequence[SimulatedAttempt]) -> str:
 
 
 def _preemption(attempt: SimulatedAttempt) -> Iterator[str]:
-    """Yield the victims that must leave the nominated node before the pod can run there."""
+    """Yield a text about the victims that must leave the nominated node before the pod can run."""
     decision = attempt.decision
     if decision.nominated_node is None:
         return

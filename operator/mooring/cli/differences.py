@@ -28,7 +28,7 @@ class Difference:
 
 
 _SHORT: Final = 3
-"""The most items of a list that is shown whole; longer lists show only removed and added items."""
+"""The most items of a list that a table shows as a whole; of longer lists it shows the changes."""
 
 
 def in_short(difference: Difference) -> tuple[str, str]:
@@ -83,7 +83,7 @@ def _between(before: LoadedProfile | None, after: LoadedProfile | None) -> Itera
 
 
 def _shown(field: str, before: str | None, after: str | None) -> tuple[str | None, str | None]:
-    """Return both values without their secrets, but still different from each other."""
+    """Return both values without secrets; values that differed still differ."""
     if not field.startswith("extenders["):
         return before, after
     left, right = _without_secrets(field, before), _without_secrets(field, after)

@@ -51,7 +51,7 @@ _STATES: Final[Mapping[str, str]] = {
     PodState.BACKOFF: "backing off",
     PodState.IN_FLIGHT: "being decided",
 }
-"""Plain words for some states; other states are shown by their names in pending_pods."""
+"""Maps some states to plain words; other states are shown by their name."""
 
 _WATCH_SECONDS: Final = 2.0
 
@@ -299,7 +299,7 @@ def _report(
 
 
 def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why the pod does not fit, and what would make it fit."""
+    """Yield why the pod does not fit, and changes that would make it fit."""
     for plugin, seconds in report.get("waitsFor", {}).items():
         yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
     if report["state"] == PodState.GATED:

@@ -8,7 +8,7 @@ from mooring.model.wording import listed, plural
 
 _MOST_NODES: Final = 3
 _FIRST_STEPS: Final = 4
-"""A long path of a pod has this many first steps, then a gap, and then its last steps."""
+"""A long path of a pod is shown as this many first steps, a gap, and its last steps."""
 _WORDS: Final = {
     "noProfile": "no profile takes it",
     "gated": "gated{by_plugin}",
@@ -23,7 +23,7 @@ _WORDS: Final = {
     "gone": "left the queue: deleted, ended, or bound by another scheduler",
     "preempted": "preempted on {node} by {by}",
 }
-"""Texts for some steps of a path; other steps are shown by their name."""
+"""Maps kinds of steps to texts; other steps are shown by their name."""
 
 
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
@@ -45,7 +45,7 @@ def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tie(decision: Mapping[str, Any]) -> str:
-    """Return how many other nodes had the chosen node's score; "" if none had."""
+    """Return a text about other nodes with the chosen node's score; "" if there are none."""
     scores, node = decision.get("scores") or {}, decision.get("node")
     if node not in scores:
         return ""
@@ -85,7 +85,7 @@ def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    """Return the step in words, with how often and for how long it was repeated."""
+    """Return the step in words, with the number and the duration of its repetitions."""
     name, plugins = step["step"], ", ".join(step.get("plugins", ()))
     words = {"named": plugins, "by_plugin": f" by {plugins}" if plugins else ""}
     text: str = _WORDS.get(name, name).format(**step, **words)
@@ -204,7 +204,7 @@ def nomination_lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _place(suggestion: Mapping[str, Any]) -> str:
-    """Return on how many nodes the pod would fit; "" if the suggestion is to end other pods."""
+    """Return a text about the nodes where the pod would fit; "" if other pods must end."""
     if suggestion["ended"]:
         return ""
     number, names = suggestion["nodes"], ", ".join(suggestion["examples"])

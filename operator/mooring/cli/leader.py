@@ -33,7 +33,7 @@ _SECONDS: Final = 15.0
 _WORK_SECONDS: Final = MOST_SECONDS + 10.0
 """The time-out in seconds for an answer that the leading replica must compute."""
 _REFUSALS: Final = (400, 413, 422, 429)
-"""The HTTP statuses of answers that tell the user what to change."""
+"""The HTTP statuses that mean: the user must change the request."""
 _AGAIN_SECONDS: Final = 1.0
 _LOOPBACK: Final = "127.0.0.1"
 _PLAIN_URL: Final = re.compile(r"https://[A-Za-z0-9.:\[\]-]+", re.ASCII)

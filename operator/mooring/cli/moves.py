@@ -113,7 +113,7 @@ def _text(text: str | TextAboutPods) -> str:
 
 
 def _fits(rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Return whether the names of a row fit on one line with a short reason."""
+    """Return whether the names of a row, and a short reason, fit on one line."""
     columns = zip(_HEAD[:-1], *(row[:-1] for row in rows), strict=True)
     return sum(max(map(cell_len, column)) for column in columns) + _GAPS + _LEAST_WHY <= width
 
@@ -162,7 +162,7 @@ def _print_nodes(report: PlanReport) -> None:
 
 
 def _sums(report: PlanReport) -> Iterator[str]:
-    """Yield a line with the total gain, and lines that count the pods that may not be moved."""
+    """Yield a line with the total gain, and lines with the numbers of refused pods."""
     width = terminal_width() or _USUAL_WIDTH
     if report.pods:
         yield f"{plural(report.pods, 'running pod')} of the profile"

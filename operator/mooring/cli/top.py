@@ -127,7 +127,7 @@ def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None)
 
 
 def _quantile(grown: Reading, share: float) -> float | None:
-    """Return the seconds within which this share of the pods was bound; None if not known."""
+    """Return the seconds within which this share of the pods was bound; None if unknown."""
     buckets: dict[float, float] = defaultdict(float)
     for (upper,), value in grown.by(f"{_LATENCY}_bucket", "le"):
         buckets[float(upper)] += value

@@ -38,11 +38,11 @@ _MOST_PER_MEMBER: Final = 10_000
 """The additional units for each member in an attempt about a group: about a millisecond."""
 
 UNITS_PER_COUNT: Final = 500
-"""The cost in units of each step of counting pods."""
+"""The cost, in units, of each step of counting pods."""
 UNITS_PER_POD: Final = 20
-"""The cost in units of examining and counting one set of equivalent pods."""
+"""The cost, in units, of examining and counting one set of equal pods."""
 _UNITS_PER_REQUIREMENT: Final = 3
-"""The cost in units of testing a set of equivalent pods against one requirement of a selector."""
+"""The cost, in units, of testing one set of equal pods against one requirement of a selector."""
 
 
 class AttemptTooLongError(PluginFailed):
@@ -196,6 +196,6 @@ class Evaluations:
 
 
 def _rounded(units: int) -> int:
-    """Round up to two significant digits, so that messages seldom change."""
+    """Return `units` rounded up to two significant digits, so that messages seldom change."""
     factor: int = 10 ** max(len(str(units)) - 2, 0)
     return -(-units // factor) * factor

@@ -43,7 +43,7 @@ _REASON: Final = "None, the reason as a text, or Unschedulable"
 
 
 class _Columns:
-    """The columns of a view as lists of Python numbers; each list is made when it is first read."""
+    """The columns of a view as lists of Python numbers; each list is made at its first use."""
 
     def __init__(self, nodes: NodeView, cluster: ClusterView) -> None:
         self.nodes = nodes
@@ -160,7 +160,7 @@ def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
 
 
 class _Defaults:
-    """The default attributes of a plugin for single nodes; this is the last base class."""
+    """The default attributes of a plugin for single nodes; must be the last base class."""
 
     normalize: ClassVar[Normalize] = Normalize.NONE
 
@@ -168,7 +168,7 @@ class _Defaults:
 
 
 class _PerNode:
-    """Runs the plugin's method for each node; the plugin is a later base class than this one."""
+    """Calls the plugin's method for each node; the plugin must be a later base class."""
 
     _cluster_of_nodes: ClusterView
 
@@ -192,7 +192,7 @@ class _PerNode:
 
 
 class _FilterPerNode(_PerNode):
-    """Adapts `filter` of one node to columns."""
+    """Turns `filter(pod, node)` of a plugin into a filter for columns of nodes."""
 
     def filter(self, pod: Pod, nodes: NodeView, _state: Any) -> BoolArray:
         fits = np.zeros(len(nodes), np.bool_)
@@ -211,7 +211,7 @@ class _FilterPerNode(_PerNode):
         return Explanation.from_codes([*codes], code, resolvable=resolvable)
 
     def _reasons(self, pod: Pod, nodes: NodeView) -> list[tuple[NodeInfo, _Reason]]:
-        """Return the filter's answer for each node; raise PluginError for a wrong type."""
+        """Return each node with the filter's answer; raise PluginError for a wrong type."""
         method = super().filter  # type: ignore[misc] # of the plugin, which comes later
         found = list(self._answers(method, pod, nodes))
         for info, answer in found:
@@ -221,7 +221,7 @@ class _FilterPerNode(_PerNode):
 
 
 class _ScorePerNode(_PerNode):
-    """Adapts `score` of one node to columns."""
+    """Turns `score(pod, node)` of a plugin into a score for columns of nodes."""
 
     def score(self, pod: Pod, nodes: NodeView, _state: Any) -> IntArray:
         method = super().score  # type: ignore[misc] # of the plugin, which comes later

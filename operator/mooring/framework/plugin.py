@@ -319,7 +319,7 @@ POINT_METHODS: dict[Point, str] = {
     Point.BIND: "bind",
     Point.POST_BIND: "post_bind",
 }
-"""The method of each extension point; a class that has the method serves the point."""
+"""Maps each extension point to its method; a class that has the method serves the point."""
 
 _OTHER_NAMES: Final = (
     "explain",
@@ -334,7 +334,7 @@ _OTHER_NAMES: Final = (
     "filter_key",
     "score_key",
 )
-"""Other attributes that the scheduler uses if a plugin has them."""
+"""The other attributes that the scheduler uses if a plugin has them."""
 _SIMILAR: Final = 0.8
 """A name with a higher ratio in difflib counts as misspelt: `filtr` does, `store` does not."""
 

@@ -38,15 +38,15 @@ logger = logging.getLogger(__name__)
 _MOORING: Final = str(Path(__file__).parents[1])
 _IMPORTLIB: Final = str(Path(importlib.__file__).parent)
 _MOST_MESSAGES: Final = 32
-"""The number of messages that are logged per plugin and extension point in an hour."""
+"""The maximum number of messages per plugin and extension point that are logged in an hour."""
 _FORGET_SECONDS: Final = 3600.0
-"""The messages of a plugin are logged again after this time since its first message."""
+"""The seconds after its first message in which no message of a plugin is logged twice."""
 _MOST_CHARACTERS: Final = 1024
 """The maximum number of characters of an exception's text."""
 _MOST_BYTES: Final = 16 * 2**20
 """The maximum number of bytes of all remembered messages; each rule counts as a plugin."""
 _MOST_FRAMES: Final = 20
-"""The number of frames in a logged traceback: the last ones, which show the plugin's code."""
+"""The maximum number of frames in a logged traceback; the last frames show the plugin's code."""
 _MOST_TRACEBACK: Final = 16_384
 """The maximum number of characters of a logged traceback."""
 
@@ -102,7 +102,7 @@ class PluginFailed(PluginError):  # noqa: N818 - says what happened, as BindingF
 
 @dataclass(slots=True, eq=False)
 class _Told:
-    """The messages that were logged about a plugin at one point, and when the first one was."""
+    """The messages of one plugin at one extension point, and the time of the first message."""
 
     since: float
     messages: set[str] = field(default_factory=set)
@@ -192,7 +192,7 @@ class PluginFailures:
         logger.error("%s: %s", blamed, problem, extra=fields)
 
     def _is_new(self, blamed: Blamed, message: str) -> bool:
-        """Return whether to log the message: once per hour, and not after many other messages."""
+        """Return whether to log the message: once an hour, and only if few others were logged."""
         now, told = self.clock(), self._told.get(blamed)
         if told is None or now - told.since > _FORGET_SECONDS:
             told = _Told(now)

@@ -124,7 +124,7 @@ def _source(entry: EntryPoint) -> str:
 
 
 def _problem(name: str, plugin: Any) -> str | None:
-    """Return the mistake in a loaded plugin; None if there is none."""
+    """Return what is wrong with a loaded plugin; None if nothing is wrong."""
     if not isinstance(plugin, type):
         return "is not a class"
     args, points = getattr(plugin, "Args", NoArgs), points_of(plugin)

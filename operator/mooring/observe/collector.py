@@ -7,11 +7,11 @@ from typing import Any, Final
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 _SCHEDULER: Final = "mooring"
-"""The label `name` of the metric of leader election."""
+"""The label `name` in the metric about leader election."""
 
 
 _MOST_VALUES: Final = 100
-"""The most values of a label that users choose; other values share the series "other"."""
+"""The most values of a label whose values users choose; other values share the series "other"."""
 
 
 def largest(counts: Mapping[str, int]) -> Mapping[str, int]:

@@ -15,7 +15,7 @@ from typing import Final
 logger = logging.getLogger(__name__)
 
 _MOST_HELD: Final = 16 * 2**20
-"""The most bytes that wait for the thread; if more bytes wait, lines are lost."""
+"""The most bytes that wait for the thread that writes them; if more bytes wait, lines are lost."""
 _PAUSE_SECONDS: Final = 1.0
 
 

@@ -51,7 +51,7 @@ def fields_of(document: Any) -> dict[str, Any]:
 
 @cache  # as many entries as there are classes
 def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], Sequence[str]]:
-    """Return a reader of the class's fields, their JSON names, and the names of optional fields."""
+    """Return a reader of the class's fields, their names in JSON, and the optional names."""
     every = fields(kind)
     names = [name_of(each.name) for each in every]
     optional = [name_of(each.name) for each in every if each.default is None]

@@ -14,9 +14,9 @@ from typing import Any, Final
 logger = logging.getLogger(__name__)
 
 SHORTEST_SECONDS: Final = 0.001
-"""The shortest steps that are reported; thousands of steps per second are shorter."""
+"""The shortest steps in seconds that are reported; thousands of steps per second are shorter."""
 _LONG_SECONDS: Final = 1.0
-"""The shortest steps that are logged, because users notice the delay."""
+"""The seconds of the shortest steps that are logged, because users notice the delay."""
 
 
 _Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
@@ -44,7 +44,7 @@ class HoldTimer:
 
 
 class _Timed(Coroutine[Any, Any, Any]):
-    """A coroutine that measures its steps, and otherwise behaves like the original coroutine."""
+    """A coroutine that measures its steps; otherwise it behaves like the original coroutine."""
 
     __slots__ = ("_clock", "_coro", "_held")
 

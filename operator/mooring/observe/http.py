@@ -48,15 +48,15 @@ from mooring.process.turn import Turn
 logger = logging.getLogger(__name__)
 
 RELOAD_SECONDS: Final = 10.0
-"""The time in seconds after which certificate files are read again."""
+"""The seconds between two readings of the certificate files."""
 _SLICE: Final = 200
-"""The number of cache records that are sent together, which takes some milliseconds."""
+"""The number of cache records that are sent together; to prepare them takes some milliseconds."""
 
 _Answer = TypeVar("_Answer")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 Check = Callable[[], str | None]
-"""A check returns a line about its problem, or None if there is none; runs on the event loop."""
+"""Returns a line about a problem, or None if there is none; called on the event loop."""
 
 
 class AccessReviews(Protocol):
@@ -382,7 +382,7 @@ class Endpoints:
         return json_answer(await viewer.shown(found, lambda other: other.key == pod))
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
-        """Return short records of at most `limit` pods; other tasks run in between."""
+        """Return short records of at most `limit` pods; let other tasks run in between."""
         if not (limit.isdecimal() and len(limit) < 10) or not 0 < int(limit) <= MOST_SUMMARIES:
             raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
         found = self.decisions.summaries(namespace, int(limit))
@@ -448,7 +448,7 @@ class Endpoints:
         return response
 
     async def _send_cache(self, response: web.StreamResponse) -> None:
-        """Send the records in slices; after each slice wait for the client, to save memory."""
+        """Send the records in groups; wait for the client after each group, to save memory."""
         lines = (orjson.dumps(record) + b"\n" for record in self.cache_dump())
         while True:
             slices = TimeSlices(0.0, rest=REST)
@@ -491,7 +491,7 @@ def namespace_and_name(parameter: str, value: str, path: str = "") -> tuple[str,
 
 
 class _Listener:
-    """A listening socket; new connections use the newest TLS context."""
+    """A listening socket; `serve_with` sets the TLS context for new connections."""
 
     def __init__(self, runner: web.AppRunner, listening: socket.socket) -> None:
         self._runner = runner

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 
 _LONGEST_VALUE: Final = 512
 _VALUE: Final = 256
-"""The bytes of a label value in memory, without its characters."""
+"""The bytes of a label value in memory, without the bytes of its characters."""
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
@@ -63,7 +63,7 @@ class Count:
 
 
 class Distribution:
-    """One series of a histogram: the number of values in each bucket, and their sum."""
+    """One series of a histogram: the number of values in each bucket, and the sum of the values."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -82,7 +82,7 @@ _Series = TypeVar("_Series", Count, Distribution)
 
 
 class _Family(Generic[_Series]):
-    """A metric and its series; there is one series per combination of label values."""
+    """A metric and its series; each combination of label values has its own series."""
 
     def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
         self._name = name

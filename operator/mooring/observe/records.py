@@ -47,14 +47,14 @@ _FIRST_STEPS: Final = 4
 _MOST_VICTIMS: Final = 10
 """The most victims that a step names."""
 _MOST_DROPPED: Final = 1_000
-"""The most paths and decisions that one step drops from a full log; this takes a millisecond."""
+"""The most paths and decisions that one call drops from a full log; this takes a millisecond."""
 
 _PATH_BYTES: Final = 1000
-"""The bytes of a path without steps and names, with its `StateTimes` and its dict entries."""
+"""The estimated bytes of a path without its steps and names."""
 _STEP_BYTES: Final = 56
 """The bytes of a step, without the characters of its line."""
 _TEXT_BYTES: Final = 240
-"""The bytes of a shared decision, without the characters of its text."""
+"""The estimated bytes of a shared decision, without the characters of its text."""
 
 
 class RecordedStep(StrEnum):
@@ -174,7 +174,7 @@ class NotedStep(NamedTuple):
     step: RecordedStep
     time: float
     since: float
-    """The time when the state before this step began; for a decision, when its attempt began."""
+    """The time when the previous state of the pod began; for a decision, when the attempt began."""
     fields: _Fields
     decision: bytes | None
     """The decision as the text of `_packed`; equal decisions share one object."""
@@ -190,7 +190,7 @@ class NotedStep(NamedTuple):
 
 
 def _packed(decision: Decision, truncated: Mapping[str, int]) -> bytes:
-    """Return the decision as a JSON list of its values, without the pod; `_unpacked` reads it."""
+    """Return the decision without the pod as a JSON list of values; `_unpacked` reads it."""
     scores = decision.scores
     return dumps(
         [
@@ -235,7 +235,7 @@ def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
 
 
 class _Text:
-    """A packed decision that several pods share."""
+    """A decision as JSON text, and the number of pods that share it."""
 
     __slots__ = ("users", "value")
 
@@ -252,7 +252,7 @@ class _Path:
     uid: Uid
     times: StateTimes | None
     admission: tuple[RecordedStep, str | None] | None = None
-    """The last step about entering the queue, and the gate that keeps the pod out of the queue."""
+    """The last step that queued or gated the pod, and the PreEnqueue plugin that gated it."""
     steps: list[bytes] = field(default_factory=list)
     """The steps as lines of JSON."""
     decisions: list[_Text | None] = field(default_factory=list)
@@ -288,7 +288,7 @@ def _size(line: bytes) -> int:
 
 
 def _line(step: RecordedStep, first: float, last: float, in_a_row: int, fields: _Fields) -> bytes:
-    """Return the step as a line of JSON; it happened `in_a_row` times from `first` to `last`."""
+    """Return the step as a line of JSON; it occurred `in_a_row` times from `first` to `last`."""
     # A copy, because what orjson returns occupies 4 KiB however short it is.
     return memoryview(dumps([step.value, first, last, in_a_row, fields])).tobytes()
 
@@ -352,7 +352,7 @@ class DecisionLog:
         # In each of these the path that has changed last is the last one.
         self._live: OrderedDict[Uid, _Path] = OrderedDict()
         self._without_decisions: OrderedDict[Uid, _Path] = OrderedDict()
-        """Paths without decisions of pods that are not bound or deleted."""
+        """Paths of pods that are not bound or deleted, after their decisions were dropped."""
         self._ended: OrderedDict[Uid, _Path] = OrderedDict()
         self._names = Names()
 
@@ -635,7 +635,7 @@ class DecisionLog:
             self._drop(path.uid)
 
     def _made_live(self, uid: Uid, step: RecordedStep) -> _Path | None:
-        """Move the path to the live pods, and return it; None if the step must be left out."""
+        """Return the pod's path as a path of a live pod; None if the step must be left out."""
         path = self._without_decisions.pop(uid, None)
         if path is None and step is RecordedStep.PREEMPTED:
             path = self._ended.pop(uid, None)
@@ -673,7 +673,7 @@ class DecisionLog:
             path.decisions[kept[0]] = None
 
     def _text(self, value: bytes) -> _Text:
-        """Return the shared object for this packed decision, and count one more user."""
+        """Return the object that stores this decision for all pods, and count one more pod."""
         text = self._texts.get(value)
         if text is None:
             value = memoryview(value).tobytes()  # a copy, as in `_line`
@@ -683,7 +683,7 @@ class DecisionLog:
         return text
 
     def _release(self, text: _Text | None) -> None:
-        """Count one user less; remove a shared decision that has no user."""
+        """Count one pod less for a shared decision; remove a decision without pods."""
         if text is not None:
             text.users -= 1
             if not text.users:
@@ -767,7 +767,7 @@ def _best(
 
 
 def _witnesses(rejections: Mapping[str, Rejection], limit: int) -> Mapping[str, Rejection]:
-    """Return at most `limit` rejections, with as many different plugins and reasons as possible."""
+    """Return at most `limit` rejections; prefer rejections with different plugins or reasons."""
     if len(rejections) <= limit:
         return rejections
     first_of_kind: dict[Rejection, str] = {}

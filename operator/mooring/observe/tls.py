@@ -27,7 +27,7 @@ class TlsError(Exception):
 
 
 class _Material(NamedTuple):
-    """PEM texts: the certificate with its chain, its key, and the CAs of client certificates."""
+    """The certificate with its chain, its key, and the CAs of client certificates, as PEM texts."""
 
     certificate: bytes
     key: bytes
@@ -181,7 +181,7 @@ def _read(path: str) -> bytes:
 
 
 def _no_password() -> str:
-    """Raise ValueError, because otherwise OpenSSL would ask for a password on the terminal."""
+    """Raise ValueError; without this function, OpenSSL would ask for a password on the terminal."""
     raise ValueError("the key is encrypted")
 
 

@@ -47,15 +47,15 @@ logger = logging.getLogger(__name__)
 _MOST_WAITING: Final = 32_768
 """The most steps that wait to become spans; more steps are lost."""
 _MOST_BYTES: Final = 64 * 2**20
-"""The most bytes of the steps that wait."""
+"""The most bytes of all steps that wait to become spans."""
 _MOST_OPEN: Final = 16_384
-"""The most unfinished attempts of pods with a node; if there are more, the oldest is lost."""
+"""The most attempts that are kept until they end; if there are more, the oldest is lost."""
 _LONGEST_CAUSE: Final = 1_024
 """The most characters of a cause in a span."""
 _BATCH: Final = 256
 """The most spans in one request."""
 _SLICE_SECONDS: Final = 0.001
-"""The seconds of making spans after which other tasks run."""
+"""After this time in seconds of making spans, other tasks run."""
 _PAUSE_SECONDS: Final = 1.0
 _FLUSH_SECONDS: Final = 0.8
 """The most seconds for sending spans when the process ends."""
@@ -77,8 +77,6 @@ _Attributes = dict[str, str | int | float]
 
 
 class _First(local):
-    """Holds the first message of OpenTelemetry about an export in the current thread."""
-
     text = ""
 
 
@@ -198,7 +196,7 @@ class Traces:
             self._exporter.shutdown()  # type: ignore[no-untyped-call] # the library does not say
 
     async def _round(self) -> None:
-        """Send the spans of all waiting steps; stop if the endpoint does not accept a batch."""
+        """Send the spans of all steps that wait; stop if the endpoint does not accept a batch."""
         while self._waiting:
             await self._make_spans()
             if len(self._finished.spans) >= _BATCH and not await self._export():
@@ -253,7 +251,7 @@ class Traces:
         exported.set_result(lost is None)
 
     def _lose(self, number: int, reason: str) -> None:
-        """Count lost spans; log no second loss before all waiting spans are sent."""
+        """Count lost spans; log only the first loss until all waiting spans are sent."""
         self._dropped += number
         if not self._told:
             self._told = True
@@ -285,7 +283,7 @@ class _Finished(SpanProcessor):
 
 
 class _Identifiers(IdGenerator):
-    """Gives the identifiers in `root` to a root span, and random identifiers to other spans."""
+    """Gives a root span the identifiers in `root`, and other spans random identifiers."""
 
     def __init__(self) -> None:
         self._random = RandomIdGenerator()
@@ -359,7 +357,7 @@ class _PodSpans:
             self._root(noted, offset)
 
     def _keep(self, steps: dict[Uid, NotedStep], noted: NotedStep) -> None:
-        """Keep the step until the pod's attempt has ended."""
+        """Keep the step until the attempt has ended; if too many are kept, lose the oldest."""
         steps.pop(noted.uid, None)
         steps[noted.uid] = noted
         if len(steps) > _MOST_OPEN:
@@ -409,7 +407,7 @@ class _PodSpans:
         span.end(_nanoseconds(ended.time + offset))
 
     def _root(self, ended: NotedStep, offset: float) -> None:
-        """Make the span from the first sight of the pod to its end."""
+        """Make the root span of a pod: from the scheduler's first sight of the pod to its end."""
         began, times = ended.time, ended.times
         attributes: _Attributes = {
             **_pod_attributes(ended),

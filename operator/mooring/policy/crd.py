@@ -61,7 +61,7 @@ def render() -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes a repeated object in full, not as a YAML anchor, so that the file is easy to read."""
+    """Writes a repeated object in full each time, without YAML anchors, for human readers."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
@@ -123,7 +123,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with references inlined, and only keywords that the API server accepts."""
+    """Return the schema without references, with only keywords that the API server accepts."""
     node = _inlined(node, definitions)
     kept: dict[str, Any] = {name: node[name] for name in _KEPT if name in node}
     if "description" in kept:

@@ -75,7 +75,7 @@ KUBE_SCHEDULER_PLUGINS: Final = frozenset(
         *REMOVED,
     }
 )
-"""Every plugin name that a valid configuration of kube-scheduler may contain."""
+"""Every plugin name that a valid KubeSchedulerConfiguration may contain."""
 
 
 def default_weights(kubernetes: KubernetesRules) -> dict[str, int]:

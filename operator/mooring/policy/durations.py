@@ -19,10 +19,9 @@ _UNITS: Final = {
 _NUMBER: Final = re.compile(r"[0-9]++\.?[0-9]*|\.[0-9]+")
 _UNIT: Final = re.compile(r"([a-zµμ]+)")
 _LONGEST_TEXT: Final = 256
-"""The maximum number of characters of a duration: a longer text would take long to parse and fill
-the message."""
+"""The maximum number of characters of a duration, so that parsing and messages stay short."""
 _SHOWN: Final = 40
-"""The maximum number of characters that a message quotes of a text that is not a duration."""
+"""The maximum number of characters of a wrong duration that a message quotes."""
 _LONGEST: Final = 2**63 / 1e9
 """The longest duration of Go in seconds, about 292 years."""
 _PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
@@ -41,7 +40,7 @@ def parse_duration(text: object) -> timedelta:
 
 
 def _seconds(digits: str) -> float | None:
-    """Return the sum of numbers with units in seconds; None if the text is something else."""
+    """Return the sum of numbers with units in seconds; None if the text has another form."""
     if digits == "0":
         return 0.0
     *parts, rest = _UNIT.split(digits)

@@ -34,7 +34,7 @@ Path = Annotated[str, Field(max_length=4096)]
 
 
 def _from_base64(given: object) -> bytes:
-    """Decode standard base64 with line breaks, as Go reads []byte from JSON."""
+    """Decode base64 that may contain line breaks, as Go reads []byte from JSON."""
     if isinstance(given, bytes):
         return given
     try:
@@ -66,7 +66,7 @@ def _url(text: str) -> str:
 
 
 def _without_user(text: str) -> str:
-    """Return the URL, which may be invalid, without secrets, because Events and the log show it."""
+    """Return the URL, even an invalid one, without secrets, because Events and the log show it."""
     before, _, rest = text.rpartition("@")
     scheme, found, _ = before.partition("://")
     return f"{scheme + found if found else ''}{rest}".partition("?")[0]

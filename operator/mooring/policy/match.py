@@ -144,7 +144,7 @@ def _first(most: int, names: Iterable[str]) -> str:
 
 @dataclass(slots=True)
 class _LabelConstraint:
-    """The conditions of selectors on one label; `allowed` is None if any value is allowed."""
+    """The conditions of selectors on one label; `allowed` has the possible values, None: all."""
 
     allowed: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
@@ -172,7 +172,7 @@ class _LabelConstraint:
 
 
 def _can_both_match(*selectors: LabelSelector | None) -> bool:
-    """Return whether some labels match all the selectors; an absent selector matches everything."""
+    """Return whether some labels match all selectors; an absent selector matches all labels."""
     wanted: dict[str, _LabelConstraint] = {}
     for selector in filter(None, selectors):
         for key, value in selector.match_labels.items():

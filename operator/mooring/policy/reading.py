@@ -187,7 +187,7 @@ def _may_follow_from(
 
 
 def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
-    """Remove the field from the document; return the path of the removed part.
+    """Remove the field at the path from the document; return the path of the removed part.
 
     For an item of a list, it removes the whole list, because other items would get new indexes. For
     an absent required field, it removes the object. An empty path is the whole document.
@@ -208,7 +208,7 @@ def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _plain(value: object) -> Any:
-    """Return the value as dicts and lists (kopf's views are neither), without null fields."""
+    """Return the value as dicts and lists without null fields; kopf's views are neither."""
     if isinstance(value, str | int | float):  # first: whether something is a Mapping takes longer
         return value
     if isinstance(value, Mapping):

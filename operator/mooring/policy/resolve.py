@@ -36,7 +36,7 @@ _NOT_BY_NAME: Final = f"{RULES} cannot be named: it runs what is in spec.rules"
 _LONGEST_FAILURE: Final = 1024
 """The maximum number of characters of a plugin's exception in a message."""
 _UNNAMED: Final = ""
-"""The name of an entry whose own name cannot be read."""
+"""The name for an entry of a list if its own name cannot be read."""
 
 _Entry = TypeVar("_Entry", Enabled, Disabled, PluginConfig)
 
@@ -152,7 +152,7 @@ def _resolve(
 
 
 def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
-    """Yield the mistakes, but only the first one about each plugin that cannot be loaded."""
+    """Yield the mistakes; of a plugin that cannot be loaded, only the first mistake."""
     seen = set[str]()
     for mistake in mistakes:
         if mistake.plugin not in seen:

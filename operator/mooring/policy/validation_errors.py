@@ -117,7 +117,7 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _models_at(model: type[BaseModel], steps: Iterable[int | str]) -> list[type[BaseModel]]:
-    """Return the models that the value at these steps may have; several for a union."""
+    """Return the models that the value at this location may have; several for a union."""
     models = [model]
     for step in steps:
         if isinstance(step, str):

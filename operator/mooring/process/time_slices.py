@@ -20,7 +20,7 @@ REST: Final = 3.0
 """The usual `rest` for work that users request; decisions continue in between."""
 
 _SLICES_PER_COLLECTION: Final = 10
-"""How many slices pass between two collections of young garbage, which take 1 to 5 ms."""
+"""The number of slices between two collections of young garbage, which take 1 to 5 ms."""
 _slices_ended = count(1)
 
 

@@ -71,7 +71,7 @@ class Turn:
             raise
 
     def _end(self) -> None:
-        """Give the turn to the next task that waits for it."""
+        """Let the next task that waits have the turn."""
         self.holder = None
         while self._waiting:
             given = self._waiting.popleft()

@@ -65,9 +65,9 @@ _MOST_DECISIONS: Final = 20_000
 _MOST_PENDING: Final = 1_000
 """The maximum number of unschedulable pods for which a plan makes room."""
 _BUSY: Final = 16
-"""Events are not written while this number of requests is in flight, because the server is slow."""
+"""If this many requests are in flight, the server is slow, and no events are written."""
 _FLUSH_SECONDS: Final = 30.0
-"""The interval at which kube-scheduler flushes unschedulable pods (scheduling_queue.go)."""
+"""The seconds between two calls of the queue's `flush_unschedulable` (scheduling_queue.go)."""
 _REPORT_SECONDS: Final = 5.0
 _NEW_SECONDS: Final = 1.0
 _NOMINATION_SECONDS: Final = 5.0
@@ -280,7 +280,7 @@ class Engine:
         return entry is not None and bool(entry.profile.spec.extenders)
 
     def _not_pending(self, uid: str) -> None:
-        """Forget the data that was kept only while the pod had no node."""
+        """Forget the data about a pod that was kept only while the pod had no node."""
         self.reports.forget(uid)
         self.extender_objects.forget(uid)
         self.shadow.forget(uid)

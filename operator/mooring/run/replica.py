@@ -76,13 +76,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EVENT_SECONDS: Final = 1.0
-"""The longest time in seconds for writing events after the last binding."""
+"""The most seconds for writing events after the last binding."""
 _LAST_SECONDS: Final = 1.0
-"""The longest time in seconds for cancelled work to end before the lease is released."""
+"""The most seconds for cancelled tasks to end before the lease is released."""
 _HEALTH_SECONDS: Final = 1.0
-"""The interval at which a leader checks whether it is able to work."""
+"""The seconds between two checks whether a leader can work."""
 _UNABLE_SECONDS: Final = 60.0
-"""A leader that has been unready for longer gives the lease up.
+"""After this time in seconds without being ready, a leader gives the lease up.
 
 A leader becomes unready after a watch has been dead for a minute. Both times together are longer
 than an API server needs to restart, or etcd to elect a leader.
@@ -340,7 +340,7 @@ class Scheduler:
         return self._exit_code
 
     async def _schedule(self) -> None:
-        """Follow the cluster, and lead when this replica holds the lease, until told to stop."""
+        """Watch the cluster until told to stop, and lead while this replica holds the lease."""
         self._environment.spare_mirror()
         followers = [
             self._start(self._reflectors.run()),
@@ -512,7 +512,7 @@ class Scheduler:
         await asyncio.wait((*workers, *writers), timeout=_LAST_SECONDS)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Stop this replica: a task has ended that should run as long as the replica leads."""
+        """Stop this replica: the task that has ended should run as long as the replica leads."""
         if not task.cancelled():
             if task.exception() is not None:
                 logger.error("a part of the scheduler failed", exc_info=task.exception())
@@ -547,13 +547,13 @@ class Scheduler:
             self.engine.follow_server(version)
 
     def _begin_anew(self, why: str) -> None:
-        """Stop in order, because the replica must restart to apply a change; `why` is logged."""
+        """Stop in order, because the replica must restart to apply a change; log `why`."""
         logger.warning("%s: the process ends and must be started again", why)
         self._exit_code = 1
         self._stop.set()
 
     def _compare_soon(self) -> None:
-        """Let the comparer run soon: kopf has listed again and may have missed a deletion."""
+        """Let the comparer run soon, because kopf has listed again and may have missed changes."""
         self._comparer.hint()
 
     def _endpoints(self, reviews: Reviews, page_client: ApiClient) -> Endpoints:

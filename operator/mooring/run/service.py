@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 _TLS_ERROR: Final = "Fatal error on SSL protocol"
-"""uvloop's RuntimeError has this text if it writes to a connection that was just aborted."""
+"""The text of uvloop's RuntimeError when it writes to a connection that was just aborted."""
 
 
 class StartError(Exception):

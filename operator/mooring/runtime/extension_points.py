@@ -113,17 +113,17 @@ _INT64: Final = np.dtype(np.int64)
 _UINT64: Final = np.dtype(np.uint64)
 _max: Final = np.maximum.reduce
 _NOT_MEASURED: Final = frozenset((ExtensionPoint.QUEUE_SORT, ExtensionPoint.QUEUEING_HINT))
-"""These points are not measured here: hints have their own metric, and kube-scheduler does not
-measure QueueSort."""
+"""The extension points without measurement: hints have their own metric, and kube-scheduler does
+not measure QueueSort."""
 _HIGHEST_RAW: Final = (2**63 - 1) // MAX_SCORE
-"""Larger raw scores would overflow when they are normalized."""
+"""The largest raw score; larger scores would overflow when they are normalized."""
 
 _MISTAKES: Final = frozenset(
     {type, EnumMeta, CoroutineType, Explanation, Nomination, NotEligible, QueueingHint, Wait}
 )
-"""The types of results that can never be a state; a plugin that returns one has made a mistake."""
+"""The types of results that are never a state; a plugin that returns such a result is wrong."""
 NOT_A_FILTER_STATE: Final = _MISTAKES | {PreFilterResult, Unschedulable}
-"""The types of results of `pre_filter` that `filter` does not get as its state."""
+"""The types of results of `pre_filter` that are not the state for `filter`."""
 
 
 def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> Unschedulable | None:
@@ -438,7 +438,7 @@ def wrong_explanation(why: object, nodes: int) -> str:
 
 
 def _wrong_pre_filter(answer: object) -> str:
-    """Return why a result of `pre_filter` in NOT_A_FILTER_STATE is wrong; "" if it is not."""
+    """Return why a result of `pre_filter` is wrong if it is not a state; "" if it is right."""
     if isinstance(answer, Unschedulable):
         return _wrong_reason(answer.reason)
     if not isinstance(answer, PreFilterResult):
@@ -516,7 +516,7 @@ def _wrong_placements(answer: object, parent: Placement) -> str:
 
 
 def _wrong_verdict(answer: object, *types: type) -> str:
-    """Return why a result is neither None nor of one of `types`; "" if it is."""
+    """Return why a result is wrong: neither None nor of one of `types`; "" if it is right."""
     if answer is None:
         return ""
     if not isinstance(answer, types):
@@ -552,7 +552,7 @@ def _are_amounts(amounts: object) -> bool:
 
 
 def _is_sort_key(key: object) -> bool:
-    """Return whether the key can be compared. NaN cannot: it is neither less nor greater."""
+    """Return whether sort keys like this can be compared; NaN cannot, because it has no order."""
     return isinstance(key, tuple) and all(
         isinstance(item, int | float | str) and item == item  # noqa: PLR0124 - NaN is not
         for item in key
@@ -636,7 +636,7 @@ def _instead(found: object, expected: str) -> str:
 
 
 def _described(found: object) -> str:
-    """Return the type of the result in a few words, because its contents may be long."""
+    """Return the type of the result in a few words; its contents may be too long."""
     if isinstance(found, np.ndarray):
         return _array(found.dtype, found.shape)
     if found is None:

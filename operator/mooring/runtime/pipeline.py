@@ -59,7 +59,7 @@ __all__ = [
 
 _BYTES_OF_PIPELINE: Final = 64 * 1024
 _PER_CHARACTER: Final = 64
-"""The estimated bytes of a pipeline per character of its profile; rules need most of them."""
+"""The estimated bytes of a pipeline for each character of its profile; most are for rules."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -253,7 +253,7 @@ def _scores(
 
 
 def _with_method(plugins: Iterable[Any], method: str) -> dict[str, Any]:
-    """Return the plugins that have the method, by name."""
+    """Return the plugins that have this method, by the plugin's name."""
     return {plugin.name: plugin for plugin in plugins if _has(plugin, method)}
 
 
@@ -262,7 +262,7 @@ def _has(plugin: object, method: str) -> bool:
 
 
 def _keyed(plugins: Iterable[Any], method: str) -> dict[str, Any]:
-    """Return the keyed plugins whose results depend on the Node object alone, by name.
+    """Return the plugins with this method that depend on the Node object alone, by name.
 
     The keys of other plugins are not used.
     """
@@ -289,7 +289,7 @@ def _values_of(built: Mapping[str, Any], attribute: str) -> Iterator[Any]:
 
 
 def _path_of(name: str, spec: SchedulingProfileSpec) -> str:
-    """Return the path of the field that configures the plugin, or else enables it; or "spec"."""
+    """Return the path of the plugin's entry in `pluginConfig` or `plugins`; "spec" without one."""
     for number, entry in enumerate(spec.plugin_config):
         if entry.name == name:
             return f"spec.pluginConfig[{number}]"

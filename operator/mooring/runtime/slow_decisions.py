@@ -44,7 +44,7 @@ _POINTS: Final = {
     "score": ExtensionPoint.SCORE,
     "score_key": ExtensionPoint.SCORE,
 }
-"""The extension point whose time each deciding method counts for."""
+"""Maps each deciding method to the extension point for which its time counts."""
 
 
 class SlowDecisions:
@@ -81,7 +81,7 @@ class SlowDecisions:
 
 
 class _TimedPipeline:
-    """A copy of a pipeline that adds up how long its plugins take in one attempt."""
+    """A copy of a pipeline that adds up the time of its plugins in one attempt."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.remaining = TIMED_ATTEMPTS
@@ -132,12 +132,12 @@ class _TimedPipeline:
         return tuple(self._of(plugin) for plugin in plugins)
 
     def _of(self, plugin: Plugin) -> Any:
-        """Return the plugin with timed methods. It is typed Any, because _Timed has any method."""
+        """Return the plugin with timed methods, as Any, because `_Timed` has any method."""
         return _Timed(plugin, self)
 
 
 class _Timed:
-    """A plugin whose deciding methods are timed; other attributes are the plugin's own."""
+    """A plugin whose deciding methods are timed; its other attributes are unchanged."""
 
     def __init__(self, plugin: Plugin, pipeline: _TimedPipeline) -> None:
         self._plugin = plugin

@@ -203,7 +203,7 @@ class PluginContract:
 
 
 class _PluginInScenario:
-    """A plugin that was built for the cluster of one scenario, and the pod of the scenario."""
+    """A plugin that is built for the cluster of one scenario, and the scenario's pod."""
 
     def __init__(self, plugin: type[Any], args: Any, scenario: Scenario) -> None:
         self.state = cluster(*scenario.others, *scenario.nodes)
@@ -295,7 +295,7 @@ def _choices(rows: IntArray) -> Iterable[IntArray]:
 
 
 def _fingerprint(state: ClusterState) -> dict[str, Any]:
-    """Return a copy of all data that a decision could change by mistake."""
+    """Return a copy of all data that a decision could change by mistake, for a comparison."""
     table, rows = state.nodes, state.nodes.row_count
     columns = {
         "present": table.present,

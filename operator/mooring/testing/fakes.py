@@ -249,7 +249,7 @@ class FakeApi:
 
 
 def _merged(target: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the target after a JSON merge patch (RFC 7386): null deletes, objects merge."""
+    """Return `target` after a JSON merge patch (RFC 7386): null deletes a field."""
     result = dict(target) if isinstance(target, Mapping) else {}
     for field, value in patch.items():
         if value is None:

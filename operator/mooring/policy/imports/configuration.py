@@ -41,13 +41,13 @@ from mooring.policy.resolve import resolve
 
 _V1BETA2: Final = "kubescheduler.config.k8s.io/v1beta2"
 _V1BETA2_WEIGHTS: Final = {"NodeAffinity": 1, "InterPodAffinity": 1, "TaintToleration": 1}
-"""Default weights in v1beta2; they are higher in v1beta3 and v1 (apis/config/v1beta2)."""
+"""The default weights in v1beta2; in v1beta3 and v1 they are higher (apis/config/v1beta2)."""
 _JITTER: Final = 1.2
-"""client-go's leader election waits up to this many retry periods between two attempts."""
+"""The factor by which client-go's leader election may lengthen the retry period."""
 
 
 def _positive_or(default: timedelta) -> AfterValidator:
-    """Return a validator that replaces zero by the default: to Go, absent and zero are the same."""
+    """Return a validator that replaces 0 by the default, because Go does not tell 0 from absent."""
 
     def check(given: timedelta) -> timedelta:
         if given < timedelta(0):
@@ -95,7 +95,7 @@ _WITHOUT_POINT: Final = {
     "pod_group_post_filter": "pod groups preempt others where postFilter has DefaultPreemption",
     "placement_feasible": "a pod group takes a placement where its minimum of members fits",
 }
-"""The notes about plugins that are left out because Mooring lacks their extension point."""
+"""Maps extension points that Mooring does not have to the note about plugins left out there."""
 _ALL_PLACEMENTS: Final = "Mooring scores all placements of a pod group"
 
 
@@ -214,7 +214,7 @@ def _cleaned_profile(profile: object, version: object) -> object:
 
 
 def _cleaned_args(entry: object, version: object) -> object:
-    """Return the entry of pluginConfig, without the apiVersion of its arguments if it is `version`.
+    """Return the entry of pluginConfig; remove its arguments' `apiVersion` if it is `version`.
 
     The arguments in a profile have the version v1.
     """
@@ -226,7 +226,7 @@ def _cleaned_args(entry: object, version: object) -> object:
 
 
 def _cleaned_set(plugins: object) -> object:
-    """Return the plugin set without weight 0 in `disabled`, which kube-scheduler's type writes."""
+    """Return the plugin set without the weight 0 that kube-scheduler writes into `disabled`."""
     if not isinstance(plugins, Mapping) or not isinstance(plugins.get("disabled"), list):
         return plugins
     disabled = [
@@ -261,7 +261,7 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
 
 
 def _with_former_weights(plugins: Plugins) -> Plugins:
-    """Return the plugins, with v1beta2 weights for default plugins that the file does not name."""
+    """Return the plugins; default plugins that the file does not name get v1beta2 weights."""
     score = plugins.score
     named = {plugin.name for plugin in score.enabled} | {plugin.name for plugin in score.disabled}
     if "*" in named:
@@ -298,7 +298,7 @@ def _unknown_without_point(profiles: Iterable[_Profile], catalog: Catalog) -> It
 
 
 def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
-    """Yield a note for each setting of pod groups in the profile that Mooring does not have."""
+    """Yield a note for each setting about pod groups that Mooring does not have."""
     for point, reason in _WITHOUT_POINT.items():
         plugins: PluginSet = getattr(profile.plugins, point)
         if plugins.enabled or plugins.disabled:
@@ -309,7 +309,7 @@ def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield a mistake for a repeated name, and for a missing one among several profiles."""
+    """Yield mistakes: a repeated name, or a missing name if there are several profiles."""
     owners = dict[str, int]()
     for number, profile in enumerate(profiles):
         path, name = f"profiles[{number}].schedulerName", profile.scheduler_name

@@ -46,7 +46,7 @@ class ElasticQuotas:
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
         self._read: list[tuple[InclusiveQueue, str, Mapping[str, str]]] = []
-        """Each quota with its namespace, and with Koordinator's labels and annotations."""
+        """The quotas with their namespaces, and with Koordinator's labels and annotations."""
 
     def read(self, raw: Mapping[str, Any]) -> None:
         """Read an ElasticQuota; raise ManifestError if it is malformed."""
@@ -116,7 +116,7 @@ class ElasticQuotas:
 
 
 def _namespaces(fields: Mapping[str, str]) -> list[str]:
-    """Return the namespaces in an annotation of a quota."""
+    """Return the namespaces that an annotation of the quota lists."""
     path = f"metadata.annotations[{_PREFIX}namespaces]"
     try:
         names = json.loads(fields.get("namespaces") or "[]")

@@ -60,7 +60,7 @@ class InclusiveQuotas:
         self._notes = notes
         self._capacity = capacity
         self._below = defaultdict[str, Counter[str]](Counter)
-        """The sum of the quotas below each queue, by resource."""
+        """The sum of the quotas of the queues below each queue, by resource."""
 
     def written(self) -> Iterator[WrittenQueue]:
         """Yield the Queues, each after its parent; raise ManifestError if parents form a circle."""
@@ -115,14 +115,14 @@ class InclusiveQuotas:
         return quotas
 
     def _of_root(self, resource: str) -> int:
-        """Return the amount that all queues share: the nodes' amount, or else the root's quota."""
+        """Return the amount that all queues share: that of the nodes, or else the root's quota."""
         root = self._root
         own = root.quota.get(resource) or root.limit.get(resource) or 0
         shared = self._capacity.get(resource, own)
         return min(shared, root.limit.get(resource, shared))
 
     def _total(self, queue: InclusiveQueue, resource: str, below: int) -> int | None:
-        """Return the quota of a queue including those below it; None if it has no limit."""
+        """Return the queue's quota, which includes the queues below it; None if it is unlimited."""
         if queue is self._root:
             return max(self._of_root(resource), below)
         quota, limit = queue.quota.get(resource, 0), queue.limit.get(resource)

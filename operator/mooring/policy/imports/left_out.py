@@ -42,7 +42,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
 }
 """Maps plugins that are left out, also of scheduler-plugins (cmd/scheduler/main.go), to notes."""
 _OTHERS: Final = frozenset({*ABSENT, CAPACITY_SCHEDULING})
-"""Plugins that the import leaves out although Mooring has another plugin of the same name."""
+"""The plugins that the import leaves out although Mooring has a plugin of the same name."""
 _TAKEN_OVER: Final = {"Coscheduling": "GangScheduling", CAPACITY_SCHEDULING: CAPACITY_SCHEDULING}
 """Maps replaced plugins to Mooring's plugins, which run wherever the replaced ones were enabled."""
 _SORTING: Final = frozenset({"Coscheduling", "QOSSort", "TopologicalSort"})
@@ -51,7 +51,7 @@ _INSTEAD: Final = {
     Point.QUEUE_SORT: f"{_SORTER} sorts the queue",
     Point.POST_FILTER: "no plugin is left: pods do not preempt; enable DefaultPreemption for that",
 }
-"""Maps extension points to the note if only left-out plugins have replaced the defaults."""
+"""Maps extension points to the note for a profile that enables only left-out plugins there."""
 
 
 class WithLeftOut:

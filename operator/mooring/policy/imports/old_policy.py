@@ -35,10 +35,10 @@ from mooring.policy.reading import read
 
 _FIRST: Final = ("SchedulingGates", "PrioritySort")
 _LAST: Final = ("DefaultPreemption", "DefaultBinder")
-"""Plugins that were neither predicates nor priorities: they ran with every Policy."""
+"""The plugins that ran with every Policy, because they were neither predicates nor priorities."""
 _SCORING: Final = frozenset({Point.PRE_SCORE, Point.SCORE})
 _CUSTOM: Final = ("CheckServiceAffinity", "CheckNodeLabelPresence")
-"""Predicates that need an argument."""
+"""The predicates that need an argument."""
 
 PROVIDERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "DefaultProvider": {},
@@ -53,7 +53,7 @@ PROVIDERS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A plugin that the Policy needs, with the path of the field; `weight` is 0 for a filter."""
+    """A plugin that the Policy uses, with the path of the field; `weight` is 0 for a filter."""
 
     path: str
     plugin: str
@@ -130,7 +130,7 @@ def _wrong_priorities(policy: Policy) -> Iterator[FieldError]:
 
 
 def _filters(policy: Policy) -> list[_Use]:
-    """Return the plugins of the predicates, in the order in which predicates run."""
+    """Return the plugins for the predicates, in the order in which predicates run."""
     given = policy.predicates
     named = (
         [(f"predicates[{number}]", predicate) for number, predicate in enumerate(given)]
@@ -144,7 +144,7 @@ def _filters(policy: Policy) -> list[_Use]:
 
 
 def _predicate_name(predicate: Predicate) -> str:
-    """Return the predicate's name; if it has an argument, the name of the argument's type.
+    """Return the predicate's name; for a predicate with an argument, the name of its type.
 
     A predicate with an argument may have any name.
     """
@@ -234,7 +234,7 @@ def _spec(policy: Policy, uses: Iterable[_Use], catalog: Catalog) -> dict[str, A
 
 
 def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, Any]) -> None:
-    """Merge arguments into those of the plugin; joined lists have each value once."""
+    """Merge `more` into the arguments of the plugin; joined lists contain each value once."""
     for name, value in more.items():
         own = args.setdefault(plugin, {})
         if isinstance(value, list):
@@ -245,7 +245,7 @@ def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, An
 
 
 def _unused_points(roles: Mapping[str, set[bool]], catalog: Catalog) -> dict[str, Any]:
-    """Return the plugins to disable: filters at the point score, and scores at the point filter."""
+    """Return the plugins to disable: pure filters at score, and pure scores at filter."""
     unused = dict[str, Any]()
     for plugin, scores in roles.items():
         points = catalog.points(plugin) or frozenset()

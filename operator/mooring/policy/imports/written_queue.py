@@ -12,7 +12,7 @@ from mooring.policy.profile import API_VERSION
 from mooring.quota.model.queue import Quota, parse_queue
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-"""The label of every namespace with the namespace's own name."""
+"""The label that gives a namespace's name on every namespace."""
 _NO_SUCH_FIELD: Final = "Queues have no such field"
 
 

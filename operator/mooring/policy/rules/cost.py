@@ -12,10 +12,10 @@ from mooring.cel.tree import Comprehension, Expression, FunctionCall, ListOf, Li
 CALL: Final = 50
 """The cost in units of passing values to a call and taking the result."""
 _ITEMS: Final = 16
-"""The assumed number of items in a list or map of unknown size, for example node.taints."""
+"""The number of items that a list or map of unknown size is assumed to have."""
 _PATTERN: Final = 50
 _PATTERN_SIZE: Final = 5
-"""The cost in units per instruction of a regular expression, for texts as long as labels."""
+"""The cost, in units, of each instruction of a regular expression."""
 
 
 def cost(expression: Expression) -> int:

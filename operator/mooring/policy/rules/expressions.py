@@ -50,7 +50,7 @@ _IN_NAMESPACES: Final[Sequence[tuple[Type, ...]]] = ((), (list_of(STRING),), (_S
 
 
 def _counting(name: str, *of: Type) -> tuple[Overload, ...]:
-    """Return the overloads of a function that counts pods, or of a method if `of` is given."""
+    """Return the signatures of a function that counts pods; `of` has the type before the dot."""
     return tuple(
         Overload(f"{name}_{number}", (*of, *pods, *namespaces), INT, bool(of), is_generic=False)
         for number, (pods, namespaces) in enumerate(product(_SELECTED_BY, _IN_NAMESPACES))
@@ -100,7 +100,7 @@ def check(source: str) -> Checked:
 
 
 def _names(root: Expression) -> Mapping[int, str]:
-    """Return each name with dots, by the offset in the text where the name begins."""
+    """Return each name with dots (`node.labels`) by its offset in the text."""
     names = dict[int, str]()
     for part in walk(root):
         inner, fields = part, list[str]()

@@ -63,7 +63,7 @@ def _syntax(message: str) -> str:
 
 
 def _misplaced(text: str, expected: str) -> str:
-    """Return the mistake of a token at a place where the parser expected another token."""
+    """Return why a token is wrong at its place, where the parser expected another token."""
     if (meant := _WORDS.get(text)) is not None:
         return f'"{text}" is no operator: write {meant}'
     if expected == "<EOF>":
@@ -102,7 +102,7 @@ def _of_two(operator: str, types: Sequence[str]) -> str:
 
 
 def _conversion(types: Sequence[str]) -> str:
-    """Return how to write the expression so that two types fit together."""
+    """Return how to write the expression so that values of both types can be combined."""
     both = {*types}
     if both == {"int", "double"}:
         return ": CEL does not mix these, write double(...) around the int"

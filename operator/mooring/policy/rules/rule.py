@@ -76,15 +76,16 @@ class Rule(PolicyModel):
     filter: Annotated[
         str | None, AfterValidator(lambda source: source if source is None else _is_filter(source))
     ] = Field(None, min_length=1, max_length=_LONGEST_EXPRESSION)
-    """A CEL expression: true where the node fits the pod. If it fails, the node is rejected."""
+    """A CEL expression that is true for nodes that fit the pod. If its evaluation fails for a node,
+    the node is rejected."""
     message: str | None = Field(None, min_length=1, max_length=256)
     """Why a node is rejected, for the pod's events and condition: `0/5 nodes are available: 5
     <message>.` Without it, the rule's name is given."""
     score: Annotated[
         str | None, AfterValidator(lambda source: source if source is None else _is_score(source))
     ] = Field(None, min_length=1, max_length=_LONGEST_EXPRESSION)
-    """A CEL expression: a number for the node, a higher one is better. If it fails, the score is
-    0."""
+    """A CEL expression that gives a node a number; a higher number is better. If its evaluation
+    fails, the score is 0."""
     normalize: Literal["None", "Max", "Reversed"] | None = None
     """How numbers become scores. None (the default): they are limited to 0-100. Max: the highest
     becomes 100, the others in proportion. Reversed: the highest becomes 0, and 0 becomes 100."""
@@ -92,7 +93,7 @@ class Rule(PolicyModel):
     """The factor of the score, as a plugin's weight; 1 if absent."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes: not exactly one of filter and score; a field of the wrong one."""
+        """Yield mistakes: not exactly one of filter and score; a field of the other one."""
         if (self.filter is None) == (self.score is None):
             yield FieldError("", "must have either filter or score")
         elif self.filter is None and self.message is not None:

@@ -42,19 +42,18 @@ _MOST_COST: Final = 10_000
 _MOST_WORK: Final = 100_000
 """The maximum number of instructions of all regular expressions in an expression."""
 _MOST_OF_WHOLE: Final = 500
-"""The highest cost, in units, of a whole expression that is evaluated again for each changed
-node."""
+"""The highest cost, in units, of an expression that is interpreted as a whole for changed nodes."""
 
 _MOST_COUNTS: Final = 8
 """The maximum number of counts of pods in one expression."""
 
 _COUNTED_PODS: Final = "node.pods"
-"""The variable that a count reads; its key is the label of the domain, or None for the node."""
+"""The variable that a count of pods reads; its key is the label of the domain; None: the node."""
 _COUNTS: Final = ("pods", _COUNTED_PODS)
 
 _AMOUNTS: Final = ("node.allocatable", "node.requested")
 _KEYED: Final = ("node.labels", *_AMOUNTS)
-"""Maps of a node from which expressions can only read values by key."""
+"""The maps of a node from which expressions can read only single values."""
 
 _NAMED: Final[Mapping[str, str]] = {
     "node.labels": "label",
@@ -65,7 +64,7 @@ _OF_PODS_ON_NODES: Final = frozenset(("node.requested", _COUNTED_PODS))
 
 _FIELDS: Final = ("node.name", "node.zone", "node.region", "node.unschedulable")
 _SETS: Final = ("node.taints", "node.conditions")
-"""Variables of a node with few distinct values; expressions read them as a whole."""
+"""The variables of a node with few different values; expressions read them as a whole."""
 _NUMBERS: Final = ("int", "double")
 _KNOWN: Final = ("bool", *_NUMBERS, "string")
 _OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -275,7 +274,7 @@ def kind_of(part: Expression) -> str:
 
 
 def _too_costly(checked: Checked) -> Iterator[FieldError]:
-    """Yield a mistake for each part that could make an evaluation take too long."""
+    """Yield a mistake for each part that could make an evaluation too slow."""
     everything = [*walk(checked.root)]
     if len(everything) > _MOST_PARTS:
         message = f"must have {_MOST_PARTS} or fewer parts, has {len(everything)}"
@@ -347,7 +346,7 @@ def _reads(expression: Expression) -> Iterator[Read]:
 
 
 def _keyed(expression: Expression) -> tuple[str, Expression] | None:
-    """Return variable and key of `map.key`, `map["key"]`, `has(map.key)` or `"key" in map`."""
+    """Return the map and the key in `map.key`, `map["key"]`, `has(map.key)` or `"key" in map`."""
     match expression:
         case Select(variable="", operand=container, field=field):
             key: Expression = _text(expression.at, field)
@@ -380,9 +379,9 @@ def _domain_of(count: Expression) -> str | None:
 
 
 def _in_order(reads: Iterable[Read]) -> tuple[Read, ...]:
-    """Return the reads, sorted by name.
+    """Return the variables that are read, sorted by name.
 
-    If the expression also reads a whole variable, reads of its keys are left out.
+    If the expression also reads a whole variable, single keys of this variable are left out.
     """
     whole = {read.variable for read in reads if read.key is None} | {*_SETS}
     needed = {Read(r.variable) if r.variable in whole else r for r in reads}
@@ -394,7 +393,7 @@ def _of_node(reads: Iterable[Read]) -> bool:
 
 
 class _Planner:
-    """Makes the steps of one expression; `mistakes` are the parts that cannot be planned."""
+    """Plans how to evaluate one expression; `mistakes` are the parts that cannot be planned."""
 
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
@@ -460,7 +459,7 @@ class _Planner:
         return self.counts[-1]
 
     def _selected(self, labels: Expression) -> SelectedLabels:
-        """Return the labels that a text ("app in (a, b)") or a map selects."""
+        """Return the labels that the text `app in (a, b)` or a map of labels selects."""
         if isinstance(labels, Constant):
             try:
                 return SelectedLabels(parse_selector(str(labels.value)))

@@ -13,7 +13,7 @@ _CONDITION: Final = re.compile(
     r"|(?P<key>[^\s!=,()]++)\s*+(?:(?P<operator>==?|!=)\s*+(?P<value>[^\s!=,()]*+)"
     r"|(?P<set>(?<=\s)in|(?<=\s)notin)\s*+\((?P<values>[^()]*+)\))?)\s*+(?P<end>,|$)"
 )
-"""One condition of a selector in kubectl's syntax, with the comma after it."""
+"""Matches one condition of a selector in kubectl's syntax, and the comma after the condition."""
 
 
 def parse_selector(text: str) -> LabelSelector:

@@ -94,7 +94,7 @@ def parse_queue(raw: Mapping[str, Any]) -> Queue:
 
 
 def _selector_of(raw: Mapping[str, Any]) -> LabelSelector | None:
-    """Return the namespace selector of an invalid queue; None if it is malformed too."""
+    """Return the namespace selector of an invalid queue; None if the selector is invalid too."""
     try:
         spec = mapping(raw, "spec")
         selector = optional_mapping(spec, "namespaceSelector", "spec")

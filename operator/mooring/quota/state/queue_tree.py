@@ -13,7 +13,7 @@ from mooring.quota.model.queue import NO_QUOTA, Queue
 
 
 class QueueState:
-    """A queue in force; `number` is its code in the pod columns.
+    """A queue in force; `number` stands for the queue in the columns of pods.
 
     `nominal` is its quota plus the quota that its children lend. `guaranteed` is the part that it
     does not lend. `used` is the usage of its pods plus the usage of its children beyond their

@@ -36,7 +36,7 @@ _MEMBERSHIPS_BYTES: Final = 2**20
 
 Membership = tuple[QueueState | None, str | None]
 Usage = Mapping[int, Mapping[str, int]]
-"""Amounts by resource, by the number of a queue."""
+"""Maps the numbers of queues to amounts by resource."""
 
 
 def _no_name(_pod: Pod) -> str:
@@ -55,16 +55,16 @@ class Queues:
         self._by_number: dict[int, QueueState] = {}
         self._numbers: dict[str, int] = {}
         self._used: dict[int, dict[str, int]] = {}
-        """The amounts that the pods of each queue use, by the queue's number."""
+        """The amounts by resource that the pods of each queue use, by the queue's number."""
         self._claims = ClaimUsers(objects)
         self._drawing: SelectionIndex[str] = SelectionIndex()
-        """The queues in force that select namespaces; pods without a queue label may be in them."""
+        """The queues in force that select namespaces; their pods need no queue label."""
         self._not_ready: list[tuple[str, LabelSelector]] = []
-        """Other queues that select namespaces, but are not in force; pods there have to wait."""
+        """The queues that select namespaces, but are not in force; pods there have to wait."""
         self._memberships: BoundedCache[tuple[str, str], Membership] = BoundedCache(
             _MEMBERSHIPS_BYTES, lambda key, found: getsizeof(key) + getsizeof(found[1] or "")
         )
-        """The memberships of pods, by the pod's namespace and its queue label."""
+        """Maps a pod's namespace and queue label to the queue of the pod."""
         self._queues_changed = False
         self._changed_namespaces: set[str] = set()
         self._names_changed = False
@@ -187,7 +187,7 @@ class Queues:
     def _claim_changed(
         self, numbers: Iterable[int], before: Mapping[str, int], after: Mapping[str, int]
     ) -> None:
-        """Update the devices of a claim in these queues, if its requests have changed."""
+        """Change the devices that these queues use through a claim from `before` to `after`."""
         if before != after:
             self.decreases += 1
             for number in numbers:
@@ -231,7 +231,7 @@ class Queues:
         states: dict[str, QueueState],
         drawing: SelectionIndex[str],
     ) -> Collection[str] | None:
-        """Replace the tree without a pause, so that a cancelled task cannot leave half a tree."""
+        """Replace the tree in one step, so that a cancelled task cannot leave half a tree."""
         before = {name: queue.namespaces for name, queue in self._in_force.items()}
         self.resources = frozenset(r for queue in in_force.values() for r in queue.quotas)
         self._in_force, self._problems, self._states = in_force, problems, states
@@ -257,7 +257,7 @@ class Queues:
     def _make(
         self, queue: Queue, in_force: Mapping[str, Queue], states: dict[str, QueueState]
     ) -> QueueState:
-        """Return the state of the queue; create it, and the states of its parents, if needed."""
+        """Return the state of the queue; create its state and those of its parents if needed."""
         if (known := states.get(queue.name)) is not None:
             return known
         parent = self._make(in_force[queue.parent], in_force, states) if queue.parent else None
@@ -310,7 +310,7 @@ class Queues:
         return default, _why_inner(default)
 
     def _why_not_named(self, name: str, namespace: str) -> str | None:
-        """Return why the queue does not take pods of the namespace; None if it does."""
+        """Return why the queue `name` takes no pods of the namespace; None if it takes them."""
         state = self._states.get(name)
         if state is None:
             why = self._problems.get(name)
@@ -322,7 +322,7 @@ class Queues:
 
 
 def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
-    """Return the queues that select namespaces, but not all of them."""
+    """Return the queues that select only some namespaces."""
     found = SelectionIndex[str]()
     for name, queue in in_force.items():
         if queue.namespaces is not None and not queue.namespaces.empty:
@@ -339,7 +339,7 @@ def written_queues(objects: Objects) -> Mapping[str, Queue]:
 
 
 def _why_inner(state: QueueState | None) -> str | None:
-    """Return why a queue with child queues takes no more pods; None without child queues.
+    """Return why a queue with child queues takes no new pods; None without child queues.
 
     Pods that were in the queue before its first child was created still count.
     """
@@ -374,9 +374,9 @@ def below(state: QueueState) -> Iterator[QueueState]:
 def _resolved(
     written: Mapping[str, Queue], former: Mapping[str, Queue]
 ) -> tuple[dict[str, Queue], dict[str, str]]:
-    """Return the queues that are in force now, and the problem of each other queue, by name.
+    """Return the queues that are in force now, and why each other queue is not, by name.
 
-    A queue with a problem keeps its former version and the former versions of its parents.
+    A queue with a mistake keeps its former version and the former versions of its parents.
     """
     problems = {name: why for name in written if (why := _problem(name, written)) is not None}
     in_force = {name: queue for name, queue in written.items() if name not in problems}
@@ -390,7 +390,7 @@ def _resolved(
 
 
 def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
-    """Return why a queue cannot be in force, with the path of the field; None if it can."""
+    """Return why the queue cannot be in force, with the path of the field; None if it can be."""
     path, queue = [name], written[name]
     pause()
     while True:

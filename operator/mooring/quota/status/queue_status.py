@@ -16,7 +16,7 @@ from mooring.quota.state.queues import Queues, below
 
 _NANO: Final = 10**9
 _MILLI: Final = 10**6
-"""The number of billionths in a thousandth."""
+"""The number of billionths in a thousandth; quantities are computed in billionths."""
 
 
 class Amounts(NamedTuple):

@@ -25,20 +25,20 @@ from mooring.quota.status.queue_status import (
 from mooring.scheduling.scheduler_state import SchedulerState
 
 ROUND_SECONDS: Final = 1.0
-"""The least seconds between two calls of `_look`."""
+"""The least seconds between two updates of `views`."""
 _PATCHED_PER_SECOND: Final = 20
-"""If more statuses change, the reporter looks less often than once per second."""
+"""If more statuses change, `views` is updated less often than once per second."""
 _LANES: Final = 2
-"""The number of status patches that may be in flight at once."""
+"""The maximum number of status patches in flight."""
 _COUNTED_PER_SECOND: Final = 5_000
-"""If more pods wait, the reporter counts them less often than once per second."""
+"""If more pods than this wait, they are counted less often than once per second."""
 
 
 class QueueStatusReporter:
     """Writes the statuses of queues.
 
     Attributes:
-        views: How each queue was at the last look, by name.
+        views: The last known state of each queue, by name.
     """
 
     def __init__(self, scheduler: SchedulerState, client: ApiClient) -> None:
@@ -51,7 +51,7 @@ class QueueStatusReporter:
         self._waiting: Mapping[str, int] = {}
         self._count_at = 0.0
         self._seen: object = None
-        """The inputs of the last `views`: the queues, their changes, and the waiting pods."""
+        """The inputs from which `views` was computed: queues, their changes, and waiting pods."""
 
     def nominal(self) -> dict[tuple[str, str], float]:
         """Return the quota of each queue and resource in cores, bytes or counts."""
@@ -87,7 +87,7 @@ class QueueStatusReporter:
             await self._scheduler.sleep(seconds)
 
     def _look(self) -> list[str]:
-        """Bring `views` up to date; return the names of the queues whose view has changed."""
+        """Update `views`; return the names of the queues whose view has changed."""
         written = written_queues(self._scheduler.state.objects)
         if not written and not self.views:
             return []
@@ -104,7 +104,7 @@ class QueueStatusReporter:
         return [name for name, view in self.views.items() if view != before.get(name)]
 
     def _count_waiting(self, queues: Queues) -> None:
-        """Count the waiting pods of each queue, including queues that are not in force."""
+        """Count the waiting pods of each queue; also of queues that are not in force."""
         now = self._scheduler.clock()
         if now < self._count_at:
             return
@@ -136,7 +136,7 @@ class QueueStatusReporter:
             )
 
     async def _write_elastic(self, name: str, view: QueueView) -> None:
-        """Write the queue's usage into the status of its ElasticQuota, if the queue is one."""
+        """Write the queue's usage into the status of its ElasticQuota, if it has one."""
         elastic: Mapping[str, Queue] = self._scheduler.state.objects.of(Kind.ELASTIC_QUOTA)
         found = ((key, queue) for key, queue in elastic.items() if queue.uid == view.uid)
         key, quota = next(found, ("", None))
