@@ -23,27 +23,29 @@ logger = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 300.0
 PAUSE_SECONDS: Final = 10.0
-"""The seconds between a hint and its comparison, so that the many hints of a relist cause only one
-comparison. Objects that kopf shows meanwhile need not be read."""
+"""The seconds between a call of `hint` and its comparison: a new list of kopf causes many calls,
+and one comparison is enough for all."""
 MOST_FETCHED: Final = 100
-"""The most unknown objects that one round reads; if there are more, the next round begins at
-once."""
+"""The most unknown objects of one resource that one comparison reads. If there are more, the next
+comparison begins soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedResource:
-    """A resource that kopf watches, and how Mooring keeps its objects.
+    """A resource that kopf watches, and the functions that find and change Mooring's copy of it.
 
     Attributes:
         resource: The resource to list.
-        known: Returns a copy of the uids of known objects, for which `gone` is called if the list
-            lacks them.
-        knows: Returns whether the object with this key and uid is known, in any state.
+        known: Returns a new set of the uids of Mooring's objects. If the list does not have one of
+            these uids, `gone` is called with it.
+        knows: Returns whether Mooring has the object with this key and uid, in any state.
         gone: Removes the object with this uid.
-        found: Takes an unknown object, as the API server returned it.
-        gone_meanwhile: Returns a context manager that collects the uids of objects deleted inside.
-        in_flight: Returns the uids of objects that are not known now, but may become known again.
+        found: Stores an object that Mooring did not have; the argument is the API server's JSON.
+        gone_meanwhile: Returns a context manager. It collects the uids of objects that are deleted
+            while it is entered.
         selectors: `fieldSelector` and `labelSelector` of the list.
+        in_flight: Returns the uids of pods whose attempt is running. `known` omits these pods, but
+            they may return to the queue.
     """
 
     resource: Resource
@@ -60,8 +62,8 @@ class WatchedResource:
 class CacheComparer:
     """Compares all resources every few minutes, and soon after each call of `hint`.
 
-    A known object that is not listed has gone. Listed objects that are not known are read, at most
-    `MOST_FETCHED` of a resource per round, and are given to `found`.
+    If a known object is not in the API server's list, `gone` is called. Listed objects that are not
+    known are read and given to `found`, at most `MOST_FETCHED` of a resource per comparison.
     """
 
     client: ApiClient
@@ -72,11 +74,11 @@ class CacheComparer:
     def __post_init__(self) -> None:
         self._hint = asyncio.Event()
         self._unusable: dict[Resource, dict[str, str]] = {}
-        """Versions, by uid, of objects that were handed over but not accepted."""
+        """The resourceVersions, by uid, of objects that `found` got but did not store."""
         self._in_doubt: dict[Resource, set[str]] = {}
-        """The uids of objects that were in flight and not listed in the last comparison."""
+        """The uids of `in_flight` that the last list of the API server did not have."""
         self._last_read: dict[Resource, str] = {}
-        """The key of the last object that was read; the next round begins after it."""
+        """The key of the last object that was read; the next comparison goes on after it."""
 
     def hint(self) -> None:
         """Compare soon, because kopf may have missed a deletion."""
@@ -95,7 +97,7 @@ class CacheComparer:
                     logger.warning("%s are not compared: %s", compared.resource, explain(error))
 
     async def _until_due(self) -> None:
-        """Wait for the next round, for a hint, or until an object in doubt is known again."""
+        """Wait for the next comparison, for `hint`, or until a pod in `_in_doubt` is queued."""
         left = EVERY_SECONDS
         while left > 0:
             pause = min(left, PAUSE_SECONDS) if any(self._in_doubt.values()) else left
@@ -112,7 +114,7 @@ class CacheComparer:
             left -= pause
 
     def _is_known_again(self, compared: WatchedResource) -> bool:
-        """Return whether an object in doubt is known; forget doubts about objects not in flight."""
+        """Return whether a pod in `_in_doubt` is queued again; forget pods without an attempt."""
         if not (in_doubt := self._in_doubt.get(compared.resource)):
             return False
         known = not in_doubt.isdisjoint(compared.known())
@@ -150,7 +152,7 @@ class CacheComparer:
     async def _unknown(
         self, compared: WatchedResource, listed: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
-        """Return the metadata, by uid, of listed objects that are neither known nor unusable."""
+        """Return the metadata, by uid, of listed objects that Mooring and `_unusable` lack."""
         unusable, slices = self._unusable[compared.resource], TimeSlices(clock=self.clock)
         found = dict[str, Mapping[str, Any]]()
         for uid, metadata in listed.items():
@@ -163,9 +165,9 @@ class CacheComparer:
     async def _hand_over(
         self, compared: WatchedResource, unknown: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Read unknown objects and hand them over, beginning after the last one of the last round.
+        """Read unknown objects and call `found` with each, at most `MOST_FETCHED`.
 
-        So objects that become unknown again and again do not keep others from being read.
+        It begins with the key after `_last_read`, so that every object is read at some time.
         """
         found, last = 0, self._last_read.get(compared.resource, "")
         slices, by_key = TimeSlices(clock=self.clock), dict[str, Mapping[str, Any]]()
@@ -197,7 +199,7 @@ class CacheComparer:
     async def _read(
         self, compared: WatchedResource, metadata: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Return the object; None if it has gone, even if another object has its name now."""
+        """Return the object from the API server; None if it was deleted."""
         name, namespace, uid = metadata["name"], metadata.get("namespace"), metadata["uid"]
         with compared.gone_meanwhile() as gone:
             try:

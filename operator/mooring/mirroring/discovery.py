@@ -25,9 +25,8 @@ EXPECTED: Final[Mapping[Kind, Resource]] = {
 """Kinds that every API server serves, unless a flag forbids it; the core group is left out."""
 _LOOKS: Final = 2
 _LOOKS_AT_VERSION: Final = 10
-"""The number of equal answers in a row after which a new version counts. If a replica restarted too
-early during an upgrade of several servers, it could find the former version at its start and
-restart again."""
+"""The number of equal answers in a row after which a new version counts. During an upgrade, old and
+new servers answer in turn, and each new version restarts the replica."""
 _VERSIONS: Final[Mapping[Kind, tuple[Resource, ...]]] = {
     **{kind: (resource,) for kind, resource in EXPECTED.items()},
     **{
@@ -35,7 +34,7 @@ _VERSIONS: Final[Mapping[Kind, tuple[Resource, ...]]] = {
         for kind in MIRRORED_IF_SERVED.values()
     },
 }
-"""The resources from which a kind can be read; the first served one is used."""
+"""By kind, its resources (API versions) in order of preference; the first served one is used."""
 _WITHOUT: Final[Mapping[Kind, str]] = {
     Kind.POD_GROUP: "pods that name one in spec.schedulingGroup wait (docs/gangs.md)",
     Kind.COSCHEDULING_POD_GROUP: "pods that name one by its label wait (docs/gangs.md)",
@@ -53,11 +52,11 @@ _WITHOUT: Final[Mapping[Kind, str]] = {
     Kind.DEVICE_TAINT_RULE: "taints of devices are those of their slices",
     Kind.DEVICE_CLASS: "pods with claims for devices wait",
 }
-"""The effect that users notice if a kind is not served."""
+"""By kind, what users notice if the API server does not serve the kind."""
 
 
 class Discovery:
-    """The API server's answers so far; `look` asks again.
+    """Asks the API server for its version and its kinds, and keeps the answers.
 
     `versioned` is called with the server's version (1.37) when it becomes known and whenever it
     changes.
@@ -71,17 +70,17 @@ class Discovery:
         self._version: str | None = None
         self._served: dict[Kind, Resource | None] = {}
         self._changes: dict[Kind | None, tuple[object, int]] = {}
-        """By kind (None: the version), the last differing answer, and how often it came in a
-        row."""
+        """By kind (None: the server's version), the newest answer that differs from the known one,
+        and the number of times that it came in a row."""
         self._troubles: dict[str, str] = {}
 
     @property
     def served(self) -> Mapping[Kind, Resource | None]:
-        """The resource of each kind that the server has answered about; None if not served."""
+        """By kind, the resource that the server serves; None if it does not serve the kind."""
         return self._served
 
     def unserved(self) -> Mapping[Kind, Resource]:
-        """Return the kinds that are not served, each with a resource that Mooring could read."""
+        """Return, by kind that the server does not serve, a resource that Mooring could read."""
         return {kind: _VERSIONS[kind][0] for kind, found in self._served.items() if found is None}
 
     async def look(self) -> None:
@@ -107,9 +106,9 @@ class Discovery:
     async def _find(
         self, versions: tuple[Resource, ...], answers: dict[str, frozenset[str] | None]
     ) -> tuple[bool, Resource | None]:
-        """Return whether the server has answered, and the first served resource, or None.
+        """Return whether the server answered, and the first of `versions` that it serves (or None).
 
-        `answers` caches the server's answers of this look by API version.
+        `answers` caches the server's answers by API version.
         """
         for resource in versions:
             if resource.api_version not in answers:
@@ -122,7 +121,7 @@ class Discovery:
         return True, None
 
     async def _plurals(self, resource: Resource) -> frozenset[str] | None:
-        """Return the plurals that the resource's API version serves; None if no answer came."""
+        """Return the plural names in the resource's API version; None if the server gave none."""
         version = resource.api_version
         try:
             plurals = await self._client.served_in(resource.group, resource.version)
@@ -155,7 +154,7 @@ class Discovery:
         return True
 
     def _counts(self, about: Kind | None, found: object, known: object) -> bool:
-        """Return whether an answer counts: it is `known`, or it came often enough in a row."""
+        """Return whether `found` may be used: it equals `known` or came often enough in a row."""
         before, times = self._changes.pop(about, (found, 0))
         times = times + 1 if before == found else 1
         is_version = found is not None and known is not None
@@ -165,7 +164,7 @@ class Discovery:
         return False
 
     def _note(self, kind: Kind, found: Resource | None) -> None:
-        """Note the resource from which a kind is read; log it if it has changed."""
+        """Store the resource from which a kind is read; log it if it has changed."""
         is_new, before = kind not in self._served, self._served.get(kind)
         self._served[kind] = found
         if found is None and (is_new or before is not None):

@@ -67,7 +67,7 @@ DEVICE_KINDS: Final = (
     Kind.RESOURCE_SLICE,
     Kind.DEVICE_TAINT_RULE,
 )
-"""Kinds that must be known before a device is allocated; DeviceTaintRules only if served."""
+"""Kinds that must be listed before a device is allocated; DeviceTaintRules only if served."""
 
 ASSIGNED_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of the pods that are bound to a node and have not ended."""
@@ -95,8 +95,7 @@ def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
 def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -> Any | None:
     """Parse an API object; None if it is malformed.
 
-    For a malformed claim, return a claim that keeps the known claim's devices in use. The known
-    claim must not change meanwhile; therefore a claim is parsed without pauses.
+    For a malformed ResourceClaim, return a claim that keeps the known claim's devices in use.
     """
     if kind is Kind.DEVICE_CLASS:
         # Without a class no selector is compiled. So the first claim does not wait for the import,
@@ -134,15 +133,11 @@ class Mirror:
         self._clock = clock
 
     def relist(self, resource: Resource) -> "MirroredList":
-        """Begin a list of the resource; its objects replace the known ones when it is applied."""
+        """Return an empty list; when it is applied, its objects replace those of the resource."""
         return MirroredList(self._state, _KINDS[resource])
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Store one object that was added, changed or deleted.
-
-        Other work may run while a pod is parsed. This does no harm, because parsing reads nothing
-        of the cluster: the pod counts as if its event had come later.
-        """
+        """Store one object that was added, changed or deleted."""
         kind = _KINDS[resource]
         _, seconds = timed(lambda: self._take_over(kind, event, obj), self._clock)
         self._handled(event_label(kind, ACTIONS[event]), seconds)

@@ -21,10 +21,10 @@ from mooring.process.turn import Turn
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 15.0
-"""The interval at which the server is asked for its version and its kinds."""
+"""The interval, in seconds, at which the API server is asked for its version and its kinds."""
 
 DEAD_SECONDS: Final = 60.0
-"""A watch that has failed for longer is dead; a restart of an API server takes less time."""
+"""After this number of seconds of failures, a watch counts as dead."""
 
 _FORBIDDEN: Final = (
     "Mooring may not list and watch {} of resource.k8s.io; apply the ClusterRole of its version: "
@@ -36,7 +36,7 @@ _UNSERVED: Final = (
 )
 _FAILING: Final = "{} of resource.k8s.io cannot be watched; Mooring's log says why"
 _UNLISTED: Final = "{} of resource.k8s.io are not listed yet"
-"""Reasons why no device is allocated; {} stands for the unknown kinds."""
+"""Reasons why no device is allocated; {} is replaced by the names of resources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,16 @@ class _Served:
 
     @property
     def is_listed(self) -> bool:
-        """Whether the kind's objects have been listed and are in use."""
+        """Whether the reflector has listed all objects of the kind at least once."""
         return self.reflector.synced.is_set()
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether a replica waits for the kind's list, even if listing fails."""
+        """Whether a replica waits until the kind is listed, even if listing fails at first."""
         return self.is_expected and self.kind not in DEVICE_KINDS
 
     def counts(self) -> bool:
-        """Return whether a replica is unready while it cannot follow the kind."""
+        """Return whether a failing list or watch of this kind makes the replica unready."""
         if self.kind in DEVICE_KINDS:
             return False
         return self.is_expected or self.is_listed or not self.troubled.is_set()
@@ -81,18 +81,16 @@ class _Served:
 
 @dataclass(eq=False, repr=False)
 class Reflectors:
-    """Keeps `sink` up to date while `run` runs.
+    """Runs one reflector for each served resource; the reflectors write to `sink`.
 
-    Every `look_seconds` the server is asked for its kinds. A kind that it does not serve has no
-    objects. If a kind of `MIRRORED_IF_SERVED` cannot be listed, the replica stays ready, because
-    only pods that name an unknown PodGroup wait. Once such a kind has been listed, it counts like
-    any other, because its objects stay in use. The kinds of `DEVICE_KINDS` never make a replica
-    unready: while one of them is unknown, no device is allocated.
+    Every `look_seconds` the API server is asked for its kinds. If it does not serve a kind, the
+    kind has no objects. If a kind of `MIRRORED_IF_SERVED` was never listed, the replica is ready
+    nevertheless, because only pods that name an unknown PodGroup wait. The kinds of `DEVICE_KINDS`
+    never make a replica unready: while one of them is unknown, no device is allocated.
 
     `devices_known` is called with the reason why no device is allocated, and with None when all
-    device kinds are known. `relisted` is called with the name of each resource that had to be
-    listed again, `versioned` with the server's version, `outdated` with the reason why the replica
-    must restart.
+    device kinds are known. `relisted` is called with the name of a resource after each later list,
+    `versioned` with the server's version, `outdated` with the reason why the replica must restart.
     """
 
     client: ApiClient
@@ -109,7 +107,7 @@ class Reflectors:
     def __post_init__(self) -> None:
         self._turn = self.turn if self.turn is not None else Turn(self.clock)
         self._devices_logged = set[tuple[str, str]]()
-        """The pairs of reason and unknown kind that were logged."""
+        """The pairs of reason and unknown device resource that were logged."""
         self._troubles: dict[Resource, _Trouble] = {}
         self._reflectors = {
             resource: self._reflector(resource) for resource in MIRRORED if not resource.group
@@ -151,7 +149,7 @@ class Reflectors:
         }
 
     def unserved(self) -> Mapping[Kind, Resource]:
-        """Return the kinds that are not served, each with a resource that Mooring could read."""
+        """Return, by kind that the server does not serve, a resource that Mooring could read."""
         return self._discovery.unserved()
 
     def problem(self) -> str | None:
@@ -175,10 +173,7 @@ class Reflectors:
         return None
 
     def is_current(self) -> bool:
-        """Return whether everything has been listed and no watch is broken.
-
-        A broken watch of a device kind counts only until device allocation stops because of it.
-        """
+        """Return whether every needed resource is listed and no watch is broken."""
         self._tell_of_devices()
         if self.problem() is not None:
             return False
@@ -198,12 +193,12 @@ class Reflectors:
         }
 
     def lags(self) -> Mapping[str, float]:
-        """Return for how many seconds each resource has not been watched; 0 if its watch works."""
+        """Return, by resource, for how many seconds its watch has failed; 0 if the watch works."""
         served = (served.resource for served in self._served.values())
         return {str(resource): self._lag(resource) for resource in (*self._reflectors, *served)}
 
     def _unknown_devices(self) -> dict[str, list[str]]:
-        """Return the device kinds that are not known, by the reason."""
+        """Return the plural names of device resources that are not known, by the reason."""
         unknown: dict[str, list[str]] = {_FORBIDDEN: [], _FAILING: [], _UNSERVED: [], _UNLISTED: []}
         for kind in DEVICE_KINDS:
             served = self._served.get(kind)
@@ -224,10 +219,9 @@ class Reflectors:
         return served.is_listed and self._lag(served.resource) <= DEAD_SECONDS
 
     def _tell_of_devices(self) -> None:
-        """Report whether devices can be allocated, and log if they cannot; called repeatedly.
+        """Give `devices_known` the reason why no device can be allocated, and log a new reason.
 
-        The line is logged only when no kind waits for its list, so that one line names all kinds.
-        `Discovery` logs the kinds that are not served.
+        Nothing is logged while the first list of a kind is awaited, so that one line names all.
         """
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
@@ -244,7 +238,7 @@ class Reflectors:
     async def _follow(
         self, kind: Kind, resource: Resource | None, group: asyncio.TaskGroup
     ) -> None:
-        """Follow the kind through `resource` from now on; with None, stop following the kind."""
+        """Start a reflector of the kind; stop the kind's reflector if `resource` is None."""
         served = self._served.get(kind)
         if served is not None and resource not in (None, served.resource):
             before = served.resource.version
@@ -307,7 +301,6 @@ class Reflectors:
 
 
 def _listing(names: list[str]) -> str:
-    """Return "a", "a and b", or "a, b and c"."""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
