@@ -25,9 +25,8 @@ OnPod = Callable[[Mapping[str, Any]], Awaitable[None]]
 class PodEventFilter:
     """Gives the events of a watch of pods to `on_pod`, except those that kopf must get.
 
-    All events of one pod must take the same way; otherwise a later event could overtake one that is
-    still in a task of kopf. Therefore kopf gets all events of a pod that it has seen, until the pod
-    is deleted and kopf has forgotten it.
+    All events of a pod must reach Mooring in order, and kopf hands events over late. Therefore kopf
+    gets all later events of a pod that it has seen, until the pod is deleted.
     """
 
     def __init__(self, on_pod: OnPod, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,16 +37,19 @@ class PodEventFilter:
         """The uids of the pods that kopf has seen."""
 
     def listed(self, pods: Iterable[Mapping[str, Any]], *, goes_on: bool = False) -> None:
-        """Note that a page of a list shows kopf these pods; `goes_on` is False for the first page.
+        """Note that kopf gets these pods in a page of a list; `goes_on` is False for page one.
 
-        Once kopf has listed all pods, it forgets every pod that is not in the list.
+        A first page begins a new list. kopf then forgets every pod that is not in the list.
         """
         if not goes_on:
             self._kopfs.clear()
         self._kopfs.update(pod["metadata"]["uid"] for pod in pods)
 
     async def takes(self, kind: WatchEvent, raw: Mapping[str, Any], size: int) -> bool:
-        """Return whether `on_pod` got the event of `size` bytes; if not, kopf must get it."""
+        """Give the event to `on_pod` and return True; return False if kopf must get the event.
+
+        `size` is the number of bytes of the event.
+        """
         if kind in ("BOOKMARK", "ERROR"):
             return False
         uid, now = raw["metadata"]["uid"], self._clock()

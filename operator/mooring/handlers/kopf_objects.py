@@ -23,16 +23,16 @@ from mooring.state.cluster import ClusterState
 logger = logging.getLogger(__name__)
 
 _USUAL_BYTES: Final = 4096
-"""The assumed size of a pod's event, if its size is not known."""
+"""The assumed number of bytes of a pod's event, if kopf does not tell it."""
 
 
 @dataclass(eq=False, repr=False)
 class ObjectHandlers:
-    """Handles the objects that kopf shows; the methods `on_...` are kopf's handlers.
+    """Handles the objects that kopf reads; the methods `on_...` are kopf's handlers.
 
-    The handlers run while no other task has the `turn`. `listed` is called when kopf has listed
-    again, `seen` with each queued pod and its raw object. `handled` is called after each event of a
-    pod, with the event's name in the metrics and its seconds.
+    The handlers run while no other task has the `turn`. `listed` is called when kopf has listed a
+    resource again, `seen` with each queued pod and its raw object. `handled` is called after each
+    event of a pod, with the event's name in the metrics and its seconds.
     """
 
     pod_enqueuer: PodEnqueuer
@@ -45,7 +45,7 @@ class ObjectHandlers:
     clock: Callable[[], float] = time.monotonic
 
     async def on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
-        """Queue a pod, or note that it got a node or has gone; wait while an attempt runs."""
+        """Queue a pod, or remove it if it got a node or was deleted; wait for the `turn`."""
         # kopf gives no type to what it lists, which is new to it.
         action = ACTIONS.get(event["type"], Action.ADD)
         self._note_listing(event)
@@ -54,7 +54,7 @@ class ObjectHandlers:
         await self.turn.deliver(take_in, size, TimeSlices(clock=self.clock))
 
     async def on_pods(self, pods: list[dict[str, Any]]) -> None:
-        """Queue the pods of kopf's first list, in slices."""
+        """Queue the pods of kopf's first list; other tasks run in between."""
         self.listed()
         slices = TimeSlices(clock=self.clock)
         for raw in pods:
@@ -64,7 +64,7 @@ class ObjectHandlers:
             await slices.pause()
 
     async def pod_read(self, raw: Mapping[str, Any]) -> None:
-        """Queue a pod that was read without the watch, unless the watch has shown newer events."""
+        """Queue a pod that was read with GET, unless the watch has shown the pod meanwhile."""
         await self.turn.between(self._pod_read, raw)
 
     async def _pod_read(self, raw: Mapping[str, Any]) -> None:
@@ -74,7 +74,7 @@ class ObjectHandlers:
             self._take_in(pod, raw)
 
     def _take_in_event(self, action: Action, raw: Mapping[str, Any]) -> None:
-        """Process an event of a pod; measure the seconds that this takes, without pauses."""
+        """Process a watch event of a pod, and give the seconds that this took to `handled`."""
         began = worked(self.clock)
         try:
             if action is Action.DELETE:
@@ -90,7 +90,7 @@ class ObjectHandlers:
     def _take_in(self, pod: Pod, raw: Mapping[str, Any]) -> None:
         """Queue a pod that has no node and has not ended.
 
-        A terminating pod is never scheduled; ignore it, unless an earlier version is known.
+        A terminating pod is ignored, unless an earlier version of it is known.
         """
         if pod.node_name is not None or pod.finished:
             return
@@ -114,7 +114,7 @@ class ObjectHandlers:
     async def profiles_read(
         self, profiles: Iterable[Mapping[str, Any]], gone: Container[str]
     ) -> None:
-        """Put profiles in force that were read without the watch, except those in `gone`."""
+        """Put profiles in force that were read with a list, except those whose uid is in `gone`."""
         slices = TimeSlices(clock=self.clock)
         for item in profiles:
             raw = {"apiVersion": API_VERSION, "kind": KIND, **item}  # which a list may leave out
@@ -139,6 +139,6 @@ class ObjectHandlers:
             self.state.put(Kind.PRIORITY_CLASS, key, value)
 
     def _note_listing(self, event: Mapping[str, Any]) -> None:
-        """Call `listed` when kopf has listed again, because kopf does not report missing pods."""
+        """Call `listed` if the event shows that kopf has begun a new list."""
         if event["type"] is None:
             self.listed()

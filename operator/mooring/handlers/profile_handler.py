@@ -32,15 +32,14 @@ logger = logging.getLogger(__name__)
 STATUS_SECONDS: Final = 30.0
 """The seconds between two comparisons of statuses with nodes, API server and files."""
 REPEAT_SECONDS: Final = 5.0
-"""The seconds after which refused statuses are written again."""
+"""The seconds after which a status that the API server refused is written again."""
 _LANES: Final = 4
-"""The number of statuses written in parallel."""
 CONFLICT_SECONDS: Final = 1.0
 """Statuses report conflicts when no profile has changed for this number of seconds."""
 MOST_CONFLICT_WAITS: Final = 30
 """Statuses report conflicts after this number of waits, even if profiles still change."""
 _MOST_NAMED = 3
-"""The most rules, warnings or profiles that a message names."""
+"""The most rules, warnings or profiles that one message names."""
 _OUTRANKED: Final = "outranked by "
 _MOST_HISTORY = 50
 """The number of generations in the history, of all profiles together."""
@@ -53,7 +52,7 @@ MOST_KEPT_BYTES: Final = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """Whether one generation of a profile is in force, and the texts of its Ready condition."""
+    """Whether a generation of a profile is in force, and the texts of its condition Ready."""
 
     uid: str
     generation: int
@@ -63,7 +62,7 @@ class _Verdict:
 
 
 class _Surroundings(NamedTuple):
-    """The part of a status that depends on nodes and other profiles."""
+    """The part of a profile's status that depends on nodes and on other profiles."""
 
     over_budget: str | None
     warning: str | None
@@ -88,18 +87,18 @@ class ProfileHandler:
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._shown_versions: dict[str, str] = {}
         self._told: dict[str, _Surroundings] = {}
-        """By profile, the surroundings that its last status had; an old CRD may prune them
-        there."""
+        """By profile, the `_Surroundings` of its last status. They are kept here because the API
+        server removes fields that an old CRD does not have."""
         self._uncertified: dict[str, tuple[Mapping[str, Any], CertificatesInvalid]] = {}
-        """Profiles that only invalid certificates keep out of force, with their errors."""
+        """By name, the profiles that only invalid certificates keep out of force, and the error."""
         self._unsettled: set[str] = set()
-        """The profiles whose statuses do not report their present conflicts yet."""
+        """The profiles whose conflicts have changed since their status was computed."""
         self._just_changed = False
         self._conflict_waits = 0
         self._history: BoundedCache[int, dict[str, Any]] = BoundedCache(_MOST_HISTORY_BYTES)
         self._changes = 0
         self.departures = DeletedUids()
-        """The uids of deleted profiles, for callers that read a profile in the meantime."""
+        """The uids of profiles that were deleted while another profile was being read."""
 
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
         """Put the profile in force, if it is valid and not older than the known version.
@@ -129,9 +128,10 @@ class ProfileHandler:
         return _merge_patch(before, self._status(name, verdict, before))
 
     def surroundings_changed(self) -> list[str]:
-        """Return the profiles whose status no longer agrees with nodes, API server or files.
+        """Return the profiles whose status is outdated.
 
-        Profiles that were invalid because of certificates are checked again.
+        Statuses depend on nodes, on other profiles and on the API server. Profiles that were
+        invalid because of certificate files are checked again.
         """
         outdated = set[str]()
         for name, (raw, error) in tuple(self._uncertified.items()):
@@ -142,11 +142,10 @@ class ProfileHandler:
         return sorted(outdated.union(n for n, said in told if said != self._surroundings(n)))
 
     def settle_conflicts(self) -> list[str]:
-        """Return the profiles that may have new conflicts; [] while it is too early to report them.
+        """Return the profiles whose conflicts must be reported now; [] while profiles still change.
 
-        It is time when no profile has changed since the last call, or after MOST_CONFLICT_WAITS
-        calls. So profiles that come together, as when a replica begins to lead, are reported once,
-        and profiles that change often are reported rarely.
+        Conflicts are reported when no profile has changed since the last call, or after
+        MOST_CONFLICT_WAITS calls, so that a series of changes is reported once.
         """
         if not self._unsettled:
             return []
@@ -266,7 +265,7 @@ class ProfileHandler:
         return _Verdict(uid, generation, ready=True, reason=reason, message=message)
 
     def _note_certificates(self, shown: Mapping[str, Any], error: ProfileInvalid) -> None:
-        """Remember a profile with invalid certificates, because the files may be corrected."""
+        """Keep a profile whose only mistakes are invalid certificates, to check it again later."""
         if isinstance(error, CertificatesInvalid):
             self._uncertified.setdefault(shown["metadata"]["name"], (shown, error))
 
@@ -335,7 +334,7 @@ class ProfileHandler:
     def _conditions(
         self, name: str, verdict: _Verdict, before: Mapping[str, Any], size: int
     ) -> Iterator[Condition]:
-        """Yield the condition Ready, and others that hold; the spec in force has `size` bytes."""
+        """Yield the conditions of the status; the spec in force has `size` bytes."""
 
         def condition(
             kind: str, holds: Literal["True", "False"], reason: str, message: str
@@ -368,9 +367,9 @@ class ProfileHandler:
             yield condition("Warning", "True", reason, text)
 
     def _ready_message(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> str:
-        """Return the message of Ready, which also tells if other profiles take all pods.
+        """Return the message of the condition Ready; it also tells if other profiles take all pods.
 
-        Until conflicts are settled, that part stays as in the status `before`.
+        While conflicts still change, that part is taken from the status `before`.
         """
         if not verdict.ready:
             return verdict.message
@@ -411,9 +410,9 @@ class ProfileHandler:
         return _Surroundings(self._over_budget(name), warning, outranked)
 
     def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return the texts about the profile's conflicts, short and long; None without a conflict.
+        """Return a short and a long text about the profile's conflicts; None without a conflict.
 
-        Until conflicts are settled, these are the texts of the status `before`.
+        While conflicts still change, these are the texts of the status `before`.
         """
         if name in self._unsettled:
             conditions = before.get("conditions") or ()
@@ -424,7 +423,7 @@ class ProfileHandler:
         return (conflict_in_short(name, others), conflict_text(name, others)) if others else None
 
     def _over_budget(self, name: str) -> str | None:
-        """Return which rules are too expensive for the present nodes; None if none is."""
+        """Return a text about rules that are too expensive for the present nodes, or None."""
         in_force = self.profiles.in_force.get(name)
         left_out = in_force.pipeline.evaluations.left_out() if in_force is not None else []
         if not left_out:
@@ -455,7 +454,7 @@ class ProfileStatusWriter:
             "profiles", self._write, lanes=_LANES, turn=self.turn, sleep=self.sleep
         )
         self._later: set[str] = set()
-        """The profiles whose statuses are written again some seconds later."""
+        """The profiles whose statuses are written again after `REPEAT_SECONDS`."""
 
     async def run(self) -> None:
         """Write statuses until cancelled, also after changes of nodes, API server or files."""
@@ -470,15 +469,14 @@ class ProfileStatusWriter:
         return later
 
     async def found(self, raw: Mapping[str, Any]) -> None:
-        """Put a profile in force as the API server has it, and queue its status for writing."""
+        """Put a profile in force as kopf has read it, and queue its status for writing."""
         if await self._apply(raw) is not None:
             self._statuses.note(raw["metadata"]["name"])
 
     async def read(self, raw: Mapping[str, Any]) -> None:
-        """Put a profile in force that was read without the watch, unless it is known already.
+        """Put a profile in force that was read with GET, unless it is known already.
 
-        A known version may be newer. The status is written when kopf shows the profile, or some
-        seconds later.
+        The status is written when kopf shows the profile, or some seconds later.
         """
         if await self._apply(raw, unless_known=True) is not None:
             self._later.add(raw["metadata"]["name"])
@@ -486,10 +484,9 @@ class ProfileStatusWriter:
     async def _apply(
         self, raw: Mapping[str, Any], *, unless_known: bool = False
     ) -> dict[str, Any] | None:
-        """Put a profile in force in a turn, because pods may be counted anew for it.
+        """Put a profile in force while no other task has the `turn`; return a patch for its status.
 
-        Return a merge patch for its status; None if it needs none, or the profile has gone
-        meanwhile.
+        Return None if the status needs no patch, or if the profile was deleted meanwhile.
         """
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
         with self.handler.departures.meanwhile() as gone:
@@ -531,7 +528,7 @@ class ProfileStatusWriter:
 
 
 def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status with an empty section `rebalancing`, if it has this section."""
+    """Return the status; empty the section `rebalancing` if there is one."""
     return {**status, "rebalancing": {}} if "rebalancing" in status else status
 
 
@@ -554,7 +551,7 @@ def _is_older(metadata: Mapping[str, Any], than: str) -> bool:
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: float) -> str:
-    """Return when the condition last changed; `now` if `holds` differs from the status `before`."""
+    """Return the time of the condition's last change: `now` if its status is not `holds` yet."""
     for condition in before.get("conditions") or ():
         if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))

@@ -34,7 +34,7 @@ _KOPF: Final = Path(kopf.__file__).parent
 _STOP_ROUNDS: Final = 20
 _STOP_SECONDS: Final = 0.25
 _WORKER_SECONDS: Final = 0.5
-"""How long kopf waits for running handlers when it is stopped.
+"""How many seconds kopf waits for running handlers when it is stopped.
 
 A stopping leader waits a second for all of kopf, and then releases the lease.
 """
@@ -42,14 +42,14 @@ _WATCHER: Final = "watcher for "
 """The beginning of the names of kopf's tasks that list and watch."""
 
 RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
-"""Seconds between kopf's tries of a request; after the last try kopf ends. The sum is a minute: by
-then an API server has restarted, or etcd has elected a leader."""
+"""The seconds that kopf waits between tries of a request. They sum up to a minute, in which an API
+server can restart or etcd can elect a leader. After the last try kopf ends."""
 
 GOOD_SECONDS: Final = 60.0
-"""When kopf has run for this number of seconds, the pauses before new starts are short again."""
+"""If kopf has run for this number of seconds, a failure is followed by a short pause again."""
 
 UNWATCHED_SECONDS: Final = 60.0
-"""A replica is not ready if kopf has not watched a needed resource for more seconds than this."""
+"""A replica is not ready if a needed resource was not watched for more seconds than this."""
 
 ASK_AGAIN_SECONDS: Final = 60.0
 """The interval at which a missing right to watch PriorityClasses is checked again."""
@@ -120,7 +120,7 @@ class KopfRunner:
         self._trouble = ""
         self._class_trouble: str | None = None
         self._resources: tuple[Resource, ...] = ()
-        """The resources found by `until_watchable`, until `run` begins to watch them."""
+        """The resources that `until_watchable` has found and that the next `run` will watch."""
 
     async def run(self, restore_signals: Callable[[], None]) -> NoReturn:
         """Run kopf until cancelled; `restore_signals` restores signal handlers that kopf replaces.
@@ -149,10 +149,7 @@ class KopfRunner:
             self._unwatched.clear()
 
     async def until_watchable(self) -> None:
-        """Wait until kopf may watch its resources; a replica that waits here cannot lead.
-
-        The next `run` does not check again, because pods are waiting if a leader was killed.
-        """
+        """Wait until kopf may watch its resources; until then, this replica cannot lead."""
         self._watches_nothing()
         self._resources = await self._watchable(Backoff(self._random))
         self._unwatched.clear()
@@ -197,7 +194,7 @@ class KopfRunner:
         return _NEEDED if trouble is not None else (*_NEEDED, PRIORITY_CLASS)
 
     async def _until_watchable(self, resource: Resource, backoff: Backoff) -> None:
-        """Wait until kopf may watch the resource; without the right, kopf would log many lines."""
+        """Wait until kopf may list and watch the resource."""
         said = ""
         while (trouble := await self._trouble_with(resource)) is not None:
             if trouble != said:
@@ -313,10 +310,10 @@ async def _end(tasks: Collection[asyncio.Task[Any]], sessions: KopfSessions) -> 
 
 
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
-    """End these tasks, and tasks that kopf has lost; return the messages of failed tasks.
+    """End the tasks, and all tasks that kopf has created; return the messages of failed tasks.
 
-    The watchers end first: if one has failed, kopf closes the connections that the others still
-    use.
+    The tasks that watch end first: if one of them has failed, kopf closes the connections of the
+    others.
     """
     if watchers := [task for task in asyncio.all_tasks() if _is_watcher(task)]:
         for task in watchers:
@@ -350,7 +347,7 @@ def _is_watcher(task: asyncio.Task[Any]) -> bool:
 
 
 def _is_of_kopf(task: asyncio.Task[Any]) -> bool:
-    """Return whether kopf created the task; a watcher that fails leaves other tasks running."""
+    """Return whether kopf created the task."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code is not None and Path(code.co_filename).is_relative_to(_KOPF)
 

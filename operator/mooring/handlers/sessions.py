@@ -49,7 +49,7 @@ from mooring.process.time_slices import TimeSlices
 logger = logging.getLogger(__name__)
 
 MOST_GARBAGE_BYTES: Final = 2**25
-"""Bytes of large JSON objects that kopf may read before the next garbage collection."""
+"""After this number of bytes of large JSON objects, young garbage is collected."""
 _LARGE_BYTES: Final = 2**14
 """Only objects with at least this many bytes count; Python collects smaller ones often enough."""
 
@@ -57,16 +57,16 @@ BOOKMARK_EVENTS: Final = 100
 """kopf gets a bookmark with the newest version after this number of events that it does not see."""
 
 _SLOW_BYTES: Final = 2**18
-"""Reading the JSON of an object of this size takes a millisecond or more."""
+"""An object with this number of bytes of JSON takes a millisecond or more to parse."""
 
 _WATCHED: Final = (POD, SCHEDULING_PROFILE, PRIORITY_CLASS)
 """The resources that kopf lists and watches."""
 
 _SESSION_CLOSED: Final = "[SSL: APPLICATION_DATA_AFTER_CLOSE_NOTIFY]"
-"""An error with these words ends the session for kopf, as a 401 does."""
+"""An SSL error with this text is hidden from kopf, which would log in again as after a 401."""
 
 _LAST_SECONDS: Final = 1.0
-"""The most seconds for requests to get an answer once kopf has stopped."""
+"""How many seconds running requests may still take once kopf has stopped."""
 
 
 OnPods = Callable[[list[dict[str, Any]]], Awaitable[None]]
@@ -74,7 +74,7 @@ OnPods = Callable[[list[dict[str, Any]]], Awaitable[None]]
 
 
 class OnWatch(Protocol):
-    """A function to call for each list and watch of kopf."""
+    """A function that is called for each list and watch that kopf requests."""
 
     def __call__(self, path: str, *, accepted: bool) -> None:
         """Note that a list or watch of `path` was requested, or that a watch was `accepted`."""
@@ -85,12 +85,11 @@ class KopfSessions:
     """Sessions with our own credentials and TLS, one for each login of kopf.
 
     Attributes:
-        on_pods: Gets the pods that are listed before kopf watches pods for the first time. Also
-            gets an empty list for each list without objects, because kopf tells no handler about
-            it, and all known pods may be gone.
+        on_pods: Called with the pods of the first list. A later list without pods is given to it,
+            too, because kopf calls no handler for an empty list.
         bursts: Gets the events of the watch of pods, and leaves some of them to kopf.
         may_write: Called immediately before each write is sent. If it returns False, the write is
-            not sent, and kopf sees an `aiohttp.ClientConnectionError`, after which it tries again.
+            not sent, and kopf gets an `aiohttp.ClientConnectionError` and tries again.
     """
 
     connection: Connection
@@ -112,7 +111,7 @@ class KopfSessions:
         self._answers: WeakSet[aiohttp.ClientResponse] = WeakSet()
         self._is_ending = False
         self._transports: list[asyncio.Transport] = []
-        """The transports of other answers that are open when kopf ends; `close` aborts them."""
+        """The connections of unfinished answers, except watches; `close` aborts them."""
 
     async def log_in(self, **_: Any) -> kopf.AiohttpSession:
         """Return a new session; kopf calls this to log in."""
@@ -128,7 +127,7 @@ class KopfSessions:
         return kopf.AiohttpSession(server=connection.url, aiohttp_session=session)
 
     def hang_up(self) -> None:
-        """Stop reading all watches; call this before kopf's tasks are cancelled.
+        """End all watches; call this before kopf's tasks are cancelled.
 
         Other answers can be read until `close`.
         """
@@ -181,8 +180,8 @@ class KopfSessions:
     ) -> aiohttp.ClientResponse:
         """Return the head of the answer; after a 401 try once more with renewed credentials.
 
-        Raises ClientConnectionError if the server refuses the renewed credentials, or the proxy the
-        connection.
+        Raises ClientConnectionError if the server refuses the renewed credentials, or if the proxy
+        refuses the connection.
         """
         credentials = self.connection.credentials
         for _ in range(2):
@@ -208,7 +207,7 @@ class KopfSessions:
     def _checked(
         self, content: Any, read: "_Read", query: Mapping[str, str], *, is_watch: bool
     ) -> "_Content":
-        """Return the body of a list or watch, which breaks off at a malformed part."""
+        """Return the body of a list or watch; reading it fails at a malformed part."""
         if is_watch:
             self._has_watched_pods |= read.resource is POD
             path = read.resource.path()
@@ -226,7 +225,7 @@ class KopfSessions:
             self._transports.append(transport)
 
     async def _finished(self, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-        """Return the head of the answer; if cancelled, close the connection when the head comes."""
+        """Return the head of the answer; if cancelled, still wait for it in the background."""
         request = asyncio.ensure_future(sending)
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
@@ -241,7 +240,7 @@ def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientReques
     """Return a request class whose writes are sent only if `may_write` returns True."""
 
     class GuardedRequest(aiohttp.ClientRequest):
-        """Checks as a write is sent; a middleware would check before the wait for a connection."""
+        """Calls `may_write` when a connection is free; a middleware would call it too early."""
 
         async def send(self, conn: Any) -> aiohttp.ClientResponse:
             if self.method != "GET" and not may_write():
@@ -252,7 +251,7 @@ def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientReques
 
 
 class _Content:
-    """The body of an answer; the server's body provides all methods that a subclass lacks."""
+    """The body of an answer; an attribute that a subclass lacks is the server's."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content
@@ -262,9 +261,9 @@ class _Content:
 
 
 class _CutContent(_Content):
-    """The body of an answer without values that are nested too deeply for kopf's parser.
+    """The body of an answer; strings replace values that are nested too deeply for kopf's parser.
 
-    Any user may write such managed fields into a pod.
+    Any user may write such values into the managed fields of a pod.
     """
 
     async def read(self, n: int = -1) -> bytes:
@@ -287,7 +286,7 @@ class _CutContent(_Content):
 
 @dataclass(slots=True)
 class _Read:
-    """The state of reading one resource; `trouble` is the mistake in the last answer, if any."""
+    """The state of one resource that kopf reads; `trouble` is the last error, or ""."""
 
     resource: Resource
     backoff: Backoff = field(
@@ -296,7 +295,7 @@ class _Read:
     trouble: str = ""
 
     def broken(self, what: str, error: ManifestError) -> aiohttp.ClientPayloadError:
-        """Note and log that the list or watch is malformed; return the error for kopf."""
+        """Log that the list or watch (`what`) is malformed; return the error for kopf."""
         text = f"kopf's {what} of {self.resource} is malformed: {error}"
         if text != self.trouble:
             logger.warning("%s; it is asked for again", text)
@@ -304,7 +303,7 @@ class _Read:
         return aiohttp.ClientPayloadError(text)
 
     def works(self) -> None:
-        """Note that a list or an event could be read, so that the next failure is logged again."""
+        """Note that a list or an event could be read; log this after an error."""
         if self.trouble:
             logger.info("kopf can read %s again", self.resource)
         self.trouble = ""
@@ -314,7 +313,7 @@ class _Read:
 class _List(_Content):
     """The body of a page of a list; `goes_on` is False for the first page.
 
-    If `hands_over` is set, `on_pods` gets the objects, and kopf gets an empty page.
+    If `hands_over` is True, `on_pods` gets the page's objects, and kopf gets an empty page.
     """
 
     def __init__(
@@ -377,9 +376,9 @@ class _Garbage:
 
 
 class _Watch(_Content):
-    """The body of a watch, without the events that `bursts` takes.
+    """The body of a watch without the events that `bursts` handles itself.
 
-    `on_recovery` is called with the first event after a failure.
+    `on_recovery` is called with the first event after a malformed one.
     """
 
     def __init__(
@@ -396,13 +395,14 @@ class _Watch(_Content):
         self._on_recovery = on_recovery
         self._bursts = bursts
         self._taken, self._version = 0, ""
-        """How many events kopf does not know of, and the version of the last one."""
+        """The number of events that kopf did not get since the last one that it got, and the
+        resourceVersion of the newest of them."""
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        """Yield the body line by line; drop an unfinished last line, whose event comes again.
+        """Yield the body line by line; drop an unfinished last line: the server repeats it.
 
-        kopf gets a bookmark after each `BOOKMARK_EVENTS` events that it does not see, and one at
-        the end of the body, because it must know the version for its next request.
+        After `BOOKMARK_EVENTS` events that kopf does not get, and at the end of the body, kopf gets
+        a bookmark: it needs the newest version for its next request.
         """
         splitter = LineSplitter()
         try:
@@ -432,7 +432,7 @@ class _Watch(_Content):
         self._version = raw["metadata"]["resourceVersion"]
 
     def _bookmark(self) -> bytes:
-        """Return a BOOKMARK event with the version of the last event that kopf does not see."""
+        """Return a BOOKMARK event with the version of the last event that kopf did not get."""
         self._taken = 0
         metadata = {"resourceVersion": self._version}
         return orjson.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}) + b"\n"
