@@ -57,7 +57,7 @@ from mooring.volumes.model.storage_objects import PersistentVolume, PersistentVo
 from mooring.volumes.state.storage import Storage
 
 _ENDED_BYTES: Final = 2**20
-"""Memory for the uids of ended pods, in bytes: enough for about 3,000 uids."""
+"""The most bytes of the uids of ended pods: enough for about 3,000 uids."""
 _TOPOLOGY_LABELS: Final = (ZONE, REGION)
 """The labels that a pod gets from its node when it is bound."""
 
@@ -65,7 +65,7 @@ EventSink = Callable[[tuple[ClusterEvent, ...]], None]
 
 
 class ClusterState:
-    """Nodes, the pods placed on them, and every other object that a decision reads."""
+    """Nodes, the pods on nodes, and all other objects that scheduling decisions read."""
 
     def __init__(self) -> None:
         self.nodes = NodeTable()
@@ -87,15 +87,15 @@ class ClusterState:
         self._ended: BoundedCache[Uid, Uid] = BoundedCache(
             _ENDED_BYTES, lambda uid, _: getsizeof(uid)
         )
-        """The uids of pods that have recently ended on a node."""
+        """The uids of pods that were on a node and have recently ended."""
         self._server_version = ""
         self._kubernetes = rules_of_server("")
         self._sink: EventSink = _drop
         self._undelivered: deque[tuple[ClusterEvent, ...]] = deque()
         self._holds_events = False
-        """Whether new events must wait: the sink is running or `delivered_after` is open."""
+        """Whether events must wait, because the sink runs or `delivered_after` is open."""
         self._trials = 0
-        """The number of open trials; a trial may begin inside another one."""
+        """The number of open trials; a trial may be opened inside another trial."""
 
     def on_events(self, sink: EventSink) -> None:
         """Deliver all cluster events to `sink`; raise RuntimeError if there is a sink already."""
@@ -109,7 +109,7 @@ class ClusterState:
         return self._server_version
 
     def follow_server(self, version: str) -> None:
-        """Follow the rules of this Kubernetes version ("1.37"); count pods in resize again."""
+        """Follow the rules of Kubernetes `version`; compute the demand of pods in resize again."""
         before, self._server_version = self._kubernetes, version
         self._kubernetes = self.evictions.kubernetes = rules_of_server(version)
         if self._kubernetes is not before:
@@ -119,9 +119,9 @@ class ClusterState:
                     self.put(Kind.POD, placed.pod.uid, placed.pod)
 
     def devices_known(self, why_not: str | None) -> None:
-        """Note why the state lacks some claims, slices or device classes; None if it has all.
+        """Store why some ResourceClaims, ResourceSlices or DeviceClasses are unknown, or None.
 
-        When a reason is replaced by None, deliver an UPDATE of ResourceSlices without objects.
+        When the reason is replaced by None, deliver an UPDATE of ResourceSlices without objects.
         """
         before, self.dynamic_resources.unknown = self.dynamic_resources.unknown, why_not
         if before is not None and why_not is None:
@@ -134,9 +134,9 @@ class ClusterState:
 
     @contextmanager
     def delivered_after(self) -> Iterator[None]:
-        """Hold back the events of all writes inside, and deliver them in their order at the end.
+        """Deliver the events of all writes inside the `with` block at its end, in their order.
 
-        Use it where the receiver of the events makes several writes and must finish them first.
+        Use it if the receiver of events makes several writes and must finish them first.
         """
         held, self._holds_events = self._holds_events, True
         try:
@@ -146,10 +146,10 @@ class ClusterState:
             self._deliver_waiting()
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Add the object, or replace its known version by `value`, which the API server has sent.
+        """Add the object or replace its known version; `value` was sent by the API server.
 
-        `key` is the uid of a pod, and the name or namespace/name of any other object; see
-        `identity` in `mooring.model.objects`. Deliver no event if no field differs.
+        `key` is a pod's uid, and the name or namespace/name of another object; see `identity` in
+        `mooring.model.objects`. Deliver no event if both versions are equal for decisions.
         """
         self._deliver(self._put(kind, key, value))
 
@@ -237,7 +237,7 @@ class ClusterState:
         return self.objects.of(kind).get(key)
 
     def keys(self, kind: Kind) -> Iterable[str]:
-        """Yield the keys that objects of the kind have now, without those of assumed pods.
+        """Yield the keys of the kind's known objects; assumed pods are left out.
 
         The result can be iterated only once; a list would need much memory with 150,000 pods.
         """
@@ -254,13 +254,13 @@ class ClusterState:
         """Replace all objects of a kind in small steps; decisions may be made between the steps.
 
         `values` has the objects of the API server's list by key, and `before` the keys that were
-        known when the list was requested. A key that is missing in `values` is removed, except a
-        pod that has been assumed since. A value of None keeps the known object.
+        known when the list was requested. A key of `before` that `values` does not have is removed,
+        except a pod that has been assumed since. The value None keeps the known object.
 
-        A node's free capacity never exceeds the larger of its values before and after the list.
-        Therefore new objects are added first, then pods whose requests or node have changed are
-        updated, and missing objects are removed last. All changed pods of one node are updated in
-        one step. Each step delivers its events.
+        First, new objects are added, then pods with other requests or another node are updated, and
+        objects are removed last. All changed pods of a node are updated in one step. So no decision
+        sees more free capacity on a node than the node had before the list or has after it. Each
+        step delivers its events.
         """
         changed = defaultdict[str, list[Pod]](list)
         joined = dict[str, None]()
@@ -287,27 +287,27 @@ class ClusterState:
     def has_ended(self, uid: Uid) -> bool:
         """Return whether the pod of this uid was on a node and has recently ended.
 
-        Kopf's watch of pods may be late and still show such a pod without a node.
+        kopf's watch may be late and still show such a pod without a node.
         """
         return self._ended.get(uid) is not None
 
     def unconfirmed(self) -> tuple[Uid, ...]:
-        """Return the uids of assumed pods that are bound, but not yet shown bound by the watch."""
+        """Return the uids of assumed pods that are bound, but that no watch has shown bound yet."""
         assumed = self.pods.assumed.items()
         return tuple(uid for uid, placed in assumed if placed.deadline is not None)
 
     def doubt(self, uids: Iterable[Uid]) -> None:
-        """Treat these pods as overdue if they are still assumed.
+        """Let `overdue` return these pods, if they are still assumed.
 
         The caller has bound the pods, but a later list of the API server lacks them. If a pod was
-        deleted while no watch was open, no event tells its end.
+        deleted while no watch was open, no event reports the deletion.
         """
         for uid in uids:
             if (assumption := self.pods.assumption(uid)) is not None:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the pod's present node if `pod` changes its node or requests; else None."""
+        """Return the pod's known node if `pod` has ended or changes node or demand, else None."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -316,14 +316,14 @@ class ClusterState:
 
     @property
     def unscheduled(self) -> Mapping[Uid, Pod]:
-        """The pods without a node, by uid; pods that are assumed are still included."""
+        """The pods that have no node for the API server, by uid; this includes assumed pods."""
         return self.pod_groups.unscheduled
 
     def put_unscheduled(self, pod: Pod) -> None:
-        """Store a pod without a node.
+        """Store a new or changed pod without a node.
 
-        Deliver an event if the known or the new version names a pod group, and more than the status
-        differs. A nomination of the pod gets the new requests.
+        Deliver an event if one of the two versions is in a pod group and more than the status
+        changed. If the pod is nominated, its nomination gets the new version.
         """
         before = self.pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
@@ -346,11 +346,11 @@ class ClusterState:
             self._deliver((ClusterEvent(Kind.UNSCHEDULED_POD, Action.DELETE, before, None),))
 
     def assume(self, pod: Pod, row: int) -> None:
-        """Count the pod on the row in every later decision, before the API server knows of it.
+        """Count the pod on the node of this row before the API server knows of its binding.
 
         Deliver no event, because Reserve and Permit plugins may still reject the pod, and rejected
-        pods would requeue each other for ever; `announce` delivers the ADD later. A placed pod of
-        the same name stays where it is until the watch shows its end.
+        pods would requeue each other for ever; `announce` delivers the ADD later. A placed pod with
+        the same name but another uid is not changed.
         """
         gone = self._delete_pod(pod.uid)
         self.evictions.stop_waiting(pod)
@@ -363,10 +363,10 @@ class ClusterState:
         self._deliver((*gone, *withdrawn))
 
     def _as_bound(self, pod: Pod, row: int) -> Pod:
-        """Return the pod as the watch will show it when it is bound to the row.
+        """Return the pod as the watch will show it when it is bound to the node of this row.
 
-        The API server will copy labels of the node to the pod. With these labels added now, the pod
-        need not be counted again when the watch shows it.
+        The API server copies the node's zone and region labels to the pod. With these labels added
+        now, the pod need not be counted again when the watch shows it.
         """
         node, labels = self.nodes.nodes[row], pod.labels
         if node is not None and self.kubernetes.binding_gives_topology_labels:
@@ -375,7 +375,7 @@ class ClusterState:
         return replace(pod, node_name=self.nodes.names[row], labels=labels)
 
     def announce(self, pod: Pod) -> None:
-        """Deliver the ADD event of an assumed pod; when the watch confirms the pod, deliver none.
+        """Deliver the ADD event of an assumed pod; no second ADD follows when the watch shows it.
 
         The scheduler calls this after Reserve, when Permit accepts the pod or lets it wait.
         """
@@ -385,15 +385,15 @@ class ClusterState:
             self._deliver((ClusterEvent(Kind.POD, Action.ADD, None, assumed.pod),))
 
     def forget(self, pod: Pod) -> None:
-        """Undo the assumption, if the pod is still assumed.
+        """End the assumption of the pod, because it is not bound; do nothing if it is not assumed.
 
         Deliver a DELETE if the pod was announced or had been nominated to the node, because other
         pods must learn that resources are free.
 
-        If the pod is not assumed any more, the watch has shown it bound, and an eviction of the pod
-        came too late to stop its binding. Then the eviction ends, and the preemptors that waited
-        for the pod lose their nominations; the DELETE events of these nominations make the queue
-        retry the preemptors. UPDATE events as in `release_claims` report the pod's devices.
+        If the watch has shown the pod bound meanwhile, an eviction came too late to stop the
+        binding. Then the eviction ends, and the preemptors that waited for the pod lose their
+        nominations; the DELETE events of these nominations make the queue retry the preemptors.
+        UPDATE events as in `release_claims` report the pod's devices.
         """
         freed = self._release_claims(pod.uid)
         assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
@@ -409,7 +409,7 @@ class ClusterState:
         self._deliver(events)
 
     def expect_confirmation(self, pod: Pod, deadline: float) -> None:
-        """Expect the watch to show the binding before `deadline` (seconds, see `overdue`)."""
+        """Set the time (see `overdue`) when the watch must have shown the assumed pod bound."""
         assumption = self.pods.assumption(pod.uid)
         if assumption is not None:
             assumption.deadline = deadline
@@ -422,7 +422,7 @@ class ClusterState:
         reservation: Reservation | None = None,
         victims: Iterable[Pod] = (),
     ) -> None:
-        """Nominate the pod to this node and to no other; to none if the node does not exist."""
+        """Nominate the pod to this node only; to no node if there is none of this name."""
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
@@ -431,13 +431,13 @@ class ClusterState:
         self._deliver(withdrawn)
 
     def withdraw(self, uid: Uid) -> None:
-        """Remove the pod's nomination, and deliver a DELETE if it had one."""
+        """Remove the nomination of the pod of this uid; deliver a DELETE if there was one."""
         self._deliver(self._withdraw(uid))
 
     def pass_nomination(self, uid: Uid, pod: Pod) -> bool:
         """Move the nomination of the pod `uid` to `pod`; return False if there is none.
 
-        Rebalancing uses this when `pod` arrives, because the pod `uid` has kept a place for it.
+        Rebalancing calls this when `pod` replaces the pod `uid`, which kept the place for it.
         Deliver no event, because no resources become free.
         """
         nominee = self.nominations.drop(uid)
@@ -464,7 +464,7 @@ class ClusterState:
         return self.evictions.begin(preemptor, victims)
 
     def abandon_eviction(self, victim: Pod) -> list[Pod]:
-        """Note that evicting the victim has failed; return the preemptors that waited for it."""
+        """Note that the victim could not be evicted; return the preemptors that waited for it."""
         return self.evictions.abandon(victim)
 
     def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
@@ -476,7 +476,7 @@ class ClusterState:
         self.evictions.eviction_refused(victim, by_budget=by_budget)
 
     def grow_older(self) -> None:
-        """Forget old data about evictions; must be called every OLDER_SECONDS."""
+        """End old charges and refusals of evictions; must be called every OLDER_SECONDS."""
         self.evictions.grow_older()
 
     def assume_volumes(
@@ -485,17 +485,18 @@ class ClusterState:
         volumes: Sequence[PersistentVolume],
         claims: Sequence[PersistentVolumeClaim],
     ) -> None:
-        """Let decisions see these volumes and claims until the watch shows newer versions."""
+        """Use these versions of volumes and claims until the watch shows newer ones."""
         self.storage.volumes.assume(pod.uid, volumes, claims)
 
     def restore_volumes(self, pod: Pod) -> None:
-        """Undo `assume_volumes` for the pod, except for objects that another pod still needs."""
+        """Undo `assume_volumes` for the pod; keep objects that another pod has assumed, too."""
         self.storage.volumes.restore(pod.uid)
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the counts of GPU cards in this format; they stay up to date while they are held.
+        """Return the counts of GPU cards in this format.
 
-        With `demand`, the counts also include typical requests for cards.
+        They are kept up to date while the caller holds them. With `demand`, they also count typical
+        requests for cards.
         """
         return self.devices.track(form, demand=demand)
 
@@ -507,18 +508,18 @@ class ClusterState:
             self.nodes.changes.mark(placed.row)
 
     def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
-        """Mark the allocations (by uid of the claim) as in flight for the pod with uid `holder`.
+        """Mark the allocations (by claim uid) as in flight for the pod with the uid `holder`.
 
-        Their devices are in use until `release_claims`, or until the pod is forgotten. A claim that
-        is in flight for another pod keeps its allocation.
+        The devices are in use until `release_claims`, or until the pod is forgotten. If a claim is
+        in flight for another pod, its allocation does not change.
         """
         self.dynamic_resources.claims.hold(holder, allocations)
 
     def release_claims(self, holder: Uid, claims: Iterable[str] | None = None) -> None:
-        """End the pod's hold on the claims of these uids; None means all its claims.
+        """End what `hold_claims` has begun, for the claims of these uids; None means all claims.
 
-        If a claim is then neither in flight nor allocated, its devices are free; deliver an UPDATE,
-        as for a deallocated claim.
+        If a claim is then neither in flight nor allocated, its devices are free. Deliver an UPDATE
+        for it, as for a deallocated claim.
         """
         self._deliver(self._release_claims(holder, claims))
 
@@ -559,7 +560,7 @@ class ClusterState:
         self.release_claims(pod.uid)
 
     def assume_claim(self, claim: ResourceClaim) -> bool:
-        """Let decisions see `claim`, an answer of the API server, before the watch shows it.
+        """Use `claim`, an answer of the API server, before the watch shows it.
 
         Return False if the watch has already shown a newer version or the claim's deletion.
         Otherwise deliver an UPDATE now, and none when the watch shows the same version.
@@ -572,8 +573,8 @@ class ClusterState:
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
         """Recognize pod groups by exactly these formats from now on.
 
-        Every pod is counted again, with a pause after each pod. The caller must keep others from
-        changing the state meanwhile.
+        Every pod is assigned to its group again; other tasks may run after each pod. The caller
+        must keep them from changing the state meanwhile.
         """
         counted = self.pod_groups.track(formats)
         try:
@@ -591,10 +592,10 @@ class ClusterState:
 
     @property
     def queues(self) -> Queues:
-        """The queues, with all changes of queues and namespaces applied.
+        """The queues, after all changes of queues and namespaces have been applied.
 
-        If there were changes, pods are counted again, with a pause after each pod; the state must
-        not change meanwhile.
+        If there were changes, pods are counted in their queues again. Other tasks may run after
+        each pod, but must not change the state.
         """
         if not self._queues.is_settled:
             namespaces = self._queues.settle()
@@ -606,16 +607,15 @@ class ClusterState:
         return self._queues
 
     def _in(self, namespaces: Iterable[str]) -> list[PlacedPod]:
-        """Return the placed pods in these namespaces."""
         chosen = self.pod_columns.in_namespaces(namespaces) & (self.pod_columns.rows >= 0)
         pods = (self.pod_columns.pods[slot] for slot in np.flatnonzero(chosen).tolist())
         found = (self.pods.get(pod.uid) for pod in pods if pod is not None)
         return [placed for placed in found if placed is not None]
 
     def _renew_queue(self, placed: PlacedPod, *, leaves: bool = True) -> None:
-        """Count the pod in its present queue.
+        """Count the pod in the queue that its labels and its group name now.
 
-        A pod without a present queue stays in its former queue, unless `leaves` is set. So nobody
+        If they name no queue, the pod stays in its former queue, unless `leaves` is True. So nobody
         can enlarge a quota by removing labels from pods on nodes.
         """
         before, number = placed.queue, self._queues.number_of(placed.pod)
@@ -626,7 +626,7 @@ class ClusterState:
             self.pod_columns.requeue(placed.slot, number)
 
     def _renew_queues_of(self, group: PodGroupState) -> None:
-        """Count the members in the queue that the group's object names now."""
+        """Count the group's pods in the queue that the PodGroup object names now."""
         members = group.unscheduled, group.assumed, group.assigned, group.terminating
         for uid in (uid for pods in members for uid in pods):
             if (placed := self.pods.get(uid)) is not None:
@@ -635,16 +635,16 @@ class ClusterState:
                 self.nominations.put_back(nominee)
 
     def take_changed_groups(self) -> dict[GroupKey, None]:
-        """Return the pod groups that changed or were deleted since the last call; at first all."""
+        """Return the pod groups that changed since the last call; the first call returns all."""
         return self.pod_groups.take_changed()
 
     @contextmanager
     def trial(self, *, frees_claims: bool = False) -> Iterator["Trial"]:
-        """Begin a dry run on the live state, and undo the trial's changes at the end.
+        """Begin a dry run on the live state; its end undoes all changes of the trial.
 
         No event is delivered during the trial. With `frees_claims`, removing a pod also frees the
-        devices of its claims if no other pod uses the claims. Preemption leaves `frees_claims` off,
-        as in kube-scheduler.
+        devices of its claims if no other pod uses the claims. Preemption does not set
+        `frees_claims`, as in kube-scheduler.
         """
         self._trials += 1
         try:
@@ -655,7 +655,7 @@ class ClusterState:
 
     @property
     def is_tried(self) -> bool:
-        """Whether a trial is open; while it is, decisions must not be carried out."""
+        """Whether a trial is open; decisions must then not be carried out."""
         return self._trials > 0
 
     def overdue(self, now: float) -> list[Pod]:
@@ -719,10 +719,10 @@ class ClusterState:
         return replace(pod, spec=replace(pod.spec, demand=demand))
 
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> tuple[ClusterEvent, ...]:
-        """Replace a placed pod by a newer version that takes the same resources of its node.
+        """Replace a placed pod by a newer version with equal requests on the same node.
 
-        This also confirms an assumed pod. The confirmed version may have other labels than the
-        assumed one: labels change, and not every API server adds labels of the node.
+        The newer version also confirms an assumed pod. Its labels may differ, because labels change
+        and not every API server adds labels of the node.
         """
         before, announced = known.pod, known.announced
         known.pod, known.assumption = pod, None
@@ -746,21 +746,21 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
 
     def _publish_demand(self, placed: PlacedPod) -> None:
-        """Update the typical demand for GPU cards if that is due, after a pod came to its node.
+        """Update the typical demand for GPU cards after a pod came to its node.
 
-        Every cached score may depend on this demand, so earlier results are not used again.
+        If the demand has changed, all cached scores are computed again.
         """
         if self.devices.publish(placed):
             self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """Withdraw the pod's nomination; return a DELETE event, or () if it was to this row."""
+        """Withdraw the pod's nomination; return its DELETE event, or () if it was to this row."""
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw(pod.uid)
         return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
-        """Update all data made from an object (no node or pod); `after` is None if it is deleted.
+        """Update all data made from an object that is no node and no pod; `after` None: deleted.
 
         Return the version that decisions have used: `before`, or an assumed version.
         """
@@ -776,7 +776,10 @@ class ClusterState:
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context manager for changing a node's labels; it then counts the pods again."""
+        """Return a context manager in which the caller replaces the labels of the node.
+
+        At its end, the node's pods are counted in the node's new topology domains.
+        """
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
@@ -784,17 +787,17 @@ class ClusterState:
         return self.topology.relabelling([placed.equivalent for placed in self.pods.on(row)], row)
 
     def _withdraw_from(self, row: int) -> None:
-        """Drop all nominations to the row of a deleted node; another node may get the row."""
+        """Drop all nominations to this row, because its node was deleted."""
         for nominee in self.nominations:
             if nominee.row == row:
                 self.nominations.drop(nominee.pod.uid)
                 self.evictions.stop_waiting(nominee.pod)
 
     def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
-        """Count the pods on `row`, because their node has come or gone.
+        """Move the pods to `row`, because their node was added or deleted.
 
-        All pods must be on one row now. The step pauses after each pod; the caller must keep others
-        from changing the state meanwhile.
+        All pods must be on one row now. Other tasks may run after each pod; the caller must keep
+        them from changing the state meanwhile.
         """
         moved = tuple(pods)
         if not moved:
@@ -823,12 +826,12 @@ class ClusterState:
         self._enter_unknown_node(placed)
 
     def _attach(self, placed: PlacedPod, arrival: int | None = None) -> None:
-        """Add the pod to every table and count; a returning pod keeps its number `arrival`."""
+        """Add the pod to its group and node; a removed pod gets its former `arrival` again."""
         self.pod_groups.attach(placed)
         self._enter(placed, next(self._arrivals) if arrival is None else arrival)
 
     def _detach(self, uid: Uid) -> int | None:
-        """Reverse `_attach` exactly; return the pod's arrival number, None if it was on no node."""
+        """Undo `_attach`; return the pod's arrival number, or None if it was on no node."""
         placed = self.pods.get(uid)
         if placed is None:
             return None
@@ -837,7 +840,7 @@ class ClusterState:
         return arrival
 
     def _enter(self, placed: PlacedPod, arrival: int) -> None:
-        """Count the pod on its row; `_leave` is the exact reverse."""
+        """Count the pod on its node; `_leave` undoes exactly this."""
         pod, row = placed.pod, placed.row
         self.pods.put(placed)
         self.nodes.add_pod(row, pod)
@@ -878,7 +881,7 @@ class ClusterState:
 
 
 def _same_object(before: object | None, after: object) -> bool:
-    """Return whether both are equal for decisions; `==` would compare Nodes by identity."""
+    """Return whether both are equal for decisions; a PodGroup's status does not count."""
     if isinstance(before, Node) and isinstance(after, Node):
         return all(getattr(before, f.name) == getattr(after, f.name) for f in fields(Node))
     if isinstance(before, PodGroup) and isinstance(after, PodGroup):
@@ -897,7 +900,7 @@ def _changed(before: Pod, pod: Pod) -> bool:
 
 
 def _in_place(known: Pod, pod: Pod) -> bool:
-    """Return whether both versions take the same resources, host ports, volumes and claims."""
+    """Return whether both versions use the same resources, host ports, volumes and claims."""
     return (
         known.spec.demand == pod.spec.demand
         and known.spec.host_ports == pod.spec.host_ports
@@ -907,7 +910,7 @@ def _in_place(known: Pod, pod: Pod) -> bool:
 
 
 def _is_equivalent(known: Pod, pod: Pod) -> bool:
-    """Return whether the counts per topology domain treat both versions of the pod alike."""
+    """Return whether both versions count alike for inter-pod affinity and topology spread."""
     return (
         known.labels == pod.labels
         and known.spec.affinity == pod.spec.affinity
@@ -916,7 +919,7 @@ def _is_equivalent(known: Pod, pod: Pod) -> bool:
 
 
 def _drop(_events: tuple[ClusterEvent, ...]) -> None:
-    """Drop the events of a state that nothing observes, as in a simulation."""
+    """Ignore the events of a state without a sink, as in a simulation."""
 
 
 class Trial:
@@ -927,13 +930,13 @@ class Trial:
         self._undo = undo
         self._frees_claims = frees_claims
         self._added: dict[Uid, Mapping[str, Allocation]] = {}
-        """The uids of added pods, with the allocations that were in flight for each pod before."""
+        """By uid of an added pod, the allocations in flight for the pod before the trial."""
         self._assuming: dict[Uid, Pod] = {}
-        """The added pods that had no assumed volumes before."""
+        """The added pods that had no assumed volumes before the trial, by uid."""
         self._removed: dict[Uid, tuple[PlacedPod, int | None]] = {}
-        """The removed pods by uid, each with the arrival number that it gets back at the end."""
+        """By uid, the removed pods, and the arrival number of each before the trial."""
         self._freed: dict[Uid, ExitStack] = {}
-        """For each removed pod, an ExitStack that restores the freed claims."""
+        """By uid of a removed pod, an ExitStack that restores the claims freed by the removal."""
         undo.callback(self._restore)
 
     def remove(self, uid: Uid) -> None:
@@ -954,9 +957,9 @@ class Trial:
             self._undo.callback(self._state.nominations.put_back, nominee)
 
     def add(self, pod: Pod, row: int) -> None:
-        """Add the pod to the row; the pod must not be placed now.
+        """Add the pod to the node of this row; the pod must not be placed now.
 
-        A pod that this trial removed from this row gets its former arrival again.
+        A pod that this trial removed from the node gets its former arrival number again.
         """
         placed, arrival = self._removed.get(pod.uid, (None, None))
         if placed is not None and placed.pod is pod and placed.row == row:
@@ -972,18 +975,18 @@ class Trial:
                 self._assuming[pod.uid] = pod
 
     def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
-        """Mark these allocations as in flight for a pod that this trial added."""
+        """Mark these allocations (by claim uid) as in flight for a pod that this trial added."""
         self._state.hold_claims(holder, allocations)
 
     def nominate(self, pod: Pod, row: int) -> None:
-        """Nominate the pod to the row; the pod must not be nominated now."""
+        """Nominate the pod to the node of this row; the pod must not be nominated now."""
         self._state.nominations.put(pod, row)
         self._undo.callback(self._state.nominations.drop, pod.uid)
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Put a Service or a controller of pods into the state, so that decisions use its selector.
+        """Store a Service or a controller of pods, so that its selector is used.
 
-        Other kinds are not allowed, because the trial could not undo the data made from them.
+        Other kinds are not allowed, because the trial could not undo their effects.
         """
         objects = self._state.objects
         before = objects.put(kind, key, value)
@@ -1004,7 +1007,7 @@ class Trial:
         freed.enter_context(self._state.dynamic_resources.claims.without(uid))
 
     def _take_claims_back(self, uid: Uid, held: Mapping[str, Allocation]) -> None:
-        """Restore the pod's allocations in flight to `held`, and undo its assumed volumes."""
+        """Restore `held` as the pod's allocations in flight, and undo its assumed volumes."""
         claims = self._state.dynamic_resources.claims
         claims.release(uid)
         claims.hold(uid, held)

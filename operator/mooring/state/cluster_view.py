@@ -36,15 +36,15 @@ class ClusterView:
         self._state = state
         self._nodes = NodeView(state.nodes)
         self.row_changes = state.nodes.changes
-        """The log of rows whose node or pods have changed; do not write to it."""
+        """The log of rows whose node or pods have changed; read-only."""
         self.node_changes = state.nodes.node_changes
-        """The log of rows whose node came, went or got a new version; do not write to it."""
+        """The log of rows whose node was added, changed or deleted; read-only."""
         self.pod_columns = state.pod_columns
         """Placed and nominated pods as columns."""
         self.nominations = state.nominations
         """Pods nominated to a node."""
         self.evictions = state.evictions
-        """Pods that this scheduler is evicting, and the evictions that budgets still allow."""
+        """The evictions by this scheduler, and the disruptions that budgets still allow."""
         self.pod_groups = state.pod_groups
         """Pod groups and their members."""
         self.storage = state.storage
@@ -64,17 +64,17 @@ class ClusterView:
 
     @property
     def kubernetes(self) -> KubernetesRules:
-        """The rules of the API server's version; a profile may have others, see `Handle`."""
+        """The rules of the API server's version; a profile may have others (see `Handle`)."""
         return self._state.kubernetes
 
     @property
     def is_tried(self) -> bool:
-        """Whether a trial is open; while it is, decisions must not be carried out."""
+        """Whether a trial is open; decisions must then not be carried out."""
         return self._state.is_tried
 
     @property
     def nodes(self) -> NodeView:
-        """All rows of the node table, including rows without a node; see `NodeView.present`."""
+        """All rows of the node table, including rows without a node (see `NodeView.present`)."""
         table = self._state.nodes
         if len(self._nodes.rows) != len(table.names):
             self._nodes = NodeView(table)
@@ -97,21 +97,24 @@ class ClusterView:
 
     @property
     def nodes_in_order(self) -> IntArray:
-        """Rows of the nodes that exist, taken from each zone in turn; read-only."""
+        """The rows of all existing nodes, from each zone in turn; read-only."""
         return self._state.nodes.order()
 
     @property
     def node_set_version(self) -> int:
-        """A number that grows when a node comes or goes; until then each node keeps its row."""
+        """A number that grows when a node is added or deleted; a row is valid until then."""
         return self._state.nodes.set_version
 
     @property
     def node_names(self) -> Sequence[str]:
-        """The node's name for each row; a copy, so it may be kept."""
+        """The name of each row's node; a copy, which the caller may keep."""
         return tuple(self._state.nodes.names)
 
     def pods_on(self, row: int) -> Sequence[PlacedPod]:
-        """Return a copy of the list of pods on a row, including assumed ones, in no order."""
+        """Return the pods on the node of this row, including assumed ones, in no order.
+
+        The result is a copy.
+        """
         return tuple(self._state.pods.on(row))
 
     def pods_of(self, node: str) -> Sequence[PlacedPod]:
@@ -122,9 +125,9 @@ class ClusterView:
         return self._state.pods_of(node)
 
     def disrupted_with(self, row: int) -> dict[Uid, Pod]:
-        """Return, by uid, the pods on the row and all pods that are disrupted together with them.
+        """Return, by uid, the pods on a node, and the pods on other nodes in their groups.
 
-        If a group is disrupted as a whole, this includes its members on other nodes.
+        `row` is the node's row. The pods of a group count only if it is disrupted as a whole.
         """
         groups = self.pod_groups
         found = {placed.pod.uid: placed.pod for placed in self.pods_on(row)}
@@ -140,13 +143,13 @@ class ClusterView:
         return self._state.nodes.row_of.get(node)
 
     def rows(self, nodes: Iterable[str]) -> IntArray:
-        """Return the rows of several nodes by name (int64); -1 for a name that no row has."""
+        """Return the rows (int64) of the nodes of these names; -1 for an unknown name."""
         return np.array([*map(self._state.nodes.row_of.get, nodes, repeat(-1))], np.int64)
 
     def nodes_with_nominated(
         self, rows: IntArray, resources: Iterable[str], pod: Pod, ends: float = math.inf
     ) -> NodeView:
-        """Return a view of rows in which nominated pods count as if they were placed.
+        """Return a view of these rows in which nominated pods count as if they were placed.
 
         A nominated pod counts only if `pod` must leave room for it. `ends` is the time when `pod`
         will have ended, in seconds since the epoch.
@@ -158,7 +161,7 @@ class ClusterView:
         return NodeViewWithNominated(table, rows, more_pods, more_requested)
 
     def nodes_without_pod(self, rows: IntArray, demand: Demand) -> NodeView:
-        """Return a view of the rows as if a pod with this demand had left each of them."""
+        """Return a view of these nodes, as if each had one pod with this demand less."""
         return NodeViewWithoutPod(self._state.nodes, rows, demand)
 
     def node(self, row: int) -> Node | None:
@@ -166,7 +169,7 @@ class ClusterView:
         return self._state.nodes.nodes[row]
 
     def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:
-        """Return whether the row has a free pod slot and these free amounts of resources."""
+        """Return whether the row's node has a free pod slot and these free amounts by resource."""
         return self._state.nodes.fits_requests(row, amounts)
 
     def trial(self, *, frees_claims: bool = False) -> AbstractContextManager[Trial]:
@@ -194,7 +197,7 @@ class ClusterView:
         return self._state.objects.of(kind)
 
     def object_changes(self, kind: Kind) -> int:
-        """Return a number that grows when an object of the kind comes, changes or goes."""
+        """Return a number that grows when an object of the kind is added, changed or deleted."""
         return self._state.objects.changes[kind]
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
@@ -217,15 +220,15 @@ class ClusterView:
         return self._state.topology.is_counted(pods, key)
 
     def count_some(self, pods: Selection, key: str) -> int:
-        """Count some pods for a later call of `counts`; return how many pods were examined."""
+        """Count some of the pods for a later call of `counts`; return how many were examined."""
         return self._state.topology.count_some(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> Mapping[Domains, IntArray | CountArray]:
-        """Return, by node label, where placed pods have inter-pod terms that select `pod`.
+        """Return, by node label, the weights of placed pods' inter-pod terms that select `pod`.
 
-        Each array has one item for each code of the label's values; a last item, 0, is for nodes
-        without the label. An item is the sum of the weights of these terms in the domain; a
-        required term weighs 1.
+        Each array has one item per domain, by the code of the label's value: the sum of the weights
+        of the terms of all pods there. A required term weighs 1. The last item is 0, for nodes
+        without the label.
         """
         return self._state.topology.owners(role, pod)
 

@@ -10,7 +10,7 @@ IntArray = npt.NDArray[np.int64]
 
 _FIRST_CAPACITY: Final = 64
 _GROWTH: Final = 4
-"""A full column grows by 1/4 of its size. So adding a row costs about four copies of a value."""
+"""A full column grows by 1/4 of its size, so that adding a row copies about four values."""
 _EXACT: Final = 2**53
 _max: Final = np.maximum.reduce
 _Value = TypeVar("_Value", bound=Hashable)
@@ -26,10 +26,10 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def as_exact_floats(
     columns: Sequence[IntArray], factor: int, *amounts: int
 ) -> list[npt.NDArray[np.float64]] | None:
-    """Return the columns as float64, or None if sums of their numbers may then be inexact.
+    """Return the columns as float64, or None if their sums may then be inexact.
 
-    Sums with `amounts`, multiplied by `factor`, are exact if no number is negative and none is over
-    2**53 / (2 * factor).
+    `factor` is the number by which the caller multiplies sums of these columns and `amounts`. The
+    results are exact if no number is negative or over 2**53 / (2 * factor).
     """
     most = _EXACT // (2 * factor)
     if max(amounts, default=0) > most or min(amounts, default=0) < 0:
@@ -42,7 +42,7 @@ def as_exact_floats(
 
 
 def wrapped(total: int) -> int:
-    """Return the number wrapped around to int64, as in Go, so that subtracting undoes adding."""
+    """Return the number wrapped around to int64, as Go's arithmetic does."""
     return (total + 2**63) % 2**64 - 2**63
 
 
@@ -57,7 +57,7 @@ class Column:
         self._first: npt.NDArray[Any] = self.data[:0]
 
     def first(self, rows: int) -> npt.NDArray[Any]:
-        """Return a read-only view of the first rows."""
+        """Return a read-only view of the values of the first `rows` rows."""
         if len(self._first) != rows:
             self._first = read_only(self.data[:rows])
         return self._first
@@ -159,7 +159,7 @@ class ResourceColumns:
         self.put(resource, row, wrapped(self.at(resource, row) + amount))
 
     def amounts(self, resource: str, rows: int) -> IntArray | None:
-        """Return int64[rows]: the amounts of the first rows, read-only; None if no row has any."""
+        """Return int64[rows], read-only: the amounts of the first rows; None if all are 0."""
         dense = self._dense.get(resource)
         if dense is not None:
             return dense[0].first(rows)
@@ -169,7 +169,7 @@ class ResourceColumns:
         return read_only(_spread(sparse, rows))
 
     def of_rows(self, resource: str, rows: IntArray) -> IntArray:
-        """Return int64[len(rows)]: a copy of the amounts of these rows, 0 if a row has none."""
+        """Return int64[len(rows)]: the amount of each of these rows; a copy."""
         dense = self._dense.get(resource)
         if dense is not None:
             found: IntArray = dense[0].data[rows]
@@ -209,14 +209,14 @@ def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
 class Interned(Generic[_Value]):
     """A column with few distinct values in many rows: `values[codes[row]]` is the row's value.
 
-    `codes` is int32. The code of a value that no row has any more is free for a later value; until
-    then `values` has the first value at this index.
+    `codes` is int32. A value that no row has any more frees its code for another value; until then
+    `values` has the first value at this index.
     """
 
     __slots__ = ("_free", "_holders", "_index", "codes", "values")
 
     def __init__(self, columns: Columns, first: _Value) -> None:
-        """Add the column of codes; `first` is the value of new rows, and its code is 0."""
+        """Add the column of codes; every row begins with the value `first`, whose code is 0."""
         self.codes = columns.add(np.int32)
         self.values: list[_Value] = [first]
         self._index: dict[_Value, int] = {first: 0}
@@ -259,7 +259,7 @@ class Interned(Generic[_Value]):
 
 
 class ChangeLog:
-    """A log of changed rows; each reader keeps a position and reads the later changes."""
+    """A log of changed rows; each reader keeps its position and reads the changes after it."""
 
     _KEEP: Final = 16_384
 
@@ -283,7 +283,7 @@ class ChangeLog:
         self._length += 1
 
     def since(self, position: int) -> IntArray | None:
-        """Return the rows that changed since `position`; None if the log does not go back so far.
+        """Return the rows that changed after `position`; None if the log no longer has all of them.
 
         A row that changed twice may be listed twice. The result is a read-only view, valid until
         the next change.

@@ -49,16 +49,16 @@ OLDER_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class _Charge:
-    """One disruption that a budget's status may not show yet."""
+    """A disruption that a budget has to allow, until the budget's status shows it."""
 
     victim_left: bool = False
     """Whether the watch has shown the victim terminating or gone."""
     status_written: bool = False
     """Whether the budget's status has been written since the eviction began."""
     is_counted: bool = True
-    """Whether the victim was ready, so that the budget's status will show its end."""
+    """Whether the victim was ready: the status of its budget changes only in this case."""
     is_old: bool = False
-    """Whether `grow_older` has seen the charge since the victim left."""
+    """Whether `grow_older` was called once since the victim left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +66,29 @@ class _Records:
     evicting: dict[str, list[PodDisruptionBudget]] = field(default_factory=dict)
     """The budgets that an eviction is charged to, by the victim's uid."""
     awaited_by: dict[str, dict[str, Pod]] = field(default_factory=dict)
-    """By the victim's uid, then the preemptor's, the preemptors that wait for the victim to
-    leave."""
+    """By the victim's uid, the preemptors that wait for the victim to leave, by their uid."""
     victims: dict[str, set[str]] = field(default_factory=dict)
     """The uids of the victims that a preemptor waits for, by the preemptor's uid."""
     charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
-    """The charges, by a budget's namespace/name and a victim's uid."""
+    """By namespace/name of a budget, the charges of its victims by their uid."""
     exhausted: dict[str, bool] = field(default_factory=dict)
-    """Budgets that the Eviction API called exhausted; True once `grow_older` has seen the entry."""
+    """By namespace/name, the budgets that allow no eviction, as the Eviction API said; True after
+    the next `grow_older`."""
     refused: dict[Uid, bool] = field(default_factory=dict)
-    """Pods that the Eviction API refused to evict; True once `grow_older` has seen the entry."""
+    """By uid, the pods that the Eviction API refused to evict; True after the next `grow_older`."""
     by_pods: SelectionIndex[str] = field(default_factory=SelectionIndex)
     """Finds the namespace/name of the budgets that select a pod."""
     selections: dict[str, Selection] = field(default_factory=dict)
-    """The pods that a budget selects, by the budget's namespace/name."""
+    """By namespace/name of a budget, the pods that it selects."""
 
     def selecting(self, objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
-        """Return the budgets that select the pod, without examining all budgets."""
         budgets: Mapping[str, PodDisruptionBudget] = objects.of(Kind.POD_DISRUPTION_BUDGET)
         keys = self.by_pods.selecting(pod.namespace, None, pod.labels)
         return [budgets[key] for key in keys]
 
 
 class Evictions:
-    """The evictions under way, and what budgets still allow; only ClusterState writes to it."""
+    """The running evictions, and the disruptions that budgets allow; only ClusterState writes."""
 
     def __init__(self, objects: Objects, pods: PodTable, columns: PodColumns) -> None:
         self._objects = objects
@@ -104,7 +103,7 @@ class Evictions:
         return pod.uid in self._records.evicting
 
     def among(self, uids: AbstractSet[Uid]) -> AbstractSet[Uid]:
-        """Return which of these pods this scheduler is evicting, by uid."""
+        """Return those of the uids whose pods this scheduler is evicting."""
         return uids & self._records.evicting.keys()
 
     def awaits_victims(self, preemptor: Pod) -> bool:
@@ -118,7 +117,7 @@ class Evictions:
 
     @property
     def has_ageing(self) -> bool:
-        """Whether there is a charge or a refusal that `grow_older` may end."""
+        """Whether `grow_older` has a charge or a refusal to end."""
         records = self._records
         return bool(records.refused or records.exhausted or records.charges)
 
@@ -138,7 +137,7 @@ class Evictions:
     def budgets_of_many(
         self, pods: Iterable[Pod], *, by_eviction_api: bool = False
     ) -> list[tuple[list[PodDisruptionBudget], int]]:
-        """Return the distinct lists of matching budgets, each with the number of its pods.
+        """Return the distinct lists of matching budgets, each with the number of pods that have it.
 
         Pods without a budget are left out. Equal pods share one labels object, so budgets are
         searched only once for each such object.
@@ -228,7 +227,7 @@ class Evictions:
         self._awaited_no_more(pod)
 
     def stop_waiting(self, preemptor: Pod) -> None:
-        """Let the preemptor wait for no victim any more; the evictions go on."""
+        """Let the preemptor wait for no victim any more; running evictions are not stopped."""
         for victim in self._records.victims.pop(preemptor.uid, ()):
             drop_item(self._records.awaited_by, victim, preemptor.uid)
 
@@ -246,7 +245,7 @@ class Evictions:
                 self._records.exhausted[budget.key] = False
 
     def grow_older(self) -> None:
-        """End refusals, and charges of victims that have left, if the last call has seen them."""
+        """End refusals, and charges whose victim has left, at the second call that sees them."""
         records = self._records
         _end_old(records.exhausted)
         _end_old(records.refused)
@@ -262,7 +261,7 @@ class Evictions:
             charge.is_old = True
 
     def budget_written(self, key: str, budget: PodDisruptionBudget | None) -> None:
-        """Note the current version of the budget of this namespace/name; None if it is deleted."""
+        """Use the new version of the budget `key` (namespace/name); None if it was deleted."""
         records = self._records
         records.exhausted.pop(key, None)
         selects = None
@@ -282,7 +281,7 @@ class Evictions:
     def _regarded(
         self, budgets: Iterable[PodDisruptionBudget], pod: Pod
     ) -> list[PodDisruptionBudget]:
-        """Return the budgets that kube-scheduler would apply; all `budgets` select the pod."""
+        """Return those budgets that kube-scheduler applies; all `budgets` select the pod."""
         all_count = self.kubernetes.empty_budget_counts
         return [
             budget
@@ -322,7 +321,7 @@ class Evictions:
 
 
 def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return the budgets that the Eviction API checks for the pod; all `budgets` select the pod."""
+    """Return those budgets that the Eviction API checks; all `budgets` select the pod."""
     is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
     return [] if pod.phase == "Pending" or is_allowed else budgets
 

@@ -20,11 +20,14 @@ ABSENT: Final = -1
 """The code of a node that does not carry the label."""
 
 EACH_NODE: Final = ""
-"""Used instead of a label key if every node is a domain of its own."""
+"""Given instead of a label key if every node is a domain of its own."""
 
 
 class Domains:
-    """The domain of each node row by the label `key`: `values[codes[row]]`; `codes` are int64."""
+    """The topology domain of each row: `values[codes[row]]` is the node's value of label `key`.
+
+    `codes` is int64.
+    """
 
     __slots__ = ("codes", "key", "values")
 
@@ -35,9 +38,10 @@ class Domains:
 
 
 class LabelColumn(Domains):
-    """The values of one label over all node rows; a code is reused once no node has its value.
+    """The values of one label for all rows of the node table.
 
-    While no node has the label, `codes` is an array shared by all such columns.
+    While no node has the label, all such columns share one array of codes. When no node has a value
+    any more, its code is used for another value.
     """
 
     __slots__ = (
@@ -58,14 +62,14 @@ class LabelColumn(Domains):
         self._absent = absent
         self.index: dict[str, int] = {}
         self.held = 0
-        """How many nodes carry the label."""
+        """The number of nodes that have the label."""
         self._holders: IntArray = np.zeros(8, np.int64)
         self._free: list[int] = []
         self._numbers: tuple[IntArray, IntArray] | None = None
 
     @property
     def inhabited(self) -> npt.NDArray[np.bool_]:
-        """True for each code in `values` that a node has; a last item, False, stands for ABSENT."""
+        """Return bool[len(values) + 1]: True if a node has the value; the last item is False."""
         return self._holders[: len(self.values) + 1] > 0
 
     @property
@@ -126,8 +130,8 @@ class LabelColumn(Domains):
 class LabelColumns:
     """The label columns of a node table.
 
-    A column is made when its key is first read, and freed when no node has the key any more. If a
-    count still holds the LabelColumn then, the same object serves later nodes with the key.
+    A column is made when its key is first read, and freed when no node has the key any more. A
+    count that still uses the LabelColumn gets nodes that have the key later.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -138,7 +142,7 @@ class LabelColumns:
         self._unheld: WeakValueDictionary[str, LabelColumn] = WeakValueDictionary()
 
     def __len__(self) -> int:
-        """Return the number of columns that take memory for each node."""
+        """Return the number of columns that are not shared."""
         return len(self._by_key)
 
     @property
@@ -147,9 +151,9 @@ class LabelColumns:
         return self._carriers.keys()
 
     def column(self, key: str, rows: Iterable[tuple[int, Mapping[str, str]]]) -> LabelColumn:
-        """Return the column of a key, and make it if there is none.
+        """Return the column of a label key; make it if there is none.
 
-        `rows` yields each row with its labels; it is read only to fill a new column.
+        `rows` yields each row with its labels; it is read only for a new column.
         """
         column = self._by_key.get(key) or self._unheld.get(key)
         if column is None:
@@ -161,7 +165,7 @@ class LabelColumns:
         return column
 
     def put(self, row: int, before: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Update all columns with the row's labels; `before` are its labels until now."""
+        """Update all columns with the row's labels; `before` are its former labels."""
         for key in before.keys() - labels.keys():
             add_count(self._carriers, key, -1)
         self._carriers.update(labels.keys() - before.keys())

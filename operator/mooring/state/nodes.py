@@ -48,11 +48,11 @@ class Image:
 
 
 class NodeTable:
-    """Every node and the requests of its pods.
+    """All nodes, with the sums of their pods' requests.
 
-    Resources are int64: cpu in millicores, memory and storage in bytes, others as counts.
-    `requested_scored_cpu` and `requested_scored_memory` sum the pods' requests; a missing request
-    counts as kube-scheduler's default (NodeInfo.NonZeroRequested).
+    Resources are int64: cpu in millicores, memory and storage in bytes, others as counts. In
+    `requested_scored_cpu` and `requested_scored_memory`, a missing request counts with
+    kube-scheduler's default (NodeInfo.NonZeroRequested).
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class NodeTable:
         """The region and zone of each row; the first value stands for nodes that have neither."""
         self.declared_features: Interned[frozenset[str]] = Interned(columns, frozenset())
         self.avoiding: dict[tuple[str, str], set[int]] = {}
-        """By a controller's kind and uid, the rows whose preferAvoidPods annotation names it."""
+        """By kind and uid of a controller, the rows whose preferAvoidPods annotation names it."""
         self._labels = LabelColumns(columns)
         self._each_node = Domains(EACH_NODE, columns.add(np.int64), self.names)
         self.images: dict[str, Image] = {}
@@ -99,7 +99,7 @@ class NodeTable:
 
     @property
     def row_count(self) -> int:
-        """The number of rows in use; columns may be longer, with undefined values at their end."""
+        """The number of rows in use; the arrays of columns may be longer."""
         return len(self.names)
 
     @property
@@ -116,7 +116,7 @@ class NodeTable:
 
     @property
     def unknown_row(self) -> int:
-        """The row of all pods whose node does not exist; it has no name and is never freed."""
+        """The row of all pods whose node does not exist; it is never freed."""
         if self._unknown_row is None:
             self._unknown_row = self._new_row("")
             self.set_version += 1
@@ -124,11 +124,11 @@ class NodeTable:
         return self._unknown_row
 
     def is_unknown(self, row: int) -> bool:
-        """Return whether this is `unknown_row`, the row of all pods whose node does not exist."""
+        """Return whether `row` is `unknown_row`."""
         return row == self._unknown_row
 
     def _new_row(self, name: str) -> int:
-        """Return a new row for the node: the lowest free one, else one more at the table's end."""
+        """Return a row for a new node: the lowest free row, or a new one at the table's end."""
         if self._free_rows:
             row = heapq.heappop(self._free_rows)
             self.names[row] = name
@@ -141,7 +141,7 @@ class NodeTable:
         return row
 
     def add_column(self, dtype: npt.DTypeLike) -> Column:
-        """Add a column that the caller fills; a value stays when another node gets its row."""
+        """Add a column that the caller fills; the table does not clear the value of a freed row."""
         return self._columns.add(dtype)
 
     def remove_column(self, column: Column) -> None:
@@ -149,7 +149,7 @@ class NodeTable:
         self._columns.remove(column)
 
     def add_resource_columns(self) -> ResourceColumns:
-        """Add amounts by resource and row, which the caller fills; see `add_column`."""
+        """Add columns of amounts by resource, which the caller fills; see `add_column`."""
         return ResourceColumns(self._columns)
 
     @property
@@ -163,7 +163,7 @@ class NodeTable:
         return self._columns.bytes + self._usage.bytes
 
     def label(self, key: str) -> LabelColumn:
-        """Return the column of a node label; it is kept up to date while the caller holds it."""
+        """Return the column of a node label; the table updates it while the caller holds it."""
         labelled = ((i, node.labels) for i, node in enumerate(self.nodes) if node is not None)
         return self._labels.column(key, labelled)
 
@@ -173,7 +173,7 @@ class NodeTable:
         return self._labels.keys
 
     def domains(self, key: str) -> Domains:
-        """Return the domains by a node label; with EACH_NODE every row is a domain of its own."""
+        """Return the domains by a node label; with EACH_NODE every node is a domain of its own."""
         return self._each_node if key == EACH_NODE else self.label(key)
 
     def order(self) -> npt.NDArray[np.int64]:
@@ -252,7 +252,7 @@ class NodeTable:
         return before
 
     def _free(self, row: int) -> None:
-        """Free the row for another node; remove free rows at the end of the table."""
+        """Make the row free for another node; shorten the table if it ends with free rows."""
         heapq.heappush(self._free_rows, row)
         rows = len(self.names)
         while rows and self.nodes[rows - 1] is None and not self.is_unknown(rows - 1):
@@ -263,17 +263,17 @@ class NodeTable:
             heapq.heapify(self._free_rows)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Add the pod's requests to the row."""
+        """Add the pod's requests to those of the row's node."""
         self._account(row, (pod,), 1)
         self._take_ports(row, pod)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
-        """Remove the pod's requests from the row."""
+        """Subtract the pod's requests from those of the row's node."""
         self._account(row, (pod,), -1)
         self._free_ports(row, pod)
 
     def move_pods(self, pods: Sequence[Pod], before: int, row: int) -> None:
-        """Move the requests of the pods from row `before` to `row`, with one sum per resource."""
+        """Move the pods' requests from row `before` to `row`, summed up by resource."""
         for pod in pods:
             self._free_ports(before, pod)
             self._take_ports(row, pod)
@@ -281,7 +281,7 @@ class NodeTable:
         self._account(row, pods, 1)
 
     def _account(self, row: int, pods: Sequence[Pod], sign: int) -> None:
-        """Add the pods' requests to the row, or subtract them if the sign is negative."""
+        """Add the pods' requests to the row's columns; subtract them if `sign` is negative."""
         requested, cpu, memory = dict[str, int](), 0, 0
         for pod in pods:
             demand = pod.spec.demand
@@ -300,7 +300,7 @@ class NodeTable:
         self.changes.mark(row)
 
     def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:
-        """Return whether the row has a free pod slot and these free amounts of resources."""
+        """Return whether the row's node has a free pod slot and these free amounts by resource."""
         if self.pod_count.data.item(row) >= self.pod_slots.data.item(row):
             return False
         for resource, amount in amounts.items():
@@ -309,7 +309,7 @@ class NodeTable:
         return True
 
     def port_taken(self, row: int, port: HostPort) -> bool:
-        """Return whether a pod on the row uses the port on the same address or on all addresses."""
+        """Return whether a pod on the row's node uses the port on this or on every address."""
         taken = self.host_ports.get((port.protocol, port.port), {}).get(row)
         if not taken:
             return False

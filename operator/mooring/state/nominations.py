@@ -15,11 +15,14 @@ LOWEST_PRIORITY: Final = -(2**31)
 
 
 class Nominee(NamedTuple):
-    """A nominated pod and the row of its nominated node.
+    """A nominated pod, and the row of the node to which it is nominated.
 
-    If the pod has no `reservation`, preemption nominated it, and pods of equal priority must leave
-    room for it, too. If it is `moved`, it replaces a pod that was moved and kept this place for it.
-    `evicted` is the highest priority of its victims; their replacements must leave room for it.
+    Attributes:
+        reservation: Set if nodes are reserved for the pod. Else preemption has nominated it, and
+            pods of equal priority must leave room for it, too.
+        moved: Whether the pod replaces one that rebalancing evicted and that kept its place.
+        evicted: The highest priority of the pod's victims. Pods that replace the victims must leave
+            room for the pod.
     """
 
     pod: Pod
@@ -30,27 +33,27 @@ class Nominee(NamedTuple):
 
     @property
     def has_preempted(self) -> bool:
-        """Whether preemption may have nominated the pod, perhaps in another replica."""
+        """Whether the pod may have evicted others, perhaps through another replica."""
         return self.reservation is None and not self.moved
 
     @property
     def keeps_out_below(self) -> int:
-        """The priority below which pods must leave room for this pod's requests."""
+        """Pods of a lower priority than this must leave room for the nominated pod."""
         reserved = self.reservation
         return reserved.priority if reserved is not None else self.priority + 1
 
     @property
     def priority(self) -> int:
-        """The pod's priority, or the highest priority of its victims if that is higher."""
+        """The pod's own priority or the highest priority of its victims, whichever is higher."""
         return max(self.pod.spec.priority, self.evicted)
 
     @property
     def backfill_until(self) -> float:
-        """Pods that end before this time need not leave room for this pod; see Reservation."""
+        """Pods that end before this time need not leave room for the pod; see Reservation."""
         return self.reservation.backfill_until if self.reservation is not None else -math.inf
 
     def keeps_out(self, priority: int, ends: float) -> bool:
-        """Return whether a pod of this priority, ending at `ends`, must leave room for this pod."""
+        """Return whether a pod of this priority that ends at `ends` must leave room for `pod`."""
         return priority < self.keeps_out_below and self.backfill_until < ends
 
 
@@ -59,7 +62,7 @@ def _no_queue(_pod: Pod) -> int:
 
 
 class Nominations:
-    """The nominated pods and their rows; only ClusterState writes to it.
+    """The nominated pods by uid and by row; only ClusterState writes to it.
 
     Every nominated pod is in `columns`, too. `queue_of` returns the number of a pod's queue.
     """
@@ -85,21 +88,21 @@ class Nominations:
         return list(self._by_row)
 
     def on(self, row: int) -> tuple[Pod, ...]:
-        """Return the pods nominated to the row."""
+        """Return the pods nominated to the node of this row."""
         return tuple(self._by_row.get(row, {}).values())
 
     def below(self, row: int | None, priority: int) -> list[Pod]:
-        """Return the row's nominated pods of lower priority; [] if `row` is None."""
+        """Return the pods of lower priority nominated to this row; [] if `row` is None."""
         here = self.on(row) if row is not None else ()
         return [pod for pod in here if self._by_uid[pod.uid].priority < priority]
 
     def at(
         self, row: int, priority: int, other_than: Uid | None, ends: float = math.inf
     ) -> list[Pod]:
-        """Return the row's nominated pods for which another pod must leave room.
+        """Return the pods nominated to this row for which another pod must leave room.
 
-        The other pod has the uid `other_than` and the priority `priority`; it will have ended at
-        `ends` (seconds since the epoch).
+        The other pod has the uid `other_than` and this `priority`, and will have ended at `ends`
+        (seconds since the epoch).
         """
         return [
             pod
@@ -108,7 +111,7 @@ class Nominations:
         ]
 
     def reservation_at(self, row: int, pod: Pod, ends: float = math.inf) -> Reservation | None:
-        """Return the reservation that keeps the pod off the row's free resources, if any."""
+        """Return the reservation that keeps the pod off the free resources of this row, or None."""
         kept = (self._by_uid[other.uid] for other in self.at(row, pod.spec.priority, pod.uid, ends))
         return next((each.reservation for each in kept if each.reservation is not None), None)
 
@@ -124,11 +127,11 @@ class Nominations:
         reservation: Reservation | None = None,
         evicted: int = LOWEST_PRIORITY,
     ) -> None:
-        """Nominate the pod to this row only."""
+        """Nominate the pod to this row, and to no other."""
         self.put_back(Nominee(pod, row, reservation, evicted=evicted))
 
     def put_back(self, nominee: Nominee) -> None:
-        """Nominate the pod of `nominee` again, perhaps with a newer version of the pod."""
+        """Nominate a pod again that was nominated before, perhaps in a newer version."""
         pod = nominee.pod
         self.drop(pod.uid)
         self._by_uid[pod.uid] = nominee
@@ -137,14 +140,14 @@ class Nominations:
         self._columns.nominate(pod, nominee.row, below, until, self._queue_number(nominee))
 
     def requeue(self) -> None:
-        """Write the queue numbers of nominated pods into the pod columns, after queues changed."""
+        """Update the queue numbers of nominated pods in the pod columns, after queues changed."""
         for uid, nominee in self._by_uid.items():
             if (slot := self._columns.slot(uid, nominated=True)) is not None:
                 self._columns.requeue(slot, self._queue_number(nominee))
             pause()
 
     def _queue_number(self, nominee: Nominee) -> int:
-        """Return the number of the queue whose quota is kept for the nominated pod."""
+        """Return the number of the queue that keeps quota for the nominated pod, or NO_QUEUE."""
         return NO_QUEUE if nominee.reservation is not None else self._queue_of(nominee.pod)
 
     def drop(self, uid: Uid) -> Nominee | None:

@@ -10,12 +10,12 @@ from mooring.model.workloads import Namespace, Service
 
 
 class Objects:
-    """All objects in one dictionary for each kind; the keys are name or namespace/name."""
+    """All mirrored objects by kind, then by name or namespace/name."""
 
     def __init__(self) -> None:
         self._by_kind: dict[Kind, dict[str, Any]] = {kind: {} for kind in Kind}
         self.changes = Counter[Kind]()
-        """For each kind, how many times an object has come, changed or gone."""
+        """For each kind, how many times an object was added, changed or deleted."""
         self._services: defaultdict[str, dict[str, Service]] = defaultdict(dict)
         self._service_tuples: dict[str, tuple[Service, ...]] = {}
         self._service_changes = 0
@@ -57,7 +57,7 @@ class Objects:
         return self._service_versions.get(namespace, 0)
 
     def services(self, namespace: str) -> tuple[Service, ...]:
-        """Return the Services of a namespace; the same tuple object until one of them changes."""
+        """Return the Services of a namespace; the same tuple until one of them changes."""
         if namespace not in self._services:
             return ()
         services = self._service_tuples.get(namespace)

@@ -20,7 +20,7 @@ _NOT_STARTED = np.inf
 
 
 class PodColumns:
-    """Columns with a value for each slot; a free slot has -1 in `rows`. Only ClusterState writes.
+    """One value per slot in each column; a free slot has -1 in `rows`. Only ClusterState writes.
 
     Requests are int64 in the units of the node table. `started` is float64 seconds since the epoch,
     and infinity for a pod that has not started. `PlacedPod.slot` is a placed pod's slot.
@@ -54,7 +54,7 @@ class PodColumns:
 
     @property
     def pods(self) -> Sequence[Pod | None]:
-        """The pod of each slot, None for free slots; not to be changed."""
+        """The pod of each slot, None for free slots; read-only."""
         return self._pods
 
     def slot(self, uid: Uid, *, nominated: bool) -> int | None:
@@ -65,7 +65,7 @@ class PodColumns:
         return placed.slot if placed is not None else None
 
     def slots_of(self, pods: Iterable[Pod]) -> IntArray:
-        """Return the slots (int64) of those pods that are on a node now, without duplicates."""
+        """Return the slots (int64) of those of the pods that are on a node, without duplicates."""
         found = (self.slot(pod.uid, nominated=False) for pod in pods)
         return np.array([*dict.fromkeys(slot for slot in found if slot is not None)], np.int64)
 
@@ -76,7 +76,7 @@ class PodColumns:
 
     @property
     def priority(self) -> IntArray:
-        """The pod's priority for each slot."""
+        """The priority of each slot's pod."""
         return read_only(self._priority.data[: len(self._pods)])
 
     def has_below(self, priority: int) -> bool:
@@ -89,7 +89,7 @@ class PodColumns:
         return read_only(self._started.data[: len(self._pods)])
 
     def by_importance(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
-        """Return the indices (int64) that sort the slots by `keys`, then by importance of the pods.
+        """Return the indices (int64) that sort `slots` by `keys`, then by importance of the pods.
 
         The first key counts most. A pod is more important if its priority is higher, then if it
         started earlier, then if it arrived earlier.
@@ -100,9 +100,10 @@ class PodColumns:
         return order
 
     def by_arrival(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
-        """Return the indices (int64) that sort the slots by `keys`, then by arrival of the pods.
+        """Return the indices (int64) that sort `slots` by `keys`, then by arrival of the pods.
 
-        Slot numbers do not give this order: a pod that a trial removed comes back in another slot.
+        A slot's number does not show the arrival: a pod that a trial removed comes back in another
+        slot.
         """
         order: IntArray = np.lexsort((self._arrivals.data[slots], *keys[::-1]))
         return order
@@ -134,11 +135,11 @@ class PodColumns:
 
     @property
     def queues(self) -> IntArray:
-        """The number of each slot's queue; NO_QUEUE for pods in none."""
+        """The number of each slot's queue; NO_QUEUE for pods without a queue."""
         return read_only(self._queues.data[: len(self._pods)])
 
     def queue_of(self, pod: Pod) -> int:
-        """Return the number of the queue that counts the pod on its node, or NO_QUEUE."""
+        """Return the number of the queue in which the placed pod is counted, or NO_QUEUE."""
         placed = self._placed.get(pod.uid)
         return placed.queue if placed is not None else NO_QUEUE
 
@@ -147,7 +148,7 @@ class PodColumns:
         self._queues.data[slot] = queue
 
     def nominated_in_queues(self, other_than: Iterable[Pod]) -> IntArray:
-        """Return the slots (int64) of nominated pods with a queue, without those in `other_than`.
+        """Return the slots (int64) of nominated pods that are in a queue, except `other_than`.
 
         A pod for which nodes are reserved has no queue here.
         """
@@ -169,11 +170,11 @@ class PodColumns:
         rows: int,
         ends: float = np.inf,
     ) -> tuple[IntArray, dict[str, IntArray]]:
-        """Return the number of pods nominated to each row, and their requests of each resource.
+        """Return the number of pods nominated to each row, and their requests by resource.
 
         A nominated pod counts only if another pod must leave room for it (`Nominee.keeps_out`). The
-        other pod has the uid `other_than` and the priority `priority`, and will have ended at
-        `ends` (seconds since the epoch). All arrays are int64[rows].
+        other pod has the uid `other_than` and this `priority`, and will have ended at `ends`
+        (seconds since the epoch). All arrays are int64[rows].
         """
         chosen = self.nominated & (self.rows >= 0)
         chosen &= self._keeps_out_below.data[: len(self._pods)] > priority
@@ -206,7 +207,7 @@ class PodColumns:
         evicting: bool,
         group: int | None = None,
     ) -> None:
-        """Give the placed pod a slot; `arrival` is larger for pods that arrive later."""
+        """Add the placed pod in a free slot; a pod that arrives later gets a larger `arrival`."""
         slot = placed.slot = self._put(placed.pod, placed.row)
         self._arrivals.data[slot] = arrival
         self._evicting.data[slot] = evicting
@@ -214,7 +215,7 @@ class PodColumns:
         self._queues.data[slot] = placed.queue
 
     def displace(self, placed: PlacedPod) -> int:
-        """Free the pod's slot; return the `arrival` that the pod was placed with."""
+        """Free the placed pod's slot; return the `arrival` that `place` got."""
         arrival = int(self._arrivals.data[placed.slot])
         self._drop(placed.slot, placed.pod)
         return arrival
@@ -227,7 +228,7 @@ class PodColumns:
         backfill_until: float,
         queue: int = NO_QUEUE,
     ) -> None:
-        """Add a slot for the nominated pod, which must not have one yet.
+        """Add the nominated pod in a free slot; it must not be nominated already.
 
         A pod that is both placed and nominated has two slots. For `keeps_out_below` and
         `backfill_until` see Nominee.
@@ -245,7 +246,6 @@ class PodColumns:
         self._drop(slot, pod)
 
     def _put(self, pod: Pod, row: int) -> int:
-        """Put the pod into a slot, and return the slot."""
         slot = self._free.pop() if self._free else len(self._pods)
         if slot == len(self._pods):
             self._pods.append(None)
@@ -274,11 +274,11 @@ class PodColumns:
         self._free.append(slot)
 
     def move(self, placed: PlacedPod) -> None:
-        """Update the placed pod's row in its slot."""
+        """Set the node's row of the placed pod's slot."""
         self._rows.data[placed.slot] = placed.row
 
     def renew(self, placed: PlacedPod, group: int | None = None) -> None:
-        """Replace the placed pod by its newer version; only its start and group may differ."""
+        """Replace the placed pod by a newer version; only its start and its group may differ."""
         slot, pod = placed.slot, placed.pod
         self._pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started

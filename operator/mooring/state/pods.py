@@ -1,4 +1,4 @@
-"""Pods that are placed on a node, assumed or confirmed.
+"""Pods that are placed on a node: assumed, or confirmed by the watch.
 
     Initial --assume--> Assumed --confirm (the watch shows it bound)--> Added --delete--> Deleted
        |                   |                                              ^
@@ -40,7 +40,7 @@ class Assumption:
 
 @dataclass(slots=True, eq=False)
 class PlacedPod:
-    """A pod on a row, with an assumption until the watch confirms it.
+    """A pod on the node of `row`; `assumption` is None once the watch has shown the pod bound.
 
     Every pod on a node has a PlacedPod, so every field costs memory. `equivalent` and `slot` (the
     pod's slot in the pod columns) are set only while the pod is counted there.
@@ -50,17 +50,17 @@ class PlacedPod:
     row: int
     assumption: Assumption | None = None
     cards: tuple[CardFormat, Assignment] | None = None
-    """The pod's GPU cards, and the format in which they were chosen; None without any."""
+    """The GPU cards assigned to the pod, and the format of the assignment; None without cards."""
     queue: int = NO_QUEUE
-    """The number of the queue that counts the pod."""
+    """The number of the queue in which the pod is counted."""
     equivalent: EquivalentPods = field(init=False, repr=False)
     slot: int = field(init=False, repr=False)
     index: int = field(init=False, repr=False)
-    """The position of the pod in the table's list for its row."""
+    """The position of the pod in PodTable's list of the row's pods."""
 
     @property
     def assumed(self) -> bool:
-        """Whether the watch has not shown yet that the pod is bound."""
+        """Whether the pod is assumed: the watch has not shown yet that it is bound."""
         return self.assumption is not None
 
     @property
@@ -78,7 +78,7 @@ class PodTable:
     """All placed pods, by uid and by row.
 
     Two pods may have the same namespace/name: a deleted pod whose end the watch has not shown yet,
-    and its successor.
+    and a newer one.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class PodTable:
         return max(found, key=lambda placed: placed.pod.created, default=None)
 
     def on(self, row: int) -> Sequence[PlacedPod]:
-        """Return the pods of a row, in no order; the result is valid until the table changes."""
+        """Return the pods on the node of this row, in no order; valid until the table changes."""
         return self._by_row.get(row, ())
 
     def put(self, placed: PlacedPod) -> None:
@@ -124,7 +124,7 @@ class PodTable:
             self.assumed[uid] = placed
 
     def move(self, placed: PlacedPod, row: int) -> None:
-        """Put a pod of this table on another row."""
+        """Put a pod of this table on the node of another row."""
         self._leave_row(placed)
         self._enter_row(placed, row)
 
@@ -143,7 +143,6 @@ class PodTable:
         on_row.append(placed)
 
     def _leave_row(self, placed: PlacedPod) -> None:
-        """Remove the pod from its row's list; the last pod of the list takes its place."""
         on_row = self._by_row[placed.row]
         last = on_row.pop()
         if last is not placed:

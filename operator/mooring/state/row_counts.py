@@ -1,4 +1,4 @@
-"""Counts by row that need little memory if only one row has a count.
+"""Counts by node row that need little memory if only one row has a count.
 
 A dict with one item takes 230 bytes, and each pod of a StatefulSet and each claim would need one.
 """
@@ -9,21 +9,21 @@ _NOWHERE = -1
 
 
 class RowCounts:
-    """The number of things on each row; rows with none are left out."""
+    """The number of pods (or other things) on each row; rows without any are left out."""
 
     __slots__ = ("_number", "_row", "_rows")
 
     def __init__(self) -> None:
         self._row, self._number = _NOWHERE, 0
-        """The only row; its count is in `_number`."""
+        """The only row and its number, until there is a second row."""
         self._rows: dict[int, int] | None = None
-        """All rows and their numbers; None until there is a second row."""
+        """The numbers by row; None until there is a second row."""
 
     def __len__(self) -> int:
         return len(self._rows) if self._rows is not None else int(self._number > 0)
 
     def items(self) -> Iterable[tuple[int, int]]:
-        """Return pairs of row and number; the result is valid until the next change."""
+        """Yield pairs of row and number; the result is valid until the next change."""
         if self._rows is not None:
             return self._rows.items()
         return ((self._row, self._number),) if self._number else ()
@@ -38,7 +38,7 @@ class RowCounts:
             numbers.append(self._number)
 
     def add(self, row: int) -> None:
-        """Count one thing more on the row."""
+        """Add one to the row's number."""
         if self._rows is not None:
             self._rows[row] = self._rows.get(row, 0) + 1
         elif row == self._row or not self._number:
@@ -48,7 +48,7 @@ class RowCounts:
             self._rows = {self._row: self._number, row: 1}
 
     def remove(self, row: int) -> None:
-        """Count one thing less on the row, which must have at least one."""
+        """Subtract one from the row's number, which must be at least one."""
         if self._rows is None:
             self._number -= 1
             return

@@ -30,13 +30,13 @@ class Usage:
     """The amounts that the nodes offer, at least 1, so that divisions work."""
     requested: FloatArray
     left_scored: FloatArray
-    """The offered amounts minus `NodeView.requested_scored`; negative if more is requested."""
+    """The offered amounts minus `NodeView.requested_scored`; may be negative."""
     evenness: IntArray
     """int64[nodes], 50 to 100: `evenness_of_two` of the used shares, rounded down."""
     inexact: IntArray
-    """Positions (int64) of nodes for which the other arrays must not be used.
+    """The positions (int64) of nodes for which the other arrays must not be used.
 
-    Such a node does not offer both resources, or has an amount that is negative or over MOST_EXACT.
+    Such a node offers only one of both resources, or has an amount below 0 or above MOST_EXACT.
     """
     scratch: FloatArray
     """float64[2, nodes] for intermediate results; the next computation overwrites it."""
@@ -57,10 +57,11 @@ class Usage:
 
 
 def evenness_of_two(shares: FloatArray) -> FloatArray:
-    """Return (1 - deviation) * 100 of two shares, not rounded; `shares` is overwritten.
+    """Return (1 - deviation) * 100 of two shares per node, not rounded.
 
-    `shares` is float64[2, nodes]. The standard deviation of two numbers is half their distance, so
-    the result is (2 - distance) * 50. This is exact, because halving and doubling do not round.
+    `shares` is float64[2, nodes] and is overwritten. The standard deviation of two numbers is half
+    their distance, so the result is (2 - distance) * 50. This is exact, because halving and
+    doubling do not round.
     """
     found: FloatArray = shares[0]
     found -= shares[1]
@@ -71,7 +72,7 @@ def evenness_of_two(shares: FloatArray) -> FloatArray:
 
 
 class UsageColumns:
-    """The usage of all node rows, updated when read; a row without a node offers 1 of each."""
+    """The usage of all rows of the node table; a row without a node offers 1 of each resource."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class UsageColumns:
         scored: tuple[Column, Column],
         changes: ChangeLog,
     ) -> None:
-        """Copy these columns of one table; `scored` are the scored requests of cpu and memory."""
+        """Copy these columns of the node table; `scored` is `requested_scored_*`."""
         self._present = present
         self._allocatable = allocatable
         self._requests = requested
@@ -90,7 +91,7 @@ class UsageColumns:
         self._position = -1
         self._inexact = set[int]()
         self._renewed = False
-        """Whether `_inexact` may have changed since `_whole` was made."""
+        """Whether `_inexact` may have changed since `of_rows` was called last."""
         self._resize(0)
 
     @property
@@ -134,7 +135,7 @@ class UsageColumns:
         self._position = self._changes.position
 
     def _put(self, row: int) -> None:
-        """Update one row with Python's numbers; the result equals that of `_put_many`."""
+        """Update the copies of one row, with the same result as `_put_many`."""
         present, exact = self._present.data.item(row), True
         shares: list[float] = []
         for index, (name, scored) in enumerate(self._resources):

@@ -26,7 +26,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class NodeView:
-    """Some rows of the node table, in the order of `rows`; every array has `len(view)` items.
+    """Some rows of the node table as arrays; each array has one item per row, as `rows` does.
 
     Resource amounts are int64: cpu in millicores, memory and storage in bytes, others as counts.
     The full view also has rows without a node; there `present` is False.
@@ -39,7 +39,7 @@ class NodeView:
         self._all = rows is None
         self._rows = table.all_rows if rows is None else rows
         self._taken_usage: tuple[int, Usage] | None = None
-        """The usage of this view's rows, and the position in the change log at that time."""
+        """The usage of this view's rows, and the position in the change log when it was read."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -54,7 +54,7 @@ class NodeView:
         return NodeView(self._table, rows)
 
     def only(self, name: str) -> "NodeView":
-        """Return a view of the node of this name alone, or of nothing if it does not exist."""
+        """Return a view of the node of this name; without rows if there is no such node."""
         row = self._table.row_of.get(name)
         exists = row is not None and self._table.nodes[row] is not None
         return self.take(np.array([row] if exists else [], np.int64))
@@ -69,39 +69,39 @@ class NodeView:
 
     @property
     def present(self) -> BoolArray:
-        """True where the node exists."""
+        """bool[rows]: True where the node exists."""
         return self._taken(self._table.present)
 
     @property
     def unschedulable(self) -> BoolArray:
-        """True where the node is cordoned."""
+        """bool[rows]: True where the node is cordoned."""
         return self._taken(self._table.unschedulable)
 
     @property
     def pod_slots(self) -> IntArray:
-        """How many pods the node can have at most."""
+        """int64[rows]: the most pods that the node can have."""
         return self._taken(self._table.pod_slots)
 
     @property
     def pod_count(self) -> IntArray:
-        """How many pods the node has, assumed ones included."""
+        """int64[rows]: the number of pods on the node, including assumed ones."""
         return self._taken(self._table.pod_count)
 
     def allocatable(self, resource: str) -> IntArray:
-        """Return how much the node offers of a resource."""
+        """Return int64[rows]: the amount of the resource that the node offers."""
         return self._amounts(self._table.allocatable, resource)
 
     def requested(self, resource: str) -> IntArray:
-        """Return how much the node's pods request of a resource."""
+        """Return int64[rows]: the amount of the resource that the node's pods request."""
         return self._amounts(self._table.requested, resource)
 
     def requested_at(self, index: int, resource: str) -> int:
-        """Return how much the pods of the node at this position request of a resource."""
+        """Return the amount of the resource that pods request on the node at position `index`."""
         return self._table.requested.at(resource, int(self._rows[index]))
 
     @property
     def usage(self) -> Usage | None:
-        """Cpu and memory that nodes offer and use, as float64; None if the view alters pods."""
+        """The cpu and memory that nodes offer and use; None in views that change pods."""
         usage, position = self._table.usage, self._table.changes.position
         if self._all:
             return usage
@@ -110,7 +110,7 @@ class NodeView:
         return self._taken_usage[1]
 
     def requested_scored(self, resource: str) -> IntArray:
-        """Return `requested`, with 100m cpu and 200Mi memory for containers that request none."""
+        """Return `requested`; containers without a request count with 100m cpu and 200Mi memory."""
         if resource == "cpu":
             return self._taken(self._table.requested_scored_cpu)
         if resource == "memory":
@@ -119,7 +119,7 @@ class NodeView:
 
     @property
     def taint_codes(self) -> npt.NDArray[np.int32]:
-        """For each node, the index of its taints in `taint_sets`."""
+        """int32[rows]: the index of the node's taints in `taint_sets`."""
         return self._taken(self._table.taints.codes)
 
     @property
@@ -129,7 +129,7 @@ class NodeView:
 
     @property
     def condition_codes(self) -> npt.NDArray[np.int32]:
-        """For each node, the index of its conditions in `condition_sets`."""
+        """int32[rows]: the index of the node's conditions in `condition_sets`."""
         return self._taken(self._table.conditions.codes)
 
     @property
@@ -139,7 +139,7 @@ class NodeView:
 
     @property
     def declared_feature_codes(self) -> npt.NDArray[np.int32]:
-        """For each node, the index of its features in `declared_feature_sets`."""
+        """int32[rows]: the index of the node's declared features in `declared_feature_sets`."""
         return self._taken(self._table.declared_features.codes)
 
     @property
@@ -149,7 +149,7 @@ class NodeView:
 
     @property
     def zone_codes(self) -> npt.NDArray[np.int32]:
-        """For each node, the index of its region and zone in `zones`; 0 if it has neither."""
+        """int32[rows]: the index of the node's region and zone in `zones`; 0 if it has neither."""
         return self._taken(self._table.zones.codes)
 
     @property
@@ -158,19 +158,19 @@ class NodeView:
         return self._table.zones.values
 
     def avoiding(self, kind: str, uid: str) -> BoolArray:
-        """Return True where the node's preferAvoidPods annotation names this controller."""
+        """Return bool[rows]: True where the preferAvoidPods annotation names this controller."""
         return self._at(self._table.avoiding.get((kind, uid), ()))
 
     def label(self, key: str) -> LabelColumn:
-        """Return the column of a label over all rows of the table; see `label_codes`."""
+        """Return the column of a node label; its arrays have all rows of the table."""
         return self._table.label(key)
 
     def label_codes(self, key: str) -> IntArray:
-        """Return the label's value per row as an index into `label(key).values`, or ABSENT."""
+        """Return int64[rows]: the index of the label's value in `label(key).values`, or ABSENT."""
         return self._taken(self._table.label(key).codes)
 
     def domain_codes(self, domains: Domains) -> IntArray:
-        """Return the code of each row's domain, or ABSENT."""
+        """Return int64[rows]: the code of the node's topology domain, or ABSENT."""
         return self._taken(domains.codes)
 
     @property
@@ -180,7 +180,7 @@ class NodeView:
 
     @property
     def node_count(self) -> int:
-        """How many nodes exist in the whole cluster."""
+        """The number of nodes in the whole cluster."""
         return self._table.present_count
 
     def has_image(self, image: str) -> bool:
@@ -188,18 +188,18 @@ class NodeView:
         return image in self._table.images
 
     def with_image(self, image: str) -> BoolArray:
-        """Return True where the node has the image (a normalized name)."""
+        """Return bool[rows]: True where the node has the image (a normalized name)."""
         known = self._table.images.get(image)
         return self._at(known.rows if known is not None else ())
 
     def image_spread(self, image: str) -> tuple[int, int, int]:
-        """Return the image's size in bytes, how many nodes have it, and how many nodes exist."""
+        """Return the image's bytes, the number of nodes with it, and the number of all nodes."""
         known = self._table.images.get(image)
         size, holders = (known.size, len(known.rows)) if known is not None else (0, 0)
         return size, holders, self._table.present_count
 
     def port_free(self, port: HostPort) -> BoolArray:
-        """Return True where no pod uses the host port on the same address or on all addresses."""
+        """Return bool[rows]: True where no pod uses the port on the same or on all addresses."""
         table = self._table
         used = table.host_ports.get((port.protocol, port.port), {})
         if len(self) < len(used):
@@ -211,11 +211,11 @@ class NodeView:
         return free if self._all else free[self._rows]
 
     def named(self, name: str) -> BoolArray:
-        """Return True at the node of this name."""
+        """Return bool[rows]: True for the node of this name."""
         return np.equal(self._rows, self._table.row_of.get(name, -1))
 
     def meets(self, requirement: Requirement) -> BoolArray:
-        """Return True where the node's label satisfies the requirement."""
+        """Return bool[rows]: True where the node's label satisfies the requirement."""
         column = self.label(requirement.key)
         if not column.held:
             return np.full(len(self), requirement.operator in ("DoesNotExist", "NotIn"))
@@ -233,7 +233,7 @@ class NodeView:
                 return _compared(codes, column, requirement)
 
     def selected(self, term: NodeSelectorTerm) -> BoolArray:
-        """Return True where the node satisfies the term; an invalid or empty term selects none."""
+        """Return bool[rows]: True where the node satisfies the term; False if it is invalid."""
         if not term.valid or term.empty:
             return np.zeros(len(self), np.bool_)
         mask = np.ones(len(self), np.bool_)
@@ -247,7 +247,7 @@ class NodeView:
         return mask
 
     def admitted(self, labels: LabelSelector, required: NodeSelector | None) -> BoolArray:
-        """Return True where the node satisfies `labels` (a nodeSelector) and `required`."""
+        """Return bool[rows]: True where `labels` (nodeSelector) and `required` match the node."""
         mask = np.ones(len(self), np.bool_)
         for requirement in labels.requirements:
             mask &= self.meets(requirement)
@@ -277,7 +277,10 @@ class NodeView:
 
 
 class NodeViewWithNominated(NodeView):
-    """Rows with additional pods; the arrays `more_*` (int64) have an item for each table row."""
+    """A view in which nodes have additional pods.
+
+    The arrays `more_*` (int64) have an item for each row of the table.
+    """
 
     __slots__ = ("_more_pods", "_more_requested")
 
@@ -303,24 +306,27 @@ class NodeViewWithNominated(NodeView):
 
     @property
     def pod_count(self) -> IntArray:
-        """How many pods the node would have."""
+        """int64[rows]: the number of pods with the additional ones."""
         return super().pod_count + self._more_pods[self._rows]
 
     def requested(self, resource: str) -> IntArray:
-        """Return how much the node's pods would request of a resource."""
+        """Return `NodeView.requested` with the additional pods."""
         more = self._more_requested.get(resource)
         requested = super().requested(resource)
         return requested if more is None else requested + more[self._rows]
 
     def requested_at(self, index: int, resource: str) -> int:
-        """Return how much the pods of the node at a position would request of a resource."""
+        """Return `NodeView.requested_at` with the additional pods."""
         more = self._more_requested.get(resource)
         requested = super().requested_at(index, resource)
         return requested if more is None else requested + int(more[self._rows[index]])
 
 
 class NodeViewWithoutPod(NodeView):
-    """Rows as if a pod with this demand had left each; only pod counts and requests differ."""
+    """A view as if each node had one pod with this demand less.
+
+    Only the number of pods and their requests differ from those of a NodeView.
+    """
 
     __slots__ = ("_demand",)
 
@@ -339,19 +345,19 @@ class NodeViewWithoutPod(NodeView):
 
     @property
     def pod_count(self) -> IntArray:
-        """How many pods the node would have."""
+        """int64[rows]: the number of pods without the one that has left."""
         return super().pod_count - 1
 
     def requested(self, resource: str) -> IntArray:
-        """Return how much the node's pods would request of a resource."""
+        """Return `NodeView.requested` without the pod that has left."""
         return super().requested(resource) - self._demand.resources.get(resource, 0)
 
     def requested_at(self, index: int, resource: str) -> int:
-        """Return how much the pods of the node at a position would request of a resource."""
+        """Return `NodeView.requested_at` without the pod that has left."""
         return super().requested_at(index, resource) - self._demand.resources.get(resource, 0)
 
     def requested_scored(self, resource: str) -> IntArray:
-        """Return `requested` with defaults for missing requests, minus those of the pod."""
+        """Return `NodeView.requested_scored` without the pod that has left."""
         if resource == "cpu":
             return super().requested_scored(resource) - self._demand.node_scored_cpu
         if resource == "memory":

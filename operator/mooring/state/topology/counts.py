@@ -33,22 +33,23 @@ from mooring.state.topology.equivalent_pods import (
 from mooring.state.topology.pod_selection import Selection, SelectionIndex
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""Memory for all counts, in bytes: enough for 2,000 counts per node in a cluster of 5,000 nodes."""
+"""The most bytes of all counts: enough for 2,000 counts per node in a cluster of 5,000 nodes."""
 _BYTES_PER_COUNT: Final = 1024
 """Bytes of a count, without its array and its selection."""
 
 _BYTES_PER_POD: Final = 8
 _SLICE: Final = 128
-"""How many EquivalentPods to examine in one slice, if the selector has few requirements."""
+"""How many EquivalentPods `count_some` examines if the selector has few requirements."""
 _FEW_REQUIREMENTS: Final = 16
 _SLICE_ROWS: Final = 2048
-"""How many rows to count in one slice, because a DaemonSet's equivalent pods are on every node."""
+"""After about this number of rows, `count_some` stops: pods of a DaemonSet are on every row."""
 
 _FEW_ROWS: Final = 16
-"""When there are too many counts, a term with owners on at most this many rows gets no count."""
+"""When there are too many counts, a term whose owners are on at most this many rows is not counted
+in advance."""
 
 _Source = Selection | OwnedTerm
-"""What a count includes: the selected pods, or the pods that have a term in their spec."""
+"""The pods to count: those that a selection includes, or those that have an inter-pod term."""
 
 
 @dataclass(eq=False, repr=False)
@@ -56,8 +57,8 @@ class TopologyCounts:
     """The counts that inter-pod affinity and topology spread read.
 
     At most `most_kept` counts are kept, because each pod event may change all of them. With their
-    selections and 4 bytes per domain, they take at most `most_bytes`. The least recently used count
-    is dropped first, and counted again when a decision needs it.
+    selections and 4 bytes per domain, they take at most `most_bytes`. If there are too many, the
+    least recently used count is dropped. It is counted again when a decision needs it.
     """
 
     nodes: NodeTable
@@ -73,7 +74,7 @@ class TopologyCounts:
         self._by_source: dict[_Source, list[DomainCounts]] = {}
         self._selections: SelectionIndex[Selection] = SelectionIndex()
         self._uncounted: dict[tuple[_Source, str], list[EquivalentPods]] = {}
-        """For each unfinished count, the equivalent pods that it has not examined yet."""
+        """For each unfinished count, the equivalent pods that were not examined yet."""
 
     @property
     def bytes(self) -> int:
@@ -81,7 +82,7 @@ class TopologyCounts:
         return self._taken.bytes
 
     def attach(self, pod: Pod, row: int) -> EquivalentPods:
-        """Count the pod on the row; return its equivalent pods, which `detach` needs."""
+        """Count the pod on the row; return its EquivalentPods, as an argument for `detach`."""
         key = key_of(pod)
         equivalent = self._table.find(key)
         if equivalent is None:
@@ -93,7 +94,7 @@ class TopologyCounts:
         return equivalent
 
     def detach(self, equivalent: EquivalentPods, row: int) -> None:
-        """Remove one of the equivalent pods from the row."""
+        """Remove one pod of the EquivalentPods from the row."""
         for counts in equivalent.counted_in:
             counts.add(row, -1)
         equivalent.pods_on.remove(row)
@@ -103,7 +104,7 @@ class TopologyCounts:
                     self._drop(term, counts.domains.key)
 
     def move(self, equivalent: EquivalentPods, before: int, row: int) -> None:
-        """Move one of the equivalent pods from row `before` to `row`."""
+        """Move one pod of the EquivalentPods from row `before` to `row`."""
         for counts in equivalent.counted_in:
             counts.add(before, -1)
             counts.add(row, 1)
@@ -112,7 +113,10 @@ class TopologyCounts:
 
     @contextmanager
     def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
-        """Count the row's pods in its new domains; the caller changes the node's labels inside."""
+        """Count the row's pods in its new topology domains after the `with` block.
+
+        In the block, the caller replaces the labels of the row's node.
+        """
         for equivalent in pods:
             for counts in equivalent.counted_in:
                 counts.add(row, -1)
@@ -122,9 +126,9 @@ class TopologyCounts:
                 counts.add(row, 1)
 
     def namespace_changed(self, namespace: str) -> None:
-        """Count the namespace's pods again where selectors read its labels, which have changed.
+        """Count the namespace's pods again for all selectors that read the namespace's labels.
 
-        A count that is not finished includes these pods at once.
+        Unfinished counts get these pods immediately.
         """
         for uncounted in self._uncounted.values():
             others = [e for e in uncounted if e.namespace != namespace]
@@ -167,18 +171,18 @@ class TopologyCounts:
         return looked
 
     def owners(self, role: Role, pod: Pod) -> dict[Domains, IntArray | CountArray]:
-        """Return, by node label, where placed pods have inter-pod terms that select `pod`.
+        """Return, by node label, the weights of placed pods' inter-pod terms that select `pod`.
 
-        Each array has one item for each code of the label's values; a last item, 0, is for nodes
-        without the label. An item is the sum of the weights of these terms over all pods in the
-        domain; a required term weighs 1. Labels without such a pod are left out.
+        Each array has one item per domain, by the code of the label's value: the sum of the weights
+        of the terms of all pods there. A required term weighs 1. The last item is 0, for nodes
+        without the label. Labels for which all sums are 0 may be left out.
         """
         terms, found = self._table.terms[role], dict[Domains, IntArray | CountArray]()
         if not terms:
             return found
         keeps_all = self._table.term_count <= self.most_kept // 2
         few: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        """For terms that need no count of their own: the weights by topology key and row."""
+        """By topology key and row: the sum of the weights of terms with few owners."""
         labels = self.objects.namespace_labels(pod.namespace)
         for term in terms.selecting(pod.namespace, labels, pod.labels):
             key = term.term.topology_key
@@ -219,7 +223,7 @@ class TopologyCounts:
         return counts
 
     def _begin(self, source: _Source, key: str) -> DomainCounts:
-        """Begin a count: later events update it, and `_uncounted` gets the present pods."""
+        """Add a count without pods to the counts; `_uncounted` gets the pods to examine."""
         counts = DomainCounts(self.nodes.domains(key), self._taken)
         self._counts[source, key] = counts
         self._taken.bytes += _BYTES_PER_COUNT
@@ -238,7 +242,7 @@ class TopologyCounts:
         source: _Source,
         most_rows: int = sys.maxsize,
     ) -> None:
-        """Count the equivalent pods that the source includes; stop after about `most_rows` rows."""
+        """Add the pods that the source includes to the count; stop after about `most_rows` rows."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, pods):
             equivalent.count_in(counts)
@@ -265,7 +269,7 @@ class TopologyCounts:
                 self._taken.bytes -= source.memory
 
     def _candidates(self, source: _Source) -> list[EquivalentPods]:
-        """Return all equivalent pods that the source includes, and perhaps more."""
+        """Return all EquivalentPods that the source may include."""
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)
             return [e for e in owned.owners for _ in range(e.terms.count(owned))]
@@ -295,7 +299,7 @@ class TopologyCounts:
                 yield equivalent
 
     def _fill(self, counts: DomainCounts, source: _Source) -> None:
-        """Fill a dropped count, which no event updates, by counting all pods of the source."""
+        """Count all pods of the source again, because no event has updated the dropped count."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, self._candidates(source)):
             equivalent.pods_on.extend(rows, numbers)
@@ -303,7 +307,7 @@ class TopologyCounts:
 
 
 def _has_few_owners(term: OwnedTerm) -> bool:
-    """Return whether the term has few owners, so that examining all is as fast as a count."""
+    """Return whether the pods with this term are on so few rows that no count is needed."""
     rows = 0
     for owner in term.owners:
         rows += len(owner.pods_on)
@@ -313,7 +317,7 @@ def _has_few_owners(term: OwnedTerm) -> bool:
 
 
 def _rows_of_owners(term: OwnedTerm) -> Iterator[tuple[int, int]]:
-    """Yield each row of the term's owners with their number there; a row may come twice."""
+    """Yield pairs of a row and the number of owners there; a row may come twice."""
     for owner in term.owners:
         times = owner.terms.count(term)  # a pod may have the same term twice
         for row, number in owner.pods_on.items():

@@ -14,14 +14,14 @@ from mooring.state.objects import Objects
 from mooring.state.topology.pod_selection import Pair, PodSelector, Selection, selection
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of known selections: enough for about 50,000 pods with different labels."""
+"""The most bytes of cached selections: enough for about 50,000 pods with different labels."""
 _PER_LABEL: Final = 400
 _OWNERS: Final[Mapping[str, tuple[str, Kind]]] = {
     "ReplicaSet": ("apps/v1", Kind.REPLICA_SET),
     "ReplicationController": ("v1", Kind.REPLICATION_CONTROLLER),
     "StatefulSet": ("apps/v1", Kind.STATEFUL_SET),
 }
-"""The API version and Kind of controllers, by kind; another API may use the same name."""
+"""By kind of a controller, its API version and Kind: another API may have the same kind."""
 
 
 _Key = tuple[str, frozenset[Pair]]
@@ -29,10 +29,10 @@ _Key = tuple[str, frozenset[Pair]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """The selections for a pod, and the objects that they were made from."""
+    """The cached selections for a pod, and the objects from which they were made."""
 
     version: int
-    """The version of the namespace's Services when the selections were made."""
+    """`Objects.services_version` when the selections were made."""
     owner: Any | None
     services: tuple[Service, ...]
     behind_services: Selection | None
@@ -40,7 +40,7 @@ class _Known:
 
 
 class DefaultSelectors:
-    """Finds which pods count for a topology spread constraint that has no selector."""
+    """Finds the pods that a topology spread constraint without a selector counts."""
 
     def __init__(self, objects: Objects, most_bytes: int = _MOST_BYTES) -> None:
         self._objects = objects
@@ -49,7 +49,7 @@ class DefaultSelectors:
     def of(self, pod: Pod) -> Selection | None:
         """Return the selection of the pods that match all of the pod's Services and its controller.
 
-        Terminating pods are left out. None if there is no selector (DefaultSelector).
+        Terminating pods are left out. Return None if the pod has neither (DefaultSelector).
         """
         return self._found(pod).pods
 

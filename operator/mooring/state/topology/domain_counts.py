@@ -13,22 +13,22 @@ CountArray = npt.NDArray[np.int32]
 
 
 class TakenBytes:
-    """The bytes of the arrays of several counts, added up."""
+    """The total bytes of the arrays of several counts."""
 
     def __init__(self) -> None:
         self.bytes = 0
 
 
 class DomainCounts:
-    """The number of counted pods in each domain; only TopologyCounts writes to it."""
+    """The number of counted pods in each topology domain; only TopologyCounts writes to it."""
 
     __slots__ = ("_count", "_counts", "_taken", "domains", "total")
 
     def __init__(self, domains: Domains, taken: TakenBytes) -> None:
-        """Begin with no pod; `taken` is updated with the bytes of the array."""
+        """Begin without pods; `taken` is updated with the bytes of the array."""
         self.domains = domains
         self.total = 0
-        """The counted pods in all domains; pods on nodes without the label are left out."""
+        """The number of counted pods on all nodes that have the label."""
         self._taken = taken
         self._counts: CountArray = np.zeros(0, np.int32)
         self._count: Callable[[DomainCounts], None] | None = None
@@ -37,14 +37,14 @@ class DomainCounts:
     def by_code(self) -> CountArray:
         """Return int32[codes + 1]: the number of pods in each domain, by code of `domains.values`.
 
-        The last item is 0 and stands for nodes in no domain.
+        The last item is 0, for nodes without the label.
         """
         self._count_anew()
         self._reserve(len(self.domains.values))
         return read_only(self._counts[: len(self.domains.values) + 1])
 
     def at(self, nodes: NodeView) -> CountArray:
-        """Return int32[len(nodes)]: the number of pods in each node's domain; 0 if it has none."""
+        """Return int32[len(nodes)]: the number of pods in each node's domain, 0 if it has none."""
         counts: CountArray = self.by_code[nodes.domain_codes(self.domains)]
         return counts
 
@@ -61,7 +61,7 @@ class DomainCounts:
         return self._count is not None
 
     def drop(self, count: Callable[["DomainCounts"], None]) -> None:
-        """Free the array; from now on, `count` fills a new array whenever `by_code` is read.
+        """Free the array; from now on, each read of `by_code` calls `count` to fill a new array.
 
         A decision that holds these counts may read them again after it has moved pods.
         """
@@ -81,7 +81,7 @@ class DomainCounts:
         self._counts = np.zeros(0, np.int32)
 
     def add(self, row: int, number: int) -> None:
-        """Add `number` pods on the row (negative: remove pods); do nothing after `drop`."""
+        """Add `number` pods (may be negative) in the row's domain; do nothing after `drop`."""
         if self._count is not None:
             return
         code = self.domains.codes.data.item(row)
@@ -91,7 +91,7 @@ class DomainCounts:
             self.total += number
 
     def add_each(self, rows: Sequence[int], numbers: Sequence[int]) -> None:
-        """Add `numbers[i]` pods on row `rows[i]`, for each i."""
+        """Add `numbers[i]` pods in the domain of the node in row `rows[i]`, for each i."""
         codes = self.domains.codes.data[np.array(rows, np.int64)]
         inside = codes != ABSENT
         added = np.array(numbers, np.int64)[inside]

@@ -23,7 +23,7 @@ from mooring.state.topology.pod_selection import (
 )
 
 _MANY: Final = 64
-"""Dropped counts are removed from `counted_in` when its length is 64, and at each doubling."""
+"""Dropped counts are removed from `counted_in` when it has 64 items, and at each doubling."""
 
 _Key = tuple[str, FrozenDict, bool, PodAffinity]
 
@@ -55,14 +55,14 @@ class OwnedTerm:
 class EquivalentPods:
     """Placed pods with the same namespace, labels and inter-pod terms.
 
-    All of them are terminating, or none is. `pods_on` has the number of pods for each row.
+    All of them are terminating, or none is. `pods_on` has the number of these pods for each row.
     """
 
     key: _Key
     terms: tuple[OwnedTerm, ...]
     pods_on: RowCounts = field(default_factory=RowCounts)
     counted_in: Sequence[DomainCounts] = ()
-    """The counts that include the pods; dropped counts are removed only when there are many."""
+    """The counts that include these pods, and perhaps some dropped counts."""
 
     @property
     def namespace(self) -> str:
@@ -76,11 +76,11 @@ class EquivalentPods:
 
     @property
     def terminating(self) -> bool:
-        """Whether all of the pods are terminating; else none of them is."""
+        """Whether all of the pods are terminating; False: none is."""
         return self.key[2]
 
     def count_in(self, counts: DomainCounts) -> None:
-        """Add the counts to `counted_in`, because they include these pods."""
+        """Add `counts` to `counted_in`, because they include these pods."""
         known = self.counted_in
         if isinstance(known, list):
             known.append(counts)
@@ -98,14 +98,14 @@ class EquivalenceTable:
         self._by_label: dict[
             str, dict[Pair | None, EquivalentPods | dict[EquivalentPods, None]]
         ] = {}
-        """By namespace, then by label; the label None has all pods of the namespace.
+        """By namespace and label, the EquivalentPods with the label; None is for any label.
 
         If only one EquivalentPods has a label, as with pods of a StatefulSet, it stands there
         without a dict. Dicts are used as sets, because small sets take twice as much memory.
         """
         self._owned: dict[tuple[Role, int, AffinityTerm], OwnedTerm] = {}
         self.terms: dict[Role, SelectionIndex[OwnedTerm]] = {r: SelectionIndex() for r in Role}
-        """The distinct terms of placed pods; each index finds the terms that select a pod."""
+        """The distinct inter-pod terms of placed pods; each index finds those that select a pod."""
 
     @property
     def term_count(self) -> int:
@@ -113,11 +113,11 @@ class EquivalenceTable:
         return len(self._owned)
 
     def find(self, key: _Key) -> EquivalentPods | None:
-        """Return the placed pods with this key; None if there are none."""
+        """Return the EquivalentPods of this key; None if no placed pod has it."""
         return self._by_key.get(key)
 
     def add(self, pod: Pod, key: _Key) -> EquivalentPods:
-        """Add a pod that is not equivalent to any placed pod; `key` is the result of `key_of`."""
+        """Add the EquivalentPods of a pod that is equivalent to no placed pod; see `key_of`."""
         terms = tuple(self._owned_term(*stated) for stated in _stated(pod.spec.affinity))
         equivalent = EquivalentPods(key, terms)
         self._by_key[equivalent.key] = equivalent
@@ -133,7 +133,7 @@ class EquivalenceTable:
         return equivalent
 
     def drop(self, equivalent: EquivalentPods) -> list[OwnedTerm]:
-        """Remove an EquivalentPods without pods; return the terms that now have no owner."""
+        """Remove an EquivalentPods without pods; return the terms that no placed pod has now."""
         del self._by_key[equivalent.key]
         by_label = self._by_label[equivalent.namespace]
         for label in (None, *equivalent.labels.items()):
@@ -155,18 +155,18 @@ class EquivalenceTable:
     def owned(self, term: OwnedTerm) -> OwnedTerm:
         """Return the OwnedTerm of placed pods that equals `term`; `term` itself if there is none.
 
-        A trial may have removed the term's last owner and added it again; that makes a new object.
+        They differ after a trial has removed the term's last owner and added it again.
         """
         return self._owned.get((term.role, term.weight, term.term), term)
 
     def candidates(self, pods: Selection) -> Iterator[EquivalentPods]:
-        """Yield all equivalent pods that the selection includes, and perhaps more."""
+        """Yield all EquivalentPods that the selection may include."""
         for namespace, label in lookup_keys(pods):
             for name in self._by_label if namespace is None else (namespace,):
                 yield from self.having(name, label)
 
     def having(self, namespace: str, label: Pair | None) -> tuple[EquivalentPods, ...]:
-        """Return the placed pods of a namespace that have the label; with None all of its pods."""
+        """Return the EquivalentPods of a namespace that have the label; None means all of them."""
         known = self._by_label.get(namespace, {}).get(label, {})
         return (known,) if isinstance(known, EquivalentPods) else tuple(known)
 
@@ -180,7 +180,7 @@ class EquivalenceTable:
 
 
 def key_of(pod: Pod) -> _Key:
-    """Return the values that equivalent pods share; with 20,000 labels this takes 10 ms."""
+    """Return the key that equivalent pods share; with 20,000 labels this takes 10 ms."""
     labels = pod.labels if isinstance(pod.labels, FrozenDict) else FrozenDict(pod.labels)
     return pod.namespace, labels, pod.terminating, pod.spec.affinity
 

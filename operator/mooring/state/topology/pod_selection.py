@@ -1,4 +1,4 @@
-"""Selections of pods by label and namespace; each count of pods is for one selection."""
+"""Selections of pods by label and namespace; each count of pods has one selection."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,10 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PodSelector:
-    """Pods that match `selector` (None: no pod), in the namespaces that are listed or selected."""
+    """Pods whose labels match `selector`; None matches no pod.
+
+    A pod's namespace must be listed in `namespaces` or match `namespace_selector`.
+    """
 
     selector: LabelSelector | None
     namespaces: frozenset[str]
@@ -28,8 +31,8 @@ class PodSelector:
     ) -> bool:
         """Return whether a pod with these labels in this namespace is selected.
 
-        If the namespace is unknown, `namespace_labels` is None. Then the pod is selected only if
-        the namespace is listed, or the namespace selector is empty (`{}`).
+        `namespace_labels` is None if the namespace is unknown. The pod is then selected only if the
+        namespace is listed, or if the namespace selector is empty (`{}`).
         """
         if self.selector is None or not self.selector.matches(labels):
             return False
@@ -43,7 +46,7 @@ class PodSelector:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Selection:
-    """Pods that match every one of `parts`, which has at least one item; made by `selection`.
+    """Pods that every item of `parts` selects; `selection` makes it.
 
     Selections are compared by identity, so that looking up a count hashes no selectors.
     """
@@ -53,7 +56,7 @@ class Selection:
     memory: int
     """The estimated bytes of the selection, including its entries in a SelectionIndex."""
     requirements: int
-    """The largest number of requirements that a pod is compared with."""
+    """The number of requirements in all parts, of labels and of namespaces."""
 
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
@@ -66,9 +69,10 @@ class Selection:
 
 
 _PLACE: Final = 480
-"""Bytes of an entry in a SelectionIndex."""
+"""The estimated bytes of an entry in a SelectionIndex."""
 _MOST_PLACES: Final = 64
-"""The most index entries of one selection; beyond it, entries leave out labels or namespaces."""
+"""A selection has at most this number of index entries; further labels or namespaces are left out,
+so that the index examines more pods."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )
@@ -77,7 +81,7 @@ _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Sel
 def selection(parts: tuple[PodSelector, ...], *, terminating: bool) -> Selection:
     """Return the selection of these parts; equal calls return the same object while it is in use.
 
-    The number of selections is bounded, because counts and pods hold them and are bounded.
+    The number of selections is limited, because the counts and pods that hold them are limited.
     """
     known = _SELECTIONS.get((parts, terminating))
     if known is None:
@@ -96,7 +100,7 @@ def term_selector(term: AffinityTerm) -> PodSelector:
 
 
 class SelectionIndex(Generic[_Item]):
-    """Items with one selection each; finds the items that select a pod without examining all.
+    """Finds the items whose selection includes a pod, without examining all items.
 
     An item is stored by namespace and, if its selector requires values of a label, by these values.
     Therefore only items stored by the pod's namespace and labels are examined.
@@ -109,12 +113,12 @@ class SelectionIndex(Generic[_Item]):
         return bool(self._items)
 
     def add(self, item: _Item, pods: Selection) -> None:
-        """Add an item, which `selecting` then yields for the pods that the selection includes."""
+        """Add an item; `selecting` finds it for each pod that the selection `pods` includes."""
         for namespace, pair in lookup_keys(pods):
             self._items.setdefault(namespace, {}).setdefault(pair, {})[item] = pods
 
     def remove(self, item: _Item, pods: Selection) -> None:
-        """Remove the item; `pods` is the selection that it was added with."""
+        """Remove an item that was added with the selection `pods`."""
         for namespace, pair in lookup_keys(pods):
             by_label = self._items[namespace]
             drop_item(by_label, pair, item)
@@ -134,7 +138,10 @@ class SelectionIndex(Generic[_Item]):
 
 
 def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
-    """Yield pairs of namespace and label (None: any); a selected pod matches at least one."""
+    """Yield pairs of a namespace and a label by which a SelectionIndex stores the selection.
+
+    None stands for any namespace or any label. Every selected pod matches at least one pair.
+    """
     namespaces, pairs = _places(pods.parts[0])
     for namespace in namespaces:
         for pair in pairs:
@@ -142,7 +149,7 @@ def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
 
 
 def _places(part: PodSelector) -> tuple[Collection[str | None], Collection[Pair | None]]:
-    """Return the namespaces and the labels by which an index finds the part's pods (None: any)."""
+    """Return the namespaces and the labels by which the part is stored; None stands for any."""
     if part.selector is None:
         return (), ()
     namespaces: Collection[str | None] = part.namespaces
