@@ -43,14 +43,14 @@ class NodeResourcesBalancedAllocationArgs(PolicyModel):
 _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _TWICE_UNCHANGED: Final = 150
-"""Twice the score of a node that stays as balanced as it was. 50 + (50 + new - old) / 2, rounded
-down, is (150 + new - old) / 2, rounded down."""
+"""Twice the score of a node whose balance stays the same. With `new` and `old` as the scores of the
+balance, the score is (150 + new - old) / 2, rounded down."""
 
 _Floats = npt.NDArray[np.float64]
 
 
 class NodeResourcesBalancedAllocation:
-    """Scores whether the node's resources are used more evenly with the pod than without it."""
+    """Scores nodes by how much more evenly their resources are used with the pod than before."""
 
     name: ClassVar[str] = "NodeResourcesBalancedAllocation"
     depends_on_node_only: ClassVar[bool] = True
@@ -61,7 +61,7 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._resources = [resource.name for resource in args.resources]
         self._of_usage = {*self._resources} == _USAGE
-        """Whether only cpu and memory are scored, so that `nodes.usage` can be used."""
+        """Whether the scored resources are cpu and memory, so that `nodes.usage` can be used."""
         self._compared = handle.kubernetes.balance_compared
         self._devices = DeviceCounts(handle, self._resources)
 
@@ -71,7 +71,7 @@ class NodeResourcesBalancedAllocation:
         return None if any(demand.get(resource) for resource in self._resources) else SKIP
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return a value that changes when the devices counted for the pod's resources change."""
+        """Return a value that changes when the devices behind the pod's resources change."""
         return self._devices.version(pod)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
@@ -124,13 +124,17 @@ class NodeResourcesBalancedAllocation:
 
 
 def _fraction(used: _Floats, offered: _Floats) -> _Floats:
-    """Return float64[nodes]: the used fraction, at most 1; no amount in `offered` is 0."""
+    """Return float64[nodes]: the share of `offered` that is used, at most 1; `offered` has no 0."""
     fraction = used / offered
     return np.minimum(fraction, 1.0, out=fraction)
 
 
 def _evenness(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
-    """Return int64[nodes]: 100 * (1 - standard deviation of the fractions), rounded down."""
+    """Return int64[nodes]: 100 * (1 - standard deviation of the fractions), rounded down.
+
+    `offered` has the offered amounts of the same resources; a resource counts only if a node offers
+    it.
+    """
     counted = [amounts > 0 for amounts in offered]
     number = np.sum(counted, axis=0, dtype=np.int64, initial=0)
     pairs = list(zip(fractions, counted, strict=True))

@@ -18,7 +18,7 @@ _MOST_PER_IMAGE: Final = 1000 * _MIB
 
 
 class ImageLocality:
-    """Scores the size of the pod's images on a node; an image that few nodes have counts less."""
+    """Scores nodes by the size of the pod's images that they have; rare images count less."""
 
     name: ClassVar[str] = "ImageLocality"
     depends_on_node_only: ClassVar[bool] = True
@@ -32,7 +32,7 @@ class ImageLocality:
     def score_key(self, pod: Pod) -> Hashable:
         """Return the pod's images that nodes have, and its numbers of containers and image volumes.
 
-        Cached scores end when the images of a node change, so the key need not have these.
+        The key omits which nodes have the images: cached scores end when a node's images change.
         """
         spec, has_image = pod.spec, self._cluster.nodes.has_image
         images = tuple([image for image in spec.images if has_image(image)])
@@ -42,7 +42,7 @@ class ImageLocality:
         return images, volume_images, spec.container_count, len(spec.volume_images)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """Return int64[nodes]: 0 up to 23 MiB, 100 from 1000 MiB per container on."""
+        """Return int64[nodes]: 0 for at most 23 MiB of images, 100 for 1000 MiB per container."""
         spec, rules = pod.spec, self._rules
         images = spec.images + (spec.volume_images if rules.image_volumes_scored else ())
         counted = spec.container_count

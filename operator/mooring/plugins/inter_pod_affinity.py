@@ -43,9 +43,9 @@ _MOST_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Terms:
-    """A pod's own terms: each term selects pods, and names the node label of its domains.
+    """A pod's inter-pod terms: each selects pods, and names the node label of its domains.
 
-    `required` selects the pods that match all required terms.
+    `required` selects the pods that match all required affinity terms.
     """
 
     required: Selection | None
@@ -58,25 +58,25 @@ class _Terms:
 class _Counts:
     """Counts of pods per topology domain, for the filter.
 
-    `wanted` counts the pods that the required affinity selects, `avoided` the pods that the
-    anti-affinity selects. `avoiding` counts, by node label, the pods whose own anti-affinity
-    selects this pod.
+    `wanted` counts the pods that the required affinity terms select, `avoided` the pods that the
+    required anti-affinity terms select. `avoiding` counts, by node label, the placed pods whose own
+    anti-affinity terms select the incoming pod.
     """
 
     wanted: tuple[DomainCounts, ...]
     first: bool
-    """True if no pod matches the required affinity except the pod itself: then any node fits."""
+    """Whether only the pod itself matches its required affinity; then no other pod is needed."""
     avoided: tuple[DomainCounts, ...]
     avoiding: Mapping[Domains, IntArray | CountArray]
 
 
 _Liking = dict[Domains, IntArray]
-"""By node label and code of its value: the sum of weight times pods. The last item, 0, is for nodes
-without the label."""
+"""For each node label, by code of its value: the sum of weights times pods. The last item, 0, is
+for nodes without the label."""
 
 
 class InterPodAffinity:
-    """Rejects nodes by required terms about other pods, and scores by preferred terms."""
+    """Rejects nodes by required inter-pod terms, and scores nodes by preferred terms."""
 
     name: ClassVar[str] = "InterPodAffinity"
     depends_on_node_only: ClassVar[bool] = False
@@ -92,7 +92,7 @@ class InterPodAffinity:
         self._evaluations = handle.evaluations
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _Counts:
-        """Return the counts for the pod's required terms and for others' anti-affinity, or SKIP."""
+        """Return the counts for required terms of the pod and anti-affinity of others, or SKIP."""
         affinity = pod.spec.affinity
         avoiding = cluster.owners(Role.FORBIDDEN, pod)
         if not (affinity.required or affinity.required_anti or avoiding):
@@ -128,7 +128,7 @@ class InterPodAffinity:
         return Explanation(reasons, bits, together)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | _Liking:
-        """Return weighted counts for preferred terms of this pod and others; SKIP if all are 0."""
+        """Return weighted counts for preferred terms of this and other pods; SKIP if all are 0."""
         preferred = pod.spec.affinity.preferred
         if self._own_only and not preferred:
             return SKIP
@@ -160,7 +160,7 @@ class InterPodAffinity:
         return scaled
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if wanted pods came, unwanted pods went, or the domains of nodes changed."""
+        """Return QUEUE if wanted pods came, unwanted pods went, or nodes changed their domains."""
         match event.kind:
             case Kind.POD:
                 return queue_if(_pods_differ(pod, event.before, event.after, cluster))
@@ -219,7 +219,7 @@ def _is_first(
 
 
 def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether the event may help: a wanted pod came, or an unwanted pod went."""
+    """Return whether a pod that the incoming pod wants came, or an unwanted pod went."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     terms = _terms(pod.spec)
@@ -243,9 +243,9 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> boo
 
 
 def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether a node was added or moved between domains that matter to the pod.
+    """Return whether a node was added or moved to other domains that matter to the pod.
 
-    A new node may be in a domain without unwanted pods; a node without the label is in no domain.
+    A new node may be in a domain without unwanted pods, or without a label and so in no domain.
     """
     terms = _terms(pod.spec)
     if before is None and terms.required is None:
@@ -262,7 +262,7 @@ def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> 
 
 
 def _namespaces_differ(pod: Pod, before: Any, after: Any) -> bool:
-    """Return whether the pod's terms, or terms about the pod, may select other namespaces now."""
+    """Return whether a changed namespace may change which pods the inter-pod terms select."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     affinity = pod.spec.affinity

@@ -68,7 +68,10 @@ class NodeAffinity:
     def pre_filter(
         self, pod: Pod, _cluster: ClusterView
     ) -> Skip | _Selectors | PreFilterResult | Unschedulable:
-        """Return the pod's selectors, and the only possible nodes if the terms name nodes."""
+        """Return the pod's selectors; SKIP if there are none.
+
+        If the required terms name nodes, also return the names of these nodes.
+        """
         wanted = _selectors(pod)
         if wanted.required is None and wanted.labels.empty and self._added is None:
             return SKIP
@@ -150,7 +153,7 @@ def _selectors(pod: Pod) -> _Selectors:
 
 
 def _names(term: NodeSelectorTerm) -> frozenset[str] | None:
-    """Return the names of the only nodes that the term can match; None if it names no node."""
+    """Return the names of nodes that the term can match; None if it names no node."""
     named = [
         frozenset(field.values)
         for field in term.fields

@@ -23,14 +23,14 @@ _HEALTHY: Final[Mapping[str, str]] = {
     "OutOfDisk": "False",
     "NetworkUnavailable": "False",
 }
-"""The status of each type of condition on a healthy node, if the node reports the condition."""
+"""By type of condition, its status on a healthy node; a missing condition is healthy, too."""
 _REASONS: Final = (
     "node(s) were not ready",
     "node(s) were out of disk space",
     "node(s) had unavailable network",
     "node(s) were unschedulable",
 )
-"""One reason per condition, and one for cordoned nodes, which no toleration allows here."""
+"""The reasons, one for each condition; the last is for cordoned nodes."""
 _CORDONED: Final = np.uint64(1 << len(_HEALTHY))
 
 
@@ -68,7 +68,7 @@ def _bits(nodes: NodeView) -> npt.NDArray[np.uint64]:
 
 
 def _unfit(conditions: Mapping[str, str]) -> int:
-    """Return an integer whose bit i is set if the i-th condition has the wrong status."""
+    """Return an integer: bit i is set if the i-th condition does not have the healthy status."""
     return sum(
         1 << i
         for i, (kind, wanted) in enumerate(_HEALTHY.items())

@@ -45,7 +45,7 @@ class NodeDeclaredFeatures:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, required: frozenset[str]) -> Explanation:
-        """Return one reason; the details name the missing features. Evictions cannot help."""
+        """Return one reason, with the missing features as details; evictions cannot help."""
         lacking: dict[str, BoolArray] = {}
         for code, declared in enumerate(nodes.declared_feature_sets):
             missing = ", ".join(sorted(required - declared))
@@ -59,6 +59,6 @@ class NodeDeclaredFeatures:
         )
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the event's node declares all needed features now and did not before."""
+        """Return QUEUE if a new or changed node declares all needed features and did not before."""
         required = pod.spec.required_features & self._known
         return queue_if(node_newly(event, lambda node: required <= node.declared_features))

@@ -54,7 +54,7 @@ class NodeLabelArgs(PolicyModel):
 
 
 class NodeLabel:
-    """Rejects nodes without a required label or with a forbidden one, and scores preferences."""
+    """Rejects nodes by required and forbidden labels, and scores nodes by preferred ones."""
 
     name: ClassVar[str] = "NodeLabel"
     depends_on_node_only: ClassVar[bool] = True
@@ -98,7 +98,7 @@ class NodeLabel:
         return total // self._preferences
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the event's node has the right labels now and did not before."""
+        """Return QUEUE if a new or changed node has the right labels and had not before."""
         present, absent = self._args.present_labels, self._args.absent_labels
 
         def right(node: Node) -> bool:
@@ -109,7 +109,7 @@ class NodeLabel:
 
 
 def _met(nodes: NodeView, present: tuple[str, ...], absent: tuple[str, ...]) -> Iterator[BoolArray]:
-    """Yield bool[nodes] for each label: True where it is present or absent, as wanted."""
+    """Yield bool[nodes] for each key: True where the node has or lacks the key as wanted."""
     for key in present:
         yield nodes.label_codes(key) != ABSENT
     for key in absent:

@@ -20,9 +20,9 @@ _CONTROLLERS: Final = ("ReplicationController", "ReplicaSet")
 
 
 class NodePreferAvoidPods:
-    """Scores 0 where the node's annotation names the pod's controller, 100 elsewhere.
+    """Scores 0 for nodes whose annotation names the pod's controller, 100 for others.
 
-    Older defaults gave it the weight 10000, which makes it outweigh all other scores.
+    Older defaults gave this plugin the weight 10000, so that it outweighs all others.
     """
 
     name: ClassVar[str] = "NodePreferAvoidPods"
@@ -32,7 +32,7 @@ class NodePreferAvoidPods:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, nodes: NodeView, _cluster: ClusterView) -> Skip | BoolArray:
-        """Return bool[nodes], True for the nodes to avoid; SKIP if there are none."""
+        """Return bool[nodes]: True for nodes to avoid; SKIP if no node is to be avoided."""
         owner = pod.owner
         if owner is None or owner.kind not in _CONTROLLERS:
             return SKIP

@@ -37,7 +37,7 @@ _REASONS: Final[dict[Pressure, str]] = {
 
 
 class NodePressure:
-    """Rejects nodes that report one of the profile's pressures."""
+    """Rejects nodes that have one of the profile's pressure conditions."""
 
     name: ClassVar[str] = "NodePressure"
     depends_on_node_only: ClassVar[bool] = True
@@ -51,21 +51,21 @@ class NodePressure:
         self._conditions = args.conditions
 
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip | tuple[Pressure, ...]:
-        """Return the conditions to check, memory for BestEffort pods only; SKIP without any."""
+        """Return the conditions to check, MemoryPressure for BestEffort pods only; SKIP if none."""
         best_effort = pod.spec.qos == "BestEffort"
         return tuple(c for c in self._conditions if c != "MemoryPressure" or best_effort) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> BoolArray:
-        """Return True where the node reports no pressure that is checked."""
+        """Return True where the node has none of the checked conditions."""
         return np.equal(_bits(nodes, pressures), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> Explanation:
-        """Return all pressures that apply; evicting pods does not end them immediately."""
+        """Return all conditions that reject the node; evictions do not end them immediately."""
         reasons = tuple(_REASONS[pressure] for pressure in pressures)
         return Explanation(reasons, _bits(nodes, pressures), np.zeros(len(nodes), np.bool_))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a node was added, or a pressure ended that the profile checks."""
+        """Return QUEUE if a node was added, or if a checked condition of a node has ended."""
         before, after = event.before, event.after
         if not isinstance(before, Node) or not isinstance(after, Node):
             return QueueingHint.QUEUE
@@ -74,7 +74,7 @@ class NodePressure:
 
 
 def _bits(nodes: NodeView, pressures: tuple[Pressure, ...]) -> npt.NDArray[np.uint64]:
-    """Return uint64[nodes]: bit i is set where the node reports the i-th pressure."""
+    """Return uint64[nodes]: bit i is set where the node has the i-th of the conditions."""
     by_code = [
         sum(1 << i for i, pressure in enumerate(pressures) if (pressure, "True") in conditions)
         for conditions in nodes.condition_sets

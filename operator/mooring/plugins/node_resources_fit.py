@@ -112,11 +112,11 @@ _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _MAX: Final = 100
 _LARGEST: Final = 2**56
-"""A hundred times the sum of two amounts of at most this size fits into 64 bits."""
+"""The sum of two amounts of at most this size, multiplied by 100, fits into 64 bits."""
 
 
 class _Arithmetic(NamedTuple):
-    """The functions to compute with whole amounts of several nodes, as int64 or as floats."""
+    """The functions for arithmetic with whole amounts of several nodes, as int64 or as floats."""
 
     minimum: Callable[[Any, Any], Any]
     maximum: Callable[[Any, Any], Any]
@@ -131,9 +131,9 @@ _FLOATS: Final = _Arithmetic(np.minimum, np.maximum, lambda part, whole: np.floo
 error."""
 
 _Score = Callable[[Any, Any, _Arithmetic], Any]
-"""Computes the score, 0-100 for each node, from requested and allocatable (not 0) amounts."""
+"""A function that computes scores (0-100) from requested and allocatable amounts (not 0)."""
 _ScoreOfUsage = Callable[[Usage, FloatArray], FloatArray]
-"""Computes float64[2, nodes], 0-100, from usage and the pod's requests of cpu and memory."""
+"""A function that computes scores, float64[2, nodes], from the usage and the pod's requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class _Need:
 
 
 class _AllocationScore:
-    """Scores the requested share of a node's resources, by a strategy (resource_allocation.go)."""
+    """Scores nodes by the share of resources that is requested (resource_allocation.go)."""
 
     depends_on_node_only: ClassVar[bool] = True
     runs_for_every_pod: ClassVar[bool] = True
@@ -151,7 +151,7 @@ class _AllocationScore:
     def __init__(
         self, strategy: ScoringStrategy, handle: Handle, devices: DeviceCounts | None = None
     ) -> None:
-        """Score by the strategy; `devices` counts devices that classes offer as a resource."""
+        """Score by `strategy`; `devices` counts devices that stand for a resource."""
         self._pod_level = handle.kubernetes.pod_level_scored
         self._devices = devices
         self._scored = [(resource.name, resource.weight) for resource in strategy.resources]
@@ -168,7 +168,7 @@ class _AllocationScore:
                 self._score = _ratio(strategy.requested_to_capacity_ratio.shape)
         weights = dict(self._scored)
         self._of_usage: tuple[_ScoreOfUsage, tuple[int, int]] | None = None
-        """The function and the weights for cpu and memory; None if other resources are scored."""
+        """The function and weights for cpu and memory; None if other resources are scored."""
         if of_usage is not None and len(self._scored) == len(weights) and {*weights} == _USAGE:
             common = gcd(*weights.values())
             self._of_usage = of_usage, (weights[CPU] // common, weights[MEMORY] // common)
@@ -193,7 +193,7 @@ class _AllocationScore:
         score: _ScoreOfUsage,
         weights: tuple[int, int],
     ) -> IntArray:
-        """Return int64[nodes]: the weighted mean if only cpu and memory are scored."""
+        """Return int64[nodes], 0 to 100: the weighted mean of the scores for cpu and memory."""
         asked = np.array(((wanted[CPU],), (wanted[MEMORY],)), np.float64)
         scores = score(usage, asked)
         np.floor(scores, out=scores)
@@ -206,7 +206,7 @@ class _AllocationScore:
         return means
 
     def _mean(self, wanted: Mapping[str, int], nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: `_weighted_mean`, computed with floats if that is exact."""
+        """Return int64[nodes]: the weighted mean (0-100), computed with floats if that is exact."""
         scored = [
             (name, amount, weight)
             for name, weight in self._scored
@@ -236,7 +236,7 @@ class _AllocationScore:
         scored: Sequence[tuple[str, int, int]],
         by: _Arithmetic,
     ) -> Any:
-        """Return the weighted mean of the resources' scores, 0 to 100, for each node.
+        """Return the weighted mean of the resources' scores for each node, 0 to 100.
 
         `amounts` has the allocatable and the requested amounts of the first resource, then of the
         second, and so on. `scored` has each resource's name, the pod's request and the weight.
@@ -291,8 +291,8 @@ class NodeResourcesFit(_AllocationScore):
     def filter(self, _pod: Pod, nodes: NodeView, need: _Need) -> BoolArray:
         """Return True where a pod slot and every requested amount are free.
 
-        A device class may stand for a resource. Nodes that do not offer this resource themselves
-        pass: DynamicResources checks them.
+        If a DeviceClass stands for a requested resource, nodes that do not offer the resource pass:
+        DynamicResources checks their devices.
         """
         fits = nodes.pod_count < nodes.pod_slots
         for resource, amount in need.resources.items():
@@ -304,7 +304,7 @@ class NodeResourcesFit(_AllocationScore):
     def resource_requests(self, need: _Need) -> Mapping[str, int]:
         """Return the amounts that must be free besides a pod slot; `filter` checks only these.
 
-        A resource with a device class is left out, because nodes with devices need not offer it.
+        Resources of a DeviceClass are left out, because nodes with devices need not offer them.
         """
         if not any(map(self._classes.has, need.resources)):
             return need.resources
@@ -316,7 +316,7 @@ class NodeResourcesFit(_AllocationScore):
         return self._classes.of_pod(pod), self._counts.version(pod)
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
-        """Return all insufficient resources; no eviction helps if the empty node is too small."""
+        """Return all insufficient resources; evictions do not help if the node is too small."""
         resolvable = np.ones(len(nodes), np.bool_)
         lacking: list[tuple[str, BoolArray]] = []
         for resource, amount in need.resources.items():
@@ -332,9 +332,9 @@ class NodeResourcesFit(_AllocationScore):
         """Return QUEUE if a node has more free resources and the pod fits, now or after evictions.
 
         As in kube-scheduler, the result for a deleted pod is QUEUE even if the pod's node is
-        unknown. The result for a device class is QUEUE if the class now stands for a requested
-        resource. As in 1.38, the result for a node is QUEUE if the pod is nominated to this node
-        and the node has become too small, because the pod may preempt elsewhere.
+        unknown. The result for a DeviceClass is QUEUE if the class now stands for a requested
+        resource. As in 1.38, the result is QUEUE if the pod's nominated node has become too small,
+        because the pod may preempt elsewhere.
         """
         if event.kind is Kind.DEVICE_CLASS:
             return queue_if(self._classes.may_help(pod, event))
@@ -362,7 +362,7 @@ class NodeResourcesFit(_AllocationScore):
     def _has_outgrown_nominee(
         self, pod: Pod, event: ClusterEvent, cluster: ClusterView, need: Mapping[str, int]
     ) -> bool:
-        """Return whether the pod's nominated node has become too small, even when empty.
+        """Return whether the pod has become too large for its nominated node, even without pods.
 
         Only cpu, memory and ephemeral storage are compared, as in kube-scheduler: the devices of a
         node disappear for a moment when their plugin restarts.
@@ -376,19 +376,18 @@ class NodeResourcesFit(_AllocationScore):
         return is_there and lacks and _is_large_enough(before, self._counted(need, before))
 
     def _counted(self, need: Mapping[str, int], node: Node) -> Mapping[str, int]:
-        """Return the requests without resources that only devices offer on this node."""
+        """Return the requests without the resources that only devices offer on this node."""
         offered, has_class = node.allocatable, self._classes.has
         return {n: amount for n, amount in need.items() if offered.get(n) or not has_class(n)}
 
     def _ignores(self, resource: str) -> bool:
-        """Return whether the profile ignores the resource; only extended resources are ignored."""
         group, _, _ = resource.partition("/")
         ignored = resource in self._ignored or group in self._ignored_groups
         return ignored and is_extended_resource(resource)
 
 
 class NodeResourcesLeastAllocated(_AllocationScore):
-    """Scores as LeastRequestedPriority did; NodeResourcesFit may have any strategy beside it."""
+    """Scores nodes as the older LeastRequestedPriority did, besides NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesLeastAllocated"
     Args: ClassVar[type[NodeResourcesLeastAllocatedArgs]] = NodeResourcesLeastAllocatedArgs
@@ -398,7 +397,7 @@ class NodeResourcesLeastAllocated(_AllocationScore):
 
 
 class NodeResourcesMostAllocated(_AllocationScore):
-    """Scores as MostRequestedPriority did; NodeResourcesFit may have any strategy beside it."""
+    """Scores nodes as the older MostRequestedPriority did, besides NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesMostAllocated"
     Args: ClassVar[type[NodeResourcesMostAllocatedArgs]] = NodeResourcesMostAllocatedArgs
@@ -408,7 +407,7 @@ class NodeResourcesMostAllocated(_AllocationScore):
 
 
 class RequestedToCapacityRatioScore(_AllocationScore):
-    """Scores as RequestedToCapacityRatioPriority did, beside any NodeResourcesFit strategy."""
+    """Scores nodes as the older RequestedToCapacityRatioPriority did, besides NodeResourcesFit."""
 
     name: ClassVar[str] = "RequestedToCapacityRatio"
     Args: ClassVar[type[RequestedToCapacityRatioArgs]] = RequestedToCapacityRatioArgs
@@ -422,7 +421,7 @@ class RequestedToCapacityRatioScore(_AllocationScore):
 
 
 def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
-    """Return the name of a node that is new or has more of the `wanted` resources free, or None."""
+    """Return the node that got more of the `wanted` resources by the event; None if none did."""
     match event.before, event.after:
         case Pod() as gone, None:
             return freed_node(gone)
@@ -447,7 +446,7 @@ def _is_large_enough(node: Node, need: Mapping[str, int]) -> bool:
 
 
 def _least_allocated(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
-    """Return the percentage that stays free (least_allocated.go)."""
+    """Return the percentage of `allocatable` that stays free (least_allocated.go)."""
     return by.quotient(by.maximum(allocatable - requested, 0) * _MAX, allocatable)
 
 
@@ -471,12 +470,12 @@ def _most_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
 
 
 def _most_allocated(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
-    """Return the percentage in use, at most 100 (most_allocated.go)."""
+    """Return the percentage of `allocatable` that is requested, at most 100 (most_allocated.go)."""
     return by.quotient(by.minimum(requested, allocatable) * _MAX, allocatable)
 
 
 def _ratio(shape: tuple[ShapePoint, ...]) -> _Score:
-    """Return a function that scores by utilization (requested_to_capacity_ratio.go)."""
+    """Return a function that computes scores from utilization (requested_to_capacity_ratio.go)."""
     by_percent = scores_by_percent(shape)
 
     def score(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:

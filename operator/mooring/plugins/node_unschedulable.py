@@ -17,7 +17,7 @@ from mooring.state.view import BoolArray, NodeView
 
 
 class NodeUnschedulable:
-    """Rejects nodes with `spec.unschedulable`, unless the pod tolerates the cordon's taint."""
+    """Rejects nodes with `spec.unschedulable`, unless the pod tolerates the taint for them."""
 
     name: ClassVar[str] = "NodeUnschedulable"
     depends_on_node_only: ClassVar[bool] = True
@@ -33,7 +33,7 @@ class NodeUnschedulable:
         return pod.spec.tolerations
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Return True where the node is not cordoned, or where the pod tolerates this."""
+        """Return True where the node is not cordoned, or where the pod tolerates the taint."""
         if tolerated(NOT_SCHEDULABLE_TAINT, pod.spec.tolerations):
             return np.ones(len(nodes), np.bool_)
         return ~nodes.unschedulable
@@ -43,5 +43,5 @@ class NodeUnschedulable:
         return Explanation.single("node(s) were unschedulable", len(nodes), resolvable=False)
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a node was uncordoned, or a node was added that is not cordoned."""
+        """Return QUEUE if a node was uncordoned, or if a node was added that is not cordoned."""
         return queue_if(node_newly(event, lambda node: not node.unschedulable))

@@ -15,10 +15,10 @@ from mooring.state.view import NodeView
 
 
 class ResourceLimits:
-    """Scores 1 if the pod's limit of cpu or of memory is within the node's allocatable, else 0.
+    """Scores 1 if the pod's limit of cpu or of memory is at most the node's allocatable, else 0.
 
-    It decides only between nodes with otherwise equal scores: kube-scheduler kept the score 1 when
-    other scores changed from 0-10 to 0-100.
+    The score decides only between nodes that are equal otherwise: kube-scheduler kept the score 1
+    when other scores changed from 0-10 to 0-100.
     """
 
     name: ClassVar[str] = "ResourceLimits"

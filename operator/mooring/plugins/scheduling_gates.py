@@ -9,7 +9,7 @@ from mooring.model.pod import Pod
 
 
 class SchedulingGates:
-    """Gates a pod until `spec.schedulingGates` is empty."""
+    """Keeps a pod out of the queue until `spec.schedulingGates` is empty."""
 
     name: ClassVar[str] = "SchedulingGates"
     depends_on_node_only: ClassVar[bool] = True
@@ -17,7 +17,7 @@ class SchedulingGates:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """Return None if the pod has no gates; else gate the pod."""
+        """Return None if the pod has no scheduling gates; else Unschedulable."""
         if not pod.spec.gates:
             return None
         gates = shortened(" ".join(pod.spec.gates), 900)

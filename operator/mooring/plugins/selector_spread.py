@@ -36,7 +36,7 @@ class SelectorSpread:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
-        """Return int64[nodes]: the pods of the same Services and controller, or SKIP."""
+        """Return int64[nodes]: the number of pods of the same Services and controller, or SKIP."""
         return SKIP if pod.spec.spread else _counts(cluster.default_selector(pod), nodes, cluster)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
@@ -64,7 +64,7 @@ def _counts(
 
 
 def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
-    """Return the scores. Only pods on feasible nodes count; a zone has two thirds of the weight."""
+    """Return int64[nodes]: 100 for no pods, less for more; a zone has two thirds of the weight."""
     score = _fewest(counts)
     zones = nodes.zone_codes
     by_zone = np.bincount(zones, weights=counts, minlength=len(nodes.zones))
@@ -74,7 +74,7 @@ def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
 
 
 def _fewest(counts: IntArray | _Floats) -> _Floats:
-    """Return 100 for a count of 0 and 0 for the highest, rounded in kube-scheduler's order."""
+    """Return 100 for a count of 0 and 0 for the highest, with kube-scheduler's rounding."""
     most = counts.max()
     if not most:
         return np.full(len(counts), float(MAX_SCORE))

@@ -43,7 +43,7 @@ _RequiredLabels = tuple[Requirement, ...]
 
 
 class ServiceAffinity:
-    """Rejects nodes whose labels differ from the labels of matching pods' nodes; scores labels."""
+    """Keeps the pods of a Service on nodes with equal labels, or spreads them over values."""
 
     name: ClassVar[str] = "ServiceAffinity"
     depends_on_node_only: ClassVar[bool] = False
@@ -60,9 +60,9 @@ class ServiceAffinity:
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _RequiredLabels:
         """Return the labels that a node must have; SKIP if there are none.
 
-        The labels' values come from the pod's nodeSelector. If a Service selects the pod, missing
-        values come from the node of a matching pod: a pod in the same namespace with all labels of
-        this pod. If matching pods are on several nodes, the first node in the node order is used.
+        Their values come from the pod's nodeSelector. If a Service selects the pod, missing values
+        come from the node of a matching pod: a pod in the same namespace with all labels of this
+        pod. If matching pods are on several nodes, the first node in the node order is used.
         """
         wanted = {
             requirement.key: requirement.values[0]
@@ -88,7 +88,7 @@ class ServiceAffinity:
         )
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
-        """Return int64[nodes]: the pods of the pod's first Service on each feasible node."""
+        """Return int64[nodes]: the number of pods of the pod's first Service."""
         if not self._anti_affinity:
             return SKIP
         services = cluster.services(pod)
@@ -99,7 +99,7 @@ class ServiceAffinity:
         return counts.at(nodes).astype(np.int64)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """Return int64[nodes]: the mean percentage of pods on nodes with other label values."""
+        """Return int64[nodes]: the mean percentage of pods on nodes with other values."""
         total = np.zeros(len(nodes))
         for key in self._anti_affinity:
             total += _elsewhere(nodes, key, counts) / len(self._anti_affinity)
@@ -129,7 +129,7 @@ def _matches(other: object | None, pod: Pod) -> bool:
 
 
 def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: ClusterView) -> dict[str, str]:
-    """Return the label values of the first node with a matching pod, without missing labels."""
+    """Return the labels of the first node that has a matching pod; only those in `keys`."""
     part = PodSelector(selector_from_labels(pod.labels), frozenset((pod.namespace,)))
     matching = cluster.counts(selection((part,), terminating=True), EACH_NODE)
     if not matching.total:

@@ -58,13 +58,13 @@ class TaintToleration:
         return _per_taint_set(nodes, untolerated)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the pod tolerates the event's node now and did not before."""
+        """Return QUEUE if the pod tolerates a new or changed node and did not before."""
         tolerations = pod.spec.tolerations
         return queue_if(node_newly(event, lambda node: not repelled(node.taints, tolerations)))
 
 
 def _per_taint_set(nodes: NodeView, measure: Callable[[tuple[Taint, ...]], int]) -> IntArray:
-    """Return int64[nodes]: the result of `measure`, which runs once per distinct list of taints."""
+    """Return int64[nodes]: `measure` of the node's taints, called once per distinct list."""
     codes, sets = nodes.taint_codes, nodes.taint_sets
     if len(codes) < len(sets):
         measured = np.zeros(len(sets), np.int64)

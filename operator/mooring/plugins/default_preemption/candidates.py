@@ -23,18 +23,20 @@ from mooring.state.evictions import Evictions
 
 _Victim = TypeVar("_Victim")
 BudgetsOf: TypeAlias = Callable[[_Victim], Iterable[tuple[Sequence[PodDisruptionBudget], int]]]
-"""Returns the disruption budgets of a victim. Each item has some budgets, and the number of the
-victim's pods that exactly these budgets match."""
+"""A function that returns the disruption budgets of a victim: each item has some budgets, and the
+number of the victim's pods that exactly these budgets match."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A node where the pod would fit without the victims; the most important victim comes first.
+    """A node on which the pod fits without the victims; the most important victim comes first.
 
-    `violations` is the number of victims whose eviction violates a disruption budget. `evicting`
-    are pods on the node that this scheduler is evicting already; the pod can use their resources at
-    no further cost. `matches` is the number of pairs of a pod and a disruption budget that were
-    compared.
+    Attributes:
+        row: The node's row.
+        violations: The number of victims whose eviction violates a disruption budget.
+        evicting: Pods on the node that this scheduler is evicting already; the pod can use their
+            resources at no further cost.
+        matches: The number of pairs of a pod and a disruption budget that were compared.
     """
 
     row: int
@@ -45,12 +47,12 @@ class Candidate:
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """The pods of all victims; the pods of a group may be on other nodes."""
+        """The pods of all victims; a group's pods may be on other nodes."""
         return tuple(pod for victim in self.victims for pod in pods_of(victim))
 
     @property
     def all_pods(self) -> tuple[Pod, ...]:
-        """The victims' pods and the pods that are being evicted already, most important first."""
+        """The victims' pods and the pods in `evicting`, the most important pod first."""
         return tuple(by_importance((*self.pods, *self.evicting)))
 
     @property
@@ -63,10 +65,10 @@ class Candidate:
 
 
 class SplitVictims(NamedTuple, Generic[_Victim]):
-    """Victims in two parts: those whose eviction violates a disruption budget, and the others.
+    """Victims whose eviction violates a disruption budget, and the others.
 
-    `violating` has, for each victim of the first part, the number of its pods that violate a
-    budget. `matches` is the number of pairs of a pod and a matching budget.
+    `violating` has, by victim, the number of its pods that violate a budget. `matches` is the
+    number of pairs of a pod and a matching budget.
     """
 
     violating: dict[_Victim, int]
@@ -84,13 +86,13 @@ def select_victims(
     members_first: bool = False,
     strict: bool = False,
 ) -> Candidate:
-    """Return the row's candidate, after reprieving as many potential victims as possible.
+    """Return the candidate for the node of this row, with as few victims as possible.
 
-    The caller has removed all potential victims, including the pods of groups on other rows.
-    `reprieve` adds one victim back. If the pod then does not fit, it removes that victim again and
-    returns False. Victims whose eviction violates a disruption budget are reprieved first, then the
-    others; the most important first in each part. Pods that are being evicted already are not
-    reprieved. For `members_first` see `by_importance`, for `strict` see `split_by_budgets`.
+    The caller has removed all potential victims, including the pods of groups on other nodes.
+    `reprieve` adds a victim back; it removes the victim again and returns False if the pod then
+    does not fit. Victims whose eviction violates a disruption budget are added back first, then the
+    others, the most important first in each part. Pods that are being evicted already are not added
+    back. For `members_first` see `by_importance`, for `strict` see `split_by_budgets`.
     """
     evicting: list[Pod] = []
     staying: list[Victim] = []
@@ -114,7 +116,7 @@ def select_victims(
 
 
 def select_candidate(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate with the lowest cost, the first one if several cost the same."""
+    """Return the candidate with the lowest cost; of several, the first one."""
     return min(candidates, key=lambda candidate: candidate.cost)
 
 
@@ -127,8 +129,9 @@ def split_by_budgets(
 ) -> SplitVictims[_Victim]:
     """Divide victims into those whose eviction violates a disruption budget, and the others.
 
-    Budgets are charged in the order of the victims. If `strict`, the Eviction API evicts them. It
-    evicts no pod that several budgets match, so such a pod counts as a violation.
+    Each victim uses up disruptions of its budgets, in the order of `victims`. With `strict`, the
+    Eviction API evicts the victims. It evicts no pod that several budgets match, so such a pod
+    counts as a violation.
     """
     disruptions: Counter[str] = Counter()
     violating: dict[_Victim, int] = {}

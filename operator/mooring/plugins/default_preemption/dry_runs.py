@@ -19,17 +19,18 @@ from mooring.plugins.default_preemption.victims import (
 )
 
 _TERMS_PER_CHECK: Final = 6
-"""Checking this number of inter-pod terms and topology spread constraints costs one more check."""
+"""This number of inter-pod terms and topology spread constraints takes as long to check as the
+filters of an ordinary pod."""
 _VOLUMES_PER_CHECK: Final = 8
 _PORTS_PER_CHECK: Final = 32
 _RESOURCES_PER_CHECK: Final = 8
 _REQUIREMENTS_PER_CHECK: Final = 64
 REMOVALS_PER_CHECK: Final = 8
-"""In the time of one check, this number of victims can be removed and put back."""
+"""In the time of one run of the filters, this number of victims can be removed and put back."""
 
 
 def checks_of(pod: Pod) -> float:
-    """Return the cost of running the pod's filters on one node; 1 for an ordinary pod.
+    """Return how long the pod's filters take on one node, compared with those of an ordinary pod.
 
     An ordinary pod has few volumes, ports, resources and requirements; they add nothing.
     """
@@ -47,7 +48,7 @@ def checks_of(pod: Pod) -> float:
 
 
 class DryRuns:
-    """Makes the dry runs of one preemption attempt. For `members_first` see `by_importance`."""
+    """Makes the dry runs of one preemption attempt; for `members_first` see `by_importance`."""
 
     def __init__(self, state: PostFilterState, *, members_first: bool = False) -> None:
         self._state = state
@@ -56,7 +57,7 @@ class DryRuns:
         self._budgets: dict[WholeGroup, Sequence[tuple[Sequence[PodDisruptionBudget], int]]] = {}
 
     def whole_group(self, group: PodGroupState) -> WholeGroup:
-        """Return the group as one victim; the result is cached for this attempt."""
+        """Return the group as one victim; it is computed once per attempt."""
         known = self._groups.get(group.number)
         if known is None:
             known = self._groups[group.number] = WholeGroup(group, self._state.cluster)
@@ -66,10 +67,10 @@ class DryRuns:
     def candidate(
         self, row: int, potential: Sequence[Victim], free: FreeResources | None = None
     ) -> Candidate | tuple[str, ...]:
-        """Return the row's candidate, or the reasons why evicting all potential victims is no help.
+        """Return the candidate for this row, or why the pod fits not even without `potential`.
 
-        If only requests reject the pod, `free` has what is free on the node with the pod placed and
-        all `potential` victims of the row removed.
+        `free` is set if only requests reject the pod. It has the free resources of the node with
+        the pod placed and all `potential` victims removed.
         """
         pause()
         if free is not None:
@@ -110,7 +111,6 @@ class DryRuns:
         )
 
     def _budgets_of(self, victim: Victim) -> Iterable[tuple[Sequence[PodDisruptionBudget], int]]:
-        """Return the victim's disruption budgets, see `BudgetsOf`."""
         evictions, strict = self._state.cluster.evictions, self._state.limits.strict
         if not isinstance(victim, WholeGroup):
             return ((evictions.matching_budgets(victim, by_eviction_api=strict), 1),)

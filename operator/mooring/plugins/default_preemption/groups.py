@@ -58,7 +58,7 @@ def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
 
 
 def _why_not_eligible(state: PodGroupPostFilterState) -> str | None:
-    """Return why the group may not preempt now; None if it may."""
+    """Return why the group is not allowed to preempt now; None if it is."""
     definition = state.group.definition
     never = definition is not None and definition.preempts is False
     if never or not all(pod.spec.preempts for pod in state.members):
@@ -72,7 +72,7 @@ def _why_not_eligible(state: PodGroupPostFilterState) -> str | None:
 
 
 def _has_preempted(state: PodGroupPostFilterState) -> bool:
-    """Return whether a member is nominated because of a preemption."""
+    """Return whether preemption has nominated a member of the group."""
     nominees = (state.cluster.nominations.get(pod.uid) for pod in state.members)
     return any(nominee is not None and nominee.has_preempted for nominee in nominees)
 
@@ -80,8 +80,8 @@ def _has_preempted(state: PodGroupPostFilterState) -> bool:
 def _awaits_victims(state: PodGroupPostFilterState) -> bool:
     """Return whether victims of the group's last preemption are still on their nodes.
 
-    The victims may have been evicted for other members than those that need nodes now. See
-    isOngoingPreemption in podgrouppreemption.go.
+    The last preemption may have been for other members. See isOngoingPreemption in
+    podgrouppreemption.go.
     """
     pause()  # there may be 50,000 members
     cluster, waiting = state.cluster, state.group.unscheduled
@@ -95,9 +95,10 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
 
 
 def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
-    """Yield the units of lower priority than the group, without pods that are being evicted.
+    """Yield the potential victims: pods, or groups as a whole, of lower priority than the group.
 
-    At most MOST_UNITS single pods are among them: the least important ones.
+    Pods that are being evicted are left out. Of single pods, only the MOST_UNITS least important
+    ones are used.
     """
     cluster, priority = state.cluster, state.group.priority
     whole = cluster.pod_groups.disrupted_whole
@@ -126,7 +127,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
 
 
 def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
-    """Return bool[slots]: True for the youngest members that a group has beyond its minimum."""
+    """Return bool[slots]: True for the youngest members of groups above the groups' minimum."""
     columns, groups = state.cluster.pod_columns, state.cluster.pod_groups.with_surplus
     found = np.zeros(len(columns.pods), np.bool_)
     slots = np.flatnonzero(columns.in_groups(group.number for group in groups))

@@ -80,15 +80,15 @@ _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"
 _COMPARED_ALWAYS: Final = 100
-"""kube-scheduler compares at least this number of candidates in any cluster."""
+"""kube-scheduler compares at least this number of candidates, whatever the cluster's size."""
 _MOST_CHECKS: Final = 600
-"""The most checks in the dry runs of one decision; one check takes 0.1 ms."""
+"""The most runs of the filters on a node in the dry runs of one decision; one takes 0.1 ms."""
 _UNITS_PER_CHECK: Final = 1_000
-"""The cost of one check in the units of `Evaluations`."""
+"""The units of `Evaluations` that one run of the filters on a node costs."""
 _MOST_LOOKED_AT: Final = 8_000
 """The most victims that one decision compares with disruption budgets; each takes 8 us."""
 _MOST_IN_DRY_RUN: Final = 200
-"""The most potential victims in one dry run; members of their groups on other nodes count, too. A
+"""The most potential victims in one dry run, including members of their groups on other nodes. A
 dry run removes and restores all of them, which takes 60 us for each pod."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _PREEMPT_VERB: Final = "preemption: extenders with a preemptVerb are not asked for pods in a queue"
@@ -111,10 +111,9 @@ class DefaultPreemption:
         self._extenders_add = handle.kubernetes.extenders_add_victims
 
     def post_filter(self, state: PostFilterState) -> PostFilterResult:
-        """Return a nomination of the cheapest candidate, or why there is none.
+        """Return a nomination to the node with the cheapest victims, or why there is none.
 
-        If extenders take part, the first call returns all candidates, and the extenders choose from
-        them.
+        If extenders take part, return all candidates, from which the extenders choose.
         """
         not_eligible = _not_eligible_to_preempt_others(state)
         if not_eligible is not None:
@@ -187,8 +186,8 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates within the profile's limits, as many as kube-scheduler compares.
 
-        If the best candidate is already known, the list has only this one, unless extenders must
-        see all candidates. If there is no candidate, `rejections` counts the reason of every node.
+        Return only the best candidate if it is known already and no extender must see the others.
+        If there is no candidate, `rejections` counts the reason of every node.
         """
         if not len(rows):
             return []
@@ -222,7 +221,7 @@ class DefaultPreemption:
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
     def _groups(self, state: PostFilterState) -> dict[int, PodGroupState]:
-        """Return, by number, the groups that may be victims and are only disrupted as a whole."""
+        """Return, by number, the possible victims that are groups only disrupted as a whole."""
         cluster = state.cluster
         if not self._knows_groups or not cluster.pod_groups.disrupted_whole:
             return {}
@@ -236,7 +235,7 @@ class DefaultPreemption:
         return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
-        """Return whether there are enough candidates, and one of them violates no budget.
+        """Return whether enough candidates were found, and one of them violates no budget.
 
         See calculateNumCandidates and DryRunPreemption in framework/preemption/preemption.go.
         """
@@ -257,9 +256,10 @@ class DefaultPreemption:
         rejections: Counter[str],
         dry_runs: DryRuns,
     ) -> list[Candidate]:
-        """Return the candidates if only requests reject the pod; `ranked` is positions, best first.
+        """Return the candidates, if only requests reject the pod.
 
-        Stop at as many candidates as kube-scheduler compares, or at `_MOST_LOOKED_AT` victims.
+        `ranked` has positions in `potential.rows`, the best first. Stop at as many candidates as
+        kube-scheduler compares, or after comparing `_MOST_LOOKED_AT` victims with budgets.
         """
         candidates, looked = list[Candidate](), 0
         for position in _looked_at(ranked, potential.counts, state.seed):
@@ -287,7 +287,8 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        Raises AttemptTooLongError if there is no time for one complete dry run.
+        `by_requests` finds victims by requests only. Raises AttemptTooLongError if there is no time
+        for one complete dry run.
         """
         rejections[_NO_VICTIMS] += int((potential.counts == 0).sum())
         if not potential.counts.any():
@@ -328,13 +329,12 @@ class DefaultPreemption:
         by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         each: float,
     ) -> tuple[IntArray, int]:
-        """Return the positions in the order of dry runs, and how many dry runs always take place.
+        """Return the nodes for dry runs in their order, and how many dry runs always take place.
 
-        One decision must not delay others. So the number of checks is limited if there may be more
-        candidates than kube-scheduler compares in any cluster; `each` is the cost of one check of
-        this pod. Half of the checks are for the nodes with the cheapest victims by requests, which
-        `by_requests` computes. The other half begins at another node in each attempt. The same
-        order is used if all checks may take longer than one attempt may.
+        The nodes are positions in `potential.rows`. If all dry runs may take too long, half of the
+        time is for the nodes with the cheapest victims by requests, which `by_requests` computes.
+        The other half begins at another node in each attempt. `each` is the cost of the filters on
+        one node.
         """
         left, most = _MOST_CHECKS / each, self._evaluations.left / _UNITS_PER_CHECK / each
         order = np.flatnonzero(potential.counts)
@@ -349,7 +349,6 @@ class DefaultPreemption:
         return np.concatenate((best, order[~np.isin(order, best)])), always
 
     def _nomination(self, state: PostFilterState, candidates: Sequence[Candidate]) -> Nomination:
-        """Return a nomination of the candidate with the lowest cost."""
         best, message = select_candidate(candidates), ""
         node, victims = state.cluster.nodes.name(best.row), best.all_pods
         if self._says_placement:
@@ -364,8 +363,8 @@ class DefaultPreemption:
     ) -> Nomination | NotEligible:
         """Return the cheapest candidate that the extenders left (SelectCandidate in preemption.go).
 
-        It ignores a candidate if one of its victims has gone, or if the node's filters now say that
-        evictions do not help.
+        A candidate is left out if one of its victims has gone, or if the filters now say that
+        evictions do not help on the node.
         """
         if processed.error is not None:
             return NotEligible(f"preemption: {processed.error}", is_error=True)
@@ -389,7 +388,7 @@ class DefaultPreemption:
 
 
 def _few_enough(victims: list[Victim]) -> list[Victim]:
-    """Return the victims to try in a dry run; leave out the largest groups if they are too many."""
+    """Return the victims for a dry run; leave out the largest groups if there are too many pods."""
     left = _MOST_IN_DRY_RUN - sum(not isinstance(victim, WholeGroup) for victim in victims)
     chosen = list[Victim]()
     for victim in sorted(victims, key=lambda victim: len(pods_of(victim))):
@@ -404,8 +403,8 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
     """Return the cheapest candidates by requests, and how many dry runs always take place.
 
-    The candidates are positions, as many as `checks` allow. The second number is 0 if there are
-    more candidates than kube-scheduler compares in any cluster.
+    The candidates are positions in `potential.rows`, as many as `checks` runs of the filters allow.
+    The second number is 0 if there are more candidates than kube-scheduler compares in any cluster.
     """
     ranked = potential.ranked(potential.victims())
     if len(ranked) <= _COMPARED_ALWAYS:
@@ -417,9 +416,9 @@ def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
     """Yield the positions at which to compare victims with disruption budgets, the best first.
 
-    If there are too many victims, half of the comparisons are for the best positions. The other
-    half begins at another position in each attempt, because budgets may forbid the victims of all
-    the best ones.
+    `ranked` has the positions, and `counts` the number of victims at each. If there are too many
+    victims, half of the comparisons are for the best positions. The other half begins elsewhere in
+    each attempt (`seed`), because budgets may forbid all the best ones.
     """
     looked, half = np.cumsum(counts[ranked]), _MOST_LOOKED_AT // 2
     if len(ranked) <= _COMPARED_ALWAYS or looked[-1] <= _MOST_LOOKED_AT:
@@ -437,9 +436,9 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
 
 
 def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
-    """Return the rows that have potential victims; `rejections` counts the other rows.
+    """Return the rows whose nodes have potential victims; `rejections` counts the other rows.
 
-    Only an extender has filtered these rows out, so every potential victim can be reprieved.
+    Only an extender has rejected these nodes, so the pod fits there without any eviction.
     """
     found: list[int] = []
     for row in rows.tolist():
@@ -458,7 +457,7 @@ def _expected_victims(state: PostFilterState, rows: list[int]) -> str:
 
 
 def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
-    """Return why the pod may not preempt now; None if it may.
+    """Return why the pod is not allowed to preempt now; None if it is.
 
     A pod waits for the victims of its last preemption, unless its nominated node no longer exists
     or evictions no longer help there. A pod that has preempted before need not wait for the
@@ -487,9 +486,9 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
 def _protected(
     state: PostFilterState, groups: Mapping[int, PodGroupState]
 ) -> npt.NDArray[np.bool_]:
-    """Return bool per pod slot: True for pods that may not be victims of a single pod.
+    """Return bool[slots]: True for pods that may not be victims of a single pod.
 
-    The profile's limits protect these pods, or they belong to a group that is only disrupted as a
+    They are protected by the profile's limits, or belong to a group that is only disrupted as a
     whole and is not in `groups`.
     """
     cluster = state.cluster
@@ -501,7 +500,7 @@ def _protected(
 def _allowed(
     state: PostFilterState, candidates: list[Candidate], rejections: Counter[str]
 ) -> list[Candidate]:
-    """Return the candidates within the profile's limits; count the others in `rejections`."""
+    """Return the candidates within the profile's limits; `rejections` counts the other nodes."""
     allowed = list[Candidate]()
     for candidate in candidates:
         exceeded = _exceeded_limit(state, candidate)

@@ -30,13 +30,13 @@ from mooring.state.view import BoolArray
 
 @dataclass(slots=True, eq=False)
 class FreeResources:
-    """The amounts and pod slots of a node that are free after the pod is placed."""
+    """The amounts and pod slots of a node that are free besides the pod to be placed."""
 
     amounts: dict[str, int]
     slots: int
 
     def reprieve(self, *pods: Pod) -> bool:
-        """Return whether the pods fit; if so, subtract their requests from the free amounts."""
+        """Return whether the pods fit, too; if so, subtract their requests from what is free."""
         demands = [pod.spec.demand.resources for pod in pods]
         left = {
             name: free - sum(demand.get(name, 0) for demand in demands)
@@ -51,10 +51,10 @@ class FreeResources:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimSlots:
-    """The victims of all nodes, the most important first on each node, as three arrays.
+    """The victims on all nodes as three arrays; on each node, the most important one comes first.
 
-    For each victim, `slots` is its slot in the pod columns, `at` is the position of its node in
-    `PotentialVictims.rows`, and `evicting` (bool) says whether its eviction has begun already.
+    For each victim, `slots` is its slot in the pod columns, and `at` the position of its node in
+    `PotentialVictims.rows`; `evicting` (bool) is True if its eviction has begun already.
     """
 
     slots: IntArray
@@ -63,9 +63,10 @@ class VictimSlots:
 
 
 class _Costs(NamedTuple):
-    """The cost of each victim: one item per pod, and one per group on each node with members.
+    """The costs of victims as arrays: an item for each pod, and for each group on each node.
 
-    `at` is the node's position in `PotentialVictims.rows`; for the others see `PreemptionCost`.
+    `at` is the node's position in `PotentialVictims.rows`; for the other fields see
+    `PreemptionCost`.
     """
 
     at: IntArray
@@ -79,12 +80,12 @@ _NO_GROUPS: Final[Mapping[int, Callable[[], WholeGroup]]] = MappingProxyType({})
 
 
 class PotentialVictims:
-    """The pods that `pod` may preempt on the nodes in `rows`, and what is free without them.
+    """The pods that `pod` may preempt on the nodes of `rows`, and the resources free without them.
 
-    `needs` has the pod's requests by resource. `protected` (bool per pod slot, or None) is True for
-    pods of lower priority that may not be victims. `groups` has, by number, the groups that are
-    only disrupted as a whole; each value is a function that returns the group as one victim. The
-    members' priorities do not matter. For `members_first` see `by_importance`.
+    `needs` has the pod's requests by resource. `protected` (bool[slots] or None) is True for pods
+    of lower priority that may not be victims. `groups` has, by number, functions that return a
+    group as one victim. Such a group is only disrupted as a whole; the priorities of its members do
+    not matter. For `members_first` see `by_importance`.
     """
 
     def __init__(
@@ -159,16 +160,16 @@ class PotentialVictims:
         return fits
 
     def insufficient(self) -> list[tuple[str, BoolArray]]:
-        """Return the reasons that no eviction ends, such as `Insufficient cpu`, with their nodes.
+        """Return reasons such as `Insufficient cpu` that hold even without the potential victims.
 
-        The nodes are bool[len(rows)]: True where the reason holds without the potential victims.
+        Each reason has bool[len(rows)]: True for the nodes where it holds.
         """
         reasons = [("Too many pods", self._free_slots < 0)]
         reasons += [(f"Insufficient {name}", free < 0) for name, free in self._free.items()]
         return reasons
 
     def victims_at(self, position: int) -> list[Victim]:
-        """Return the potential victims, pods and whole groups, at this position in `rows`."""
+        """Return the potential victims on the node at this position in `rows`."""
         ends = self._ends
         first = int(ends[position - 1]) if position else 0
         here = self._by_node[first : int(ends[position])]
@@ -181,31 +182,31 @@ class PotentialVictims:
 
     @cached_property
     def _all_pods(self) -> list[Pod | None]:
-        """The pods of all potential victims, read before a dry run changes slots on other nodes."""
+        """The pods of all potential victims; a dry run may change the slots later."""
         pods = self._columns.pods
         return [pods[slot] for slot in self._slots.tolist()]
 
     @cached_property
     def _by_node(self) -> IntArray:
-        """The indices of the potential victims, sorted by node."""
+        """The indices of the potential victims, sorted by the positions of their nodes."""
         return self._columns.by_arrival(self._slots, self._at)
 
     @cached_property
     def _ends(self) -> IntArray:
-        """The end index of each node in `_by_node`, one after the node's last potential victim."""
+        """For each position in `rows`, the end of its victims' indices in `_by_node`."""
         ends: IntArray = np.cumsum(self.counts)
         return ends
 
     def free_on(self, row: int) -> FreeResources:
-        """Return what is free on the row with the pod placed and all potential victims removed."""
+        """Return what is free on the node with the pod and without the potential victims."""
         position = int(np.flatnonzero(self.rows == row)[0])
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return FreeResources(amounts, int(self._free_slots[position]))
 
     def victims(self) -> VictimSlots:
-        """Return the pods that cannot be reprieved, on the nodes where `fits` is True.
+        """Return the pods that must leave, on the nodes where `fits` is True.
 
-        Pods that are being evicted already are not reprieved.
+        Pods that are being evicted already are among them.
         """
         columns = self._columns
         on_candidates = self.fits[self._at]
@@ -235,7 +236,7 @@ class PotentialVictims:
         return VictimSlots(slots[victim], at[victim], evicting[victim])
 
     def _is_pod(self, slots: IntArray) -> BoolArray:
-        """Return bool[slots]: False for pods that `by_importance` sorts as groups."""
+        """Return bool[slots]: True for pods that `by_importance` sorts as single pods."""
         is_pod = np.ones(len(slots), np.bool_)
         if self._members_first:
             pods = (self._columns.pods[slot] for slot in slots.tolist())
@@ -244,7 +245,7 @@ class PotentialVictims:
         return is_pod
 
     def ranked(self, victims: VictimSlots) -> IntArray:
-        """Return the positions in `rows` where the pod fits, sorted by `Candidate.cost`.
+        """Return the positions in `rows` where the pod fits, the lowest `Candidate.cost` first.
 
         The cost of a group includes all its members, on all nodes.
         """
@@ -284,7 +285,7 @@ class PotentialVictims:
     def _costs_of_groups(
         self, groups: IntArray
     ) -> tuple[IntArray, IntArray, IntArray, npt.NDArray[np.float64]]:
-        """Return the fields of `_Costs`, except `at`, for the groups of these ascending numbers."""
+        """Return the costs of the groups with these ascending numbers: all fields but `at`."""
         columns, size = self._columns, len(groups)
         member = columns.in_groups(groups) & (columns.rows >= 0)
         slots = np.flatnonzero(member & ~columns.nominated & ~columns.evicting)
@@ -299,7 +300,7 @@ class PotentialVictims:
         return highest, total, np.bincount(at, minlength=size), earliest
 
     def candidate(self, position: int, victims: VictimSlots) -> Candidate:
-        """Return the candidate at a position where the pod fits."""
+        """Return the candidate for the node at this position in `rows`; the pod must fit there."""
         here = victims.at == position
         new = self._pods(victims.slots[here & ~victims.evicting])
         evicting = self._pods(victims.slots[here & victims.evicting])

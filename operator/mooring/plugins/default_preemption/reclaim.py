@@ -1,10 +1,10 @@
-"""Finds victims for a preemptor, a pod or a group in a queue. Three kinds of pods may be victims.
+"""Finds victims for a preemptor (a pod or a group) in a queue. Three kinds of pods may be victims.
 
 - Pods of the preemptor's queue: those of lower priority, or those that `preemption.withinQueue`
   allows.
 - Pods of other queues of the tree that have borrowed quota: if `preemption.reclaimWithinCohort`
-  allows it, and if the preemptor stays within the nominal quota of its side of the tree. Each queue
-  keeps its nominal quota, so no queue can take back what it has given.
+  allows this, and if the preemptor's queue and its parents, below the common ancestor, stay within
+  their nominal quota. No queue loses nominal quota, so that no queue can take back what it gave.
 - Pods of no queue, or of another tree: those of lower priority.
 
 The members that a gang needs for its minimum are one victim.
@@ -40,16 +40,15 @@ from mooring.quota.usage import nominated_usage, used_at
 
 _MOST_FOR_POD: Final = 100
 """For a single pod, this number of pods on the best nodes, and the same number of the least
-important pods, are potential victims. Each search removes all of them, which takes 60 us for each
-pod."""
+important pods, are potential victims. Each search removes all of them: 60 us for each pod."""
 _Slots = npt.NDArray[np.bool_]
 
 
 def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
-    """Return the victims of a preemptor in this queue, or why there are none.
+    """Return the victims for a preemptor in this queue, or why there are none.
 
-    It makes two choices: the least important victims, and victims on the nodes where the preemptor
-    fits best without all of them. It returns the choice that costs less.
+    Two sets of victims are computed: the least important ones, and those on the nodes where the
+    preemptor fits best. The set that costs less is returned.
     """
     numbers = frozenset(state.number for state in below(queue.root))
     preemptor = replace(preemptor, tree=numbers)
@@ -77,7 +76,7 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
 def _nominated(
     preemptor: Preemptor, rows: Mapping[Uid, int], gone: Mapping[Pod, int]
 ) -> GroupNomination:
-    """Return a nomination without new victims: pods that are leaving these nodes make room."""
+    """Return a nomination without victims, because the pods in `gone` are leaving already."""
     names, there = preemptor.cluster.node_names, {*rows.values()}
     nodes = {uid: names[row] for uid, row in rows.items()}
     victims = tuple(pod for pod, row in gone.items() if row in there)
@@ -92,7 +91,7 @@ def _cost(nomination: GroupNomination) -> tuple[int, int, int, int]:
 
 
 class _Rules:
-    """Says which pods the preemptor may evict, and how many of them together."""
+    """The rules that say which pods the preemptor may evict, and how many of them together."""
 
     def __init__(self, preemptor: Preemptor, queue: QueueState) -> None:
         self._preemptor = preemptor
@@ -107,25 +106,25 @@ class _Rules:
             asked = cluster.queues.in_devices(queue.number, demand_of(preemptor.pods))
             self._demand = {r: amount for r, amount in asked.items() if r in queue.used and amount}
             self._entitled = [each for each in self._path if self._stays_below(each)]
-        """The queues on the preemptor's path that stay within their nominal quota when the
-        preemptor and the nominated pods count."""
+        """The queues from the preemptor's queue to the root that stay within their nominal quota if
+        the preemptor and the nominated pods are counted."""
 
     def without_leaving(self) -> AbstractContextManager[None]:
-        """Count the terminating pods of the tree as gone while the context manager is entered.
+        """Return a context manager in which terminating pods of the tree use no quota.
 
-        Nominated pods still count: an eviction of other pods does not end what they borrow.
+        Nominated pods still use quota that they have borrowed.
         """
         return self._cluster.queues.without(self._leaving)
 
     def _stays_below(self, state: QueueState) -> bool:
-        """Return whether the queue stays within its nominal quota with the preemptor."""
+        """Return whether the queue stays within its nominal quota if the preemptor is counted."""
         used, nominal = state.used, state.nominal
         return all(used[r] + amount <= nominal[r] for r, amount in self._demand.items())
 
     def units(self) -> Iterator[Unit]:
-        """Yield the pods and the gangs that the preemptor may evict.
+        """Yield the pods and gangs that the preemptor may evict.
 
-        It does not check whether their queues keep their nominal quota; see `within_nominal`.
+        Nominal quotas of their queues are not checked here; see `within_nominal`.
         """
         cluster, columns = self._cluster, self._cluster.pod_columns
         borrow, others = self._allowed()
@@ -156,10 +155,10 @@ class _Rules:
             pause()
 
     def _regarded(self, found: _Slots, borrow: _Slots) -> _Slots:
-        """Return bool[slots]: those pods of `found` to examine; fewer pods save time.
+        """Return bool[slots]: the pods of `found` to examine, fewer to save time.
 
-        For a group they are the least important pods; for a pod also the pods on the nodes where
-        the fewest pods must leave.
+        For a group these are the least important pods; for a pod also the pods on the nodes where
+        the fewest pods must leave. `borrow` is True for pods that use borrowed quota.
         """
         columns, nodes = self._cluster.pod_columns, self._cluster.nodes
         slots = np.flatnonzero(found)
@@ -185,7 +184,7 @@ class _Rules:
     def _of_group(
         self, group: PodGroupState, slots: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64] | None, bool]:
-        """Return the group's members that must leave together, and whether they may leave."""
+        """Return the slots of members that must be evicted together, and whether they may be."""
         if group.key == self._own_group():
             return slots, False
         if group in self._cluster.pod_groups.disrupted_whole:
@@ -202,7 +201,7 @@ class _Rules:
         return self._cluster.pod_groups.key_of(self._preemptor.pods[0])
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
-        """Return two bool[slots]: pods that use borrowed quota, and other possible victims."""
+        """Return bool[slots] for pods that use borrowed quota, and for other potential victims."""
         preemptor, columns = self._preemptor, self._cluster.pod_columns
         chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
         chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
@@ -223,7 +222,7 @@ class _Rules:
         return (borrow & lower if reclaims is Preempts.LOWER_PRIORITY else borrow), others
 
     def _newer_equals(self, own: _Slots) -> _Slots:
-        """Return bool[slots]: True for newer pods of the queue with the preemptor's priority."""
+        """Return bool[slots]: the pods of `own` with the preemptor's priority that are newer."""
         columns, oldest = self._cluster.pod_columns, min(p.created for p in self._preemptor.pods)
         found = np.zeros(len(own), np.bool_)
         for slot in np.flatnonzero(own & (columns.priority == self._preemptor.priority)).tolist():
@@ -232,7 +231,7 @@ class _Rules:
         return found
 
     def _may_reclaim_from(self, number: int) -> bool:
-        """Return whether the preemptor may evict pods of this queue, which has borrowed quota."""
+        """Return whether the preemptor may evict pods of the queue with this number."""
         state = self._cluster.queues.numbered(number)
         if state is None or state is self._queue:
             return False
@@ -241,14 +240,18 @@ class _Rules:
         return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
-        """Return the preemptor's queue below the common ancestor, and the queues on other paths."""
+        """Return the two branches below the common ancestor of the preemptor's queue and `state`.
+
+        The first item is the topmost queue on the preemptor's branch, the second has all queues on
+        the branch of `state`.
+        """
         its = state.path
         common = next(each for each in self._path if each in its)
         own = self._path[: self._path.index(common)]
         return (own[-1] if own else common), its[: its.index(common)]
 
     def within_nominal(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the units that may leave in this order while queues keep their nominal quota."""
+        """Return, in this order, the units that may go while queues keep their nominal quota."""
         chosen, queues = list[Unit](), self._cluster.queues
         with ExitStack() as gone:
             for unit in units:
@@ -269,14 +272,14 @@ class _Rules:
         return {number: demand_of(pods) for number, pods in by_queue.items()}
 
     def _used_by(self, usage: Mapping[int, object]) -> dict[QueueState, dict[str, int]]:
-        """Return the current usage of each queue on the other side of the common ancestor."""
+        """Return the current usage of the queues on the victims' branches, by queue."""
         states = map(self._cluster.queues.numbered, usage)
         others = (state for state in states if state is not None and state is not self._queue)
         in_tree = (state for state in others if state.number in self._preemptor.tree)
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether each queue gives back needed quota, but none of its nominal quota."""
+        """Return whether each queue gives back needed, borrowed quota but no nominal quota."""
         for state, used in before.items():
             nominal, now = state.nominal, state.used
             if any(now[r] < nominal[r] <= used[r] for r in used):

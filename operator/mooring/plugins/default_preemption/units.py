@@ -32,7 +32,7 @@ class Preemptor:
     """The pod or pod group (`what`) that needs nodes.
 
     For `place` and `is_last` see `PodGroupPostFilterState`. `tree` has the numbers of all queues in
-    the preemptor's tree; it is empty if the preemptor is in no queue.
+    the tree of the preemptor's queue; it is empty if the preemptor is in no queue.
     """
 
     what: Literal["pod", "pod group"]
@@ -48,10 +48,10 @@ class Preemptor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """One pod, or several pods of a group, to be evicted together; each pod with its row.
+    """One pod, or several pods of a group that are evicted together; each pod with its node's row.
 
-    `surplus` says that the pod's group keeps its minimum without the pod; `borrows`, that the
-    unit's queue uses quota that belongs to the preemptor's queue.
+    `surplus` is True if the pod's group keeps its minimum without the pod, `borrows` if the pods
+    use quota that belongs to the preemptor's queue.
     """
 
     pods: tuple[tuple[Pod, int], ...]
@@ -62,7 +62,7 @@ class Unit:
 
 
 def importance(unit: Unit) -> tuple[bool, int, bool, bool, int, float]:
-    """Return a sort key: the most important unit comes first (moreImportantVictim).
+    """Return a sort key by which the most important unit comes first (moreImportantVictim).
 
     Units that use borrowed quota are the least important, then units of low priority, then surplus
     pods.
@@ -119,10 +119,10 @@ def not_helpful(preemptor: Preemptor) -> Unschedulable:
 
 
 def leaving(preemptor: Preemptor) -> Iterator[tuple[Pod, int]]:
-    """Yield the pods that are already leaving, each with its row.
+    """Yield the pods that are already leaving, each with its node's row.
 
-    These are pods of lower priority that this scheduler is evicting, and all terminating pods in
-    the preemptor's tree of queues, because they free quota.
+    They are pods of lower priority that this scheduler is evicting, and all terminating pods in the
+    preemptor's tree of queues, because they free quota.
     """
     columns = preemptor.cluster.pod_columns
     chosen = columns.evicting & (columns.priority < preemptor.priority)
@@ -136,11 +136,11 @@ def leaving(preemptor: Preemptor) -> Iterator[tuple[Pod, int]]:
 
 
 class _Reprieve:
-    """Lets units stay while the preemptor fits, and counts the searches.
+    """Adds units back while the preemptor fits, and counts the searches for nodes.
 
-    At first all `units` count as removed. `rows` maps the uid of each pod of the preemptor to the
-    row of its node in the last search that found nodes. `ended_early` says that not all units were
-    tried. `leaving` has the pods that leave without being victims, with their rows.
+    At first all `units` count as removed. `rows` has, by uid of the preemptor's pods, the node's
+    row in the last search that found nodes. `ended_early` is True if not all units were tried.
+    `leaving` has the pods that leave without being victims, with their nodes' rows.
     """
 
     def __init__(self, preemptor: Preemptor, units: Sequence[Unit]) -> None:
@@ -152,7 +152,7 @@ class _Reprieve:
         self._searches = 0
 
     def fits(self) -> bool:
-        """Return whether the preemptor fits beside the units that stay."""
+        """Return whether the preemptor fits beside the units that were added back."""
         self._searches += 1
         gone = [*self.leaving, *(pod for unit in self._gone for pod, _ in unit.pods)]
         rows = self._preemptor.place(gone)
@@ -161,9 +161,9 @@ class _Reprieve:
         return rows is not None
 
     def victims(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the units that must leave because the preemptor does not fit beside them.
+        """Return those of the units that must be evicted for the preemptor.
 
-        It tries half of the units at once: if the whole half can stay, each of its units can.
+        Half of the units are tried together: if the half can stay, each unit in it can stay.
         """
         if not units:
             return []
@@ -186,7 +186,7 @@ class _Reprieve:
         return needed if self._can_stay(others) else list(units)
 
     def _can_stay(self, units: Sequence[Unit]) -> bool:
-        """Let these units stay if the preemptor fits beside them too; return whether it does."""
+        """Add the units back if the preemptor fits beside them; return whether it does."""
         for unit in units:
             del self._gone[unit]
         if self.fits():

@@ -24,8 +24,8 @@ PRIORITY_OFFSET: Final = 2**31
 class WholeGroup:
     """The members on all nodes of a group that is only disrupted as a whole.
 
-    `members` has each member with its row, without members whose eviction has begun. `cost` is the
-    cost of these pods, see `cost_of`.
+    `members` has the members with their nodes' rows, without those whose eviction has begun. `cost`
+    is the result of `cost_of` for these pods.
     """
 
     def __init__(self, group: PodGroupState, cluster: ClusterView) -> None:
@@ -47,7 +47,7 @@ class WholeGroup:
         self.cost = PreemptionCost(highest, total, len(starts), earliest)
 
     def on(self, row: int) -> Sequence[Pod]:
-        """Return the group's pods on the row."""
+        """Return the group's pods on the node of this row."""
         return self._on.get(row, ())
 
 
@@ -61,26 +61,26 @@ _Victim = TypeVar("_Victim", bound=Victim)
 
 
 def pods_of(victim: Victim) -> Sequence[Pod]:
-    """Return all pods that are evicted with the victim, whatever their nodes are."""
+    """Return all pods that are evicted with the victim, on any node."""
     return victim.pods if isinstance(victim, WholeGroup) else (victim,)
 
 
 def pods_on(victim: Victim, row: int) -> Sequence[Pod]:
-    """Return the victim's pods on the row; a victim that is a single pod must be there."""
+    """Return the victim's pods on the node of this row; a single pod must be there."""
     return victim.on(row) if isinstance(victim, WholeGroup) else (victim,)
 
 
 def with_rows(victim: Victim, row: int) -> Sequence[tuple[Pod, int]]:
-    """Return the victim's pods, each with its row; `row` is the row of a single pod."""
+    """Return the victim's pods, each with its node's row; `row` is that of a single pod."""
     return victim.members if isinstance(victim, WholeGroup) else ((victim, row),)
 
 
 def by_importance(victims: Iterable[_Victim], *, members_first: bool = False) -> list[_Victim]:
     """Return the victims, the most important first (MoreImportantVictim).
 
-    They are sorted by priority, then groups before pods, then by the size of the group, then by the
-    earliest start. With `members_first`, pods that name a PodGroup of scheduling.k8s.io count as
-    groups of one.
+    Victims of higher priority come first, then groups before pods, then larger groups, then earlier
+    starts. With `members_first`, a pod that names a PodGroup of scheduling.k8s.io counts as a group
+    of one pod.
     """
 
     def importance(victim: Victim) -> tuple[int, bool, int, float]:
@@ -93,7 +93,7 @@ def by_importance(victims: Iterable[_Victim], *, members_first: bool = False) ->
 
 
 class PreemptionCost(NamedTuple):
-    """The cost of pods by kube-scheduler's criteria (pickOneNodeForPreemption).
+    """The cost of evicting pods, by kube-scheduler's criteria (pickOneNodeForPreemption).
 
     `highest` is the highest priority, `total` the sum of all priorities made positive, `number` the
     number of pods, and `earliest` the earliest start among the pods of the highest priority.
@@ -106,7 +106,7 @@ class PreemptionCost(NamedTuple):
 
 
 def cost_of(victims: Iterable[Victim]) -> PreemptionCost:
-    """Return the cost of all pods of the victims; ValueError if there is no victim."""
+    """Return the cost of evicting all pods of the victims; ValueError if there is no victim."""
     costs = [v.cost if isinstance(v, WholeGroup) else _cost_of_pod(v) for v in victims]
     highest = max(cost.highest for cost in costs)
     return PreemptionCost(
@@ -128,9 +128,9 @@ def started(pod: Pod) -> float:
 
 
 def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
-    """Return whether the pod terminates because a pod of this priority may have preempted it.
+    """Return whether the victim is terminating for a pod that may have this priority.
 
-    The pod's condition says so; a new leader can read it, too. If the profile has
+    The victim's condition DisruptionTarget shows this, to a new leader, too. If the profile has
     `disruptionBudgets: Strict`, the API server writes the condition of an eviction.
     """
     preempted = victim.disrupted or (limits.strict and victim.evicted)
@@ -138,10 +138,10 @@ def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
 
 
 def protected(cluster: ClusterView, limits: Preemption, now: float) -> BoolArray:
-    """Return bool per pod slot: True for pods that the profile's limits protect.
+    """Return bool[slots]: True for pods that the profile's limits protect.
 
-    These are pods that have not run for long enough. If the profile has `disruptionBudgets:
-    Strict`, they are also pods that the Eviction API refused to evict a short time ago.
+    The limits protect pods that have not run for long enough. With `disruptionBudgets: Strict`,
+    they also protect pods that the Eviction API refused to evict a short time ago.
     """
     columns, least = cluster.pod_columns, limits.min_runtime_seconds
     found = np.asarray(columns.started > (now - least if least else inf))

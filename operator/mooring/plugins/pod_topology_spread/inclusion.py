@@ -27,10 +27,10 @@ _MOST_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedNodes:
-    """The nodes that a constraint counts; all of them have its label.
+    """The nodes that a topology spread constraint counts; all have the constraint's label.
 
-    `rows` is int64, or None if every node with the label counts. `inhabited` (bool per label code)
-    is True for the domains of these nodes; its last item is for ABSENT.
+    `rows` is int64, or None if every node with the label counts. `inhabited` is bool, by code of
+    the label: True for the domains of these nodes. Its last item is for ABSENT.
     """
 
     domains: LabelColumn
@@ -39,11 +39,11 @@ class CountedNodes:
 
     @property
     def key(self) -> str:
-        """The label by which pods are counted; EACH_NODE if not all nodes with the label count."""
+        """The label by which pods are counted; EACH_NODE if not all nodes with it count."""
         return self.domains.key if self.rows is None else EACH_NODE
 
     def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:
-        """Return, by label code, the number of selected pods on these nodes (`pods` None: 0)."""
+        """Return, by code of the label, the number of pods of the selection on these nodes."""
         if pods is None:
             return np.zeros(len(self.inhabited), np.int64)
         by_code = cluster.counts(pods, self.key).by_code
@@ -55,7 +55,7 @@ class CountedNodes:
 
 
 class NodeInclusion:
-    """Finds the nodes that a constraint counts; caches the result until labels or taints change."""
+    """Finds the nodes that a constraint counts; keeps the result until labels or taints change."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._kept: BoundedCache[_Key, tuple[int, CountedNodes]]
@@ -93,7 +93,7 @@ def _bytes_of_nodes(key: _Key, value: tuple[int, CountedNodes]) -> int:
 
 
 class _HashedOnce:
-    """A value with its hash, which is computed once because the value may be large."""
+    """A value that computes its hash only once, because the value may be large."""
 
     __slots__ = ("_hash", "_value")
 
@@ -113,14 +113,14 @@ _numbers: Final = count()
 
 @cached(8 * 1024 * 1024)
 def _numbers_for(spec: PodSpec) -> tuple[int, int]:
-    """Return a number for the spec's selectors and one for its tolerations; hash both only once."""
+    """Return a number for the spec's selectors and another for its tolerations."""
     selects = _HashedOnce((spec.node_selector, spec.required_nodes))
     return _number(selects), _number(_HashedOnce(spec.tolerations))
 
 
 @cached(8 * 1024 * 1024)
 def _number(_selecting: _HashedOnce) -> int:
-    """Return a number for the value; equal values have equal numbers while the cache keeps them."""
+    """Return a number for the value; equal values have equal numbers while they are cached."""
     return next(_numbers)
 
 
@@ -146,7 +146,7 @@ def _counted_nodes(
 
 
 def includes(spec: PodSpec, constraint: SpreadConstraint, node: Node) -> bool:
-    """Return whether the node matches the constraint's inclusion policies for the spec."""
+    """Return whether the constraint's node inclusion policies accept the node for the spec."""
     if constraint.honor_affinity and not spec.selects(node):
         return False
     return not (constraint.honor_taints and repelled(node.taints, spec.tolerations))

@@ -83,12 +83,12 @@ _PARENTS: Final = (
     Kind.REPLICATION_CONTROLLER,
     Kind.STATEFUL_SET,
 )
-"""The kinds of objects whose selectors select the pods that default constraints count."""
+"""The kinds of objects whose selectors default constraints use."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rule:
-    """A constraint of one pod, the pods it counts (None: none), and whether it counts this pod."""
+    """A pod's topology spread constraint, with the pods that it counts (None: no pod)."""
 
     constraint: SpreadConstraint
     pods: Selection | None
@@ -97,7 +97,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Limit:
-    """The domains that a constraint allows: bool per code of the label, False for ABSENT (-1)."""
+    """The domains that a constraint allows: bool by code of label `key`, False for ABSENT (-1)."""
 
     key: str
     allows: BoolArray
@@ -105,7 +105,7 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _DomainScores:
-    """A constraint's part of the raw score: float64 per code of the label, 0 for ABSENT (-1)."""
+    """One constraint's part of the raw score: float64 by code of the label, 0 for ABSENT (-1)."""
 
     domains: Domains
     by_code: npt.NDArray[np.float64]
@@ -113,10 +113,9 @@ class _DomainScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scoring:
-    """The parts of the raw score from all constraints.
+    """The parts of all constraints in the raw score of a pod.
 
-    `required` are the labels that a node needs to score above 0; it is empty if all nodes have
-    them.
+    `required` has the labels without which a node scores 0; it is empty if all nodes have them.
     """
 
     required: tuple[str, ...]
@@ -124,7 +123,7 @@ class _Scoring:
 
 
 class PodTopologySpread:
-    """Rejects domains that have too many of the counted pods; prefers domains with few of them."""
+    """Rejects nodes in domains with too many matching pods; prefers domains with few of them."""
 
     name: ClassVar[str] = "PodTopologySpread"
     depends_on_node_only: ClassVar[bool] = False
@@ -198,7 +197,7 @@ class PodTopologySpread:
         return scores
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the pod's constraints, the pods they count, or their domains change."""
+        """Return QUEUE if the pod's constraints, the counted pods or their domains have changed."""
         if event.kind in _PARENTS:
             return queue_if(not pod.spec.spread and any(c.hard for c in self._defaults))
         before, after = event.before, event.after
@@ -213,7 +212,7 @@ class PodTopologySpread:
         return queue_if(_domains(before, pod.spec, rules) != _domains(after, pod.spec, rules))
 
     def _rules(self, pod: Pod, cluster: ClusterView, *, hard: bool) -> tuple[_Rule, ...]:
-        """Return the pod's hard or soft constraints; the default ones if it has none at all."""
+        """Return the pod's hard or soft constraints, or the default ones if it has none at all."""
         if pod.spec.spread:
             labels = frozenset(pod.labels.items())
             return _own_rules(pod.spec, labels, hard=hard, empty_counts=self._empty_counts)
@@ -246,7 +245,7 @@ class PodTopologySpread:
         scored: NodeView,
         cluster: ClusterView,
     ) -> _DomainScores:
-        """Return the constraint's part of the score; `scored` are the nodes to be scored."""
+        """Return the constraint's part of the raw score of the nodes `scored`."""
         constraint, nodes = rule.constraint, cluster.nodes
         if constraint.topology_key == HOSTNAME and rule.pods is not None:
             self._evaluations.count_pods(cluster, ((rule.pods, EACH_NODE),))
@@ -270,12 +269,12 @@ class PodTopologySpread:
 def _weighted(
     counts: npt.NDArray[np.signedinteger], domains: int, constraint: SpreadConstraint
 ) -> npt.NDArray[np.float64]:
-    """Return the raw score of each count: a pod weighs more if there are more domains."""
+    """Return the raw score for each count; each pod weighs more if there are more domains."""
     return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 
 def _normalized(raw: IntArray) -> IntArray:
-    """Return scores of 0 to 100, lower for more pods; all 100 if no pod counts (scoring.go)."""
+    """Return scores of 0 to 100, lower for more pods; 100 everywhere if all are 0 (scoring.go)."""
     most = int(raw.max(initial=0))
     if not most:
         return np.full(len(raw), MAX_SCORE, np.int64)
@@ -283,7 +282,7 @@ def _normalized(raw: IntArray) -> IntArray:
 
 
 def _is_counted(pod: object | None, rule: _Rule, cluster: ClusterView) -> bool:
-    """Return whether the rule counts the pod, which is placed or nominated."""
+    """Return whether the rule's constraint counts the pod."""
     return (
         isinstance(pod, Pod)
         and rule.pods is not None
@@ -295,9 +294,9 @@ def _is_counted(pod: object | None, rule: _Rule, cluster: ClusterView) -> bool:
 def _domains(
     node: object | None, spec: PodSpec, rules: tuple[_Rule, ...]
 ) -> list[tuple[str, bool]] | None:
-    """Return the node's domain for each rule, and whether the rule counts the node.
+    """Return the node's domain for each rule, and whether the rule's constraint counts the node.
 
-    Returns None if the node does not exist or lacks one of the labels.
+    Return None if the node does not exist or lacks one of the labels.
     """
     if not isinstance(node, Node):
         return None
@@ -326,9 +325,9 @@ def _own_rules(
 def _rule(
     constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str], *, empty_counts: bool
 ) -> _Rule:
-    """Return the rule of a constraint, with matchLabelKeys added to its selector (common.go).
+    """Return the rule for a constraint, with matchLabelKeys added to its selector (common.go).
 
-    An empty selector matches this pod, but counts other pods only if `empty_counts` is set.
+    An empty selector matches the pod itself, but other pods only if `empty_counts` is set.
     """
     selector = constraint.selector
     same = [Requirement(k, "In", (labels[k],)) for k in constraint.match_label_keys if k in labels]

@@ -58,18 +58,17 @@ from mooring.state.labels import ABSENT
 from mooring.state.view import NodeView
 
 _FEW: Final = 8
-"""For up to this number of nodes, each node is evaluated alone, because an event changes one
-node."""
+"""Up to this number of nodes are evaluated one by one: an event changes one node."""
 _MOST_COLUMNS: Final = 16
-"""The most results for all nodes that each rule caches."""
+"""The most results for all nodes that are cached for each rule."""
 _MOST_COLUMN_BYTES: Final = 16 * 2**20
-"""The most bytes of cached results of all rules of a profile; each rule has at least one result."""
+"""The most bytes of these results for all rules of a profile; each rule keeps at least one."""
 _BYTES_PER_RESULT: Final = 26
-"""The bytes of a result per node: its value, error, score and rank."""
+"""The bytes of a cached result per node: its value, error, score and rank."""
 _MOST_KEPT_BYTES: Final = 512 * 1024
-"""The most bytes per rule of interpreted results that depend on the pod."""
+"""The most bytes per rule of cached results of expressions that read the pod."""
 _USUAL_LABELS: Final = 16
-"""The estimated cost of an expression assumes this number of items in a map."""
+"""The number of items that a map of labels is assumed to have, for the cost of an expression."""
 _NOT_KEPT: Final = object()
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -117,7 +116,7 @@ class Evaluator:
         return total
 
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
-        """Return the results, and the index of each node's result; None if they are in view order.
+        """Return the results, and each node's index in them (None: they have the nodes' order).
 
         Raises PluginFailed if the nodes have more new values than one attempt may evaluate.
         """
@@ -138,11 +137,11 @@ class Evaluator:
         return results, None if nodes.rows is everything.rows else nodes.rows
 
     def is_true_for(self, pod: Pod) -> bool:
-        """Return whether the pod's own values alone make the rule true for every node."""
+        """Return whether the rule is true for the pod whatever values the nodes have."""
         return self._left_out(pod) is None and self._of_pod_only(self._plan.step, pod) is True
 
     def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
-        """Return a condition's value if the pod alone decides it; None if nodes may differ."""
+        """Return the condition's value if it depends only on the pod; None if nodes may differ."""
         match step:
             case ConstantValue(bool(value)):
                 return value
@@ -162,7 +161,7 @@ class Evaluator:
         return None
 
     def _of_pod_alone(self, step: Step, pod: Pod) -> Any:
-        """Return the value of a step that reads no node; a Failure if its evaluation fails."""
+        """Return the value of a step that reads only the pod; a Failure if its evaluation fails."""
         if not isinstance(step, Interpreted):
             raise TypeError("what reads no node is interpreted")
         return self._call(step, self._read_pod(step, pod), pod)
@@ -175,7 +174,7 @@ class Evaluator:
         return why
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
-        """Return the results for all nodes, which pods with the same values share."""
+        """Return the results for all nodes; pods with equal values share one result."""
         key = tuple([of_pod(pod, read, self._cluster) for read in self._of_pod_reads])
         as_of = (everything.topology_version, len(everything))
         if self._columns_of != as_of:
@@ -272,7 +271,7 @@ class Evaluator:
         return Value(counts.at(nodes).astype(np.int64), missing)
 
     def _logical(self, step: Operation, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Compute `&&` or `||`; begin with operands that are equal for all nodes."""
+        """Compute `&&` or `||`; compute first the operands that are equal for all nodes."""
         decisive = step.function == "_||_"
         values: list[Value] = []
         for operand in sorted(step.operands, key=_differs):
@@ -307,7 +306,7 @@ class Evaluator:
         return self._of_nodes[step].at(None if all_rows else nodes.rows, errors)
 
     def _distinct(self, step: Interpreted, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Interpret the step once per distinct combination of the nodes' values that it reads."""
+        """Evaluate the step once per distinct combination of the nodes' values that it reads."""
         columns = [codes_of(read, nodes, self._cluster).compact() for read in step.of_node]
         codes, tuples = combined(columns)
         pods = self._read_pod(step, pod)
@@ -318,9 +317,9 @@ class Evaluator:
         return tuple([of_pod(pod, read, self._cluster) for read in step.of_pod])
 
     def _call(self, step: Interpreted, raws: tuple[Any, ...], pod: Pod) -> Any:
-        """Return the step's result for these values of `step.reads`.
+        """Return the step's result for `raws`, the values of `step.reads`; cache the result.
 
-        If the step reads a whole map of labels, only results for the last pod are kept, because
+        If the step reads a whole map of labels, only results for the last pod are cached, because
         most pods have different labels.
         """
         if step in self._of_label_maps:
@@ -350,7 +349,7 @@ class Evaluator:
 
 
 def _bytes_of(raws: Iterable[Any]) -> int:
-    """Return an upper estimate of the bytes of a cached result and the values it depends on."""
+    """Return at least the bytes of a cached result and of the values `raws`."""
     total = 200
     for raw in raws:
         if isinstance(raw, tuple | frozenset):
@@ -361,7 +360,7 @@ def _bytes_of(raws: Iterable[Any]) -> int:
 
 
 def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Errors) -> Results:
-    """Return the results, with an error in place of each number that is not finite."""
+    """Return the results, with an error for each number that is infinite or not a number."""
     if values.dtype == np.float64:
         finite = np.isfinite(values)
         if not finite.all():

@@ -20,16 +20,15 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 NO_NODE: Final = -2
-"""The code of a text that no node has as its value."""
+"""The code of a text that is no node's value."""
 STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
 """Variables that change only together with `NodeView.topology_version`."""
 LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
-"""Variables that are maps of labels; thousands of pods may have different maps."""
+"""Variables that are maps of labels; each of thousands of pods may have another map."""
 _LONGEST_TEXT: Final = 512
-"""The most characters of a text. Names and labels are shorter, but a controller's kind may be any
-text."""
+"""The most characters of a text: a controller's kind may be any text."""
 _MOST_WORK: Final = 100_000
-"""The most work of one evaluation, in units of `mooring.cel`; ordinary ones need far less."""
+"""The most units of `mooring.cel` that one evaluation may cost; ordinary ones cost far less."""
 _SETS: Final = frozenset(("node.taints", "node.conditions"))
 _MOST_ITEMS: Final = 100
 """The most taints and the most conditions of a node."""
@@ -49,8 +48,7 @@ OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.region": lambda node, _, __, ___: node.zone_key[0],
     "node.unschedulable": lambda node, _, __, ___: node.unschedulable,
 }
-"""Functions that read a variable's value from (node, view, position in the view, key), by
-variable."""
+"""By variable, a function that returns its value from node, view, position in the view, and key."""
 
 _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
     "pod.namespace": lambda pod, _: pod.namespace,
@@ -63,24 +61,24 @@ _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
 
 
 def of_pod(pod: Pod, read: Read, cluster: ClusterView) -> Any:
-    """Return a value of the pod or its namespace: a text, a number, or a map's sorted items."""
+    """Return a value of the pod or of its namespace: a text, a number, or a map's sorted items."""
     if read.variable == "pod.namespaceLabels":
         return part(cluster.namespace_labels(pod.namespace), read.key)
     return _OF_POD[read.variable](pod, read.key)
 
 
 def part(items: Mapping[str, str], key: str | None) -> Any:
-    """Return the value of the key (None if absent); if `key` is None, the map's sorted items."""
+    """Return the value of `key`, None if absent; if `key` is None, return the sorted items."""
     return items.get(key) if key is not None else tuple(sorted(items.items()))
 
 
 def reads_label_map(reads: Iterable[Read]) -> bool:
-    """Return whether a read needs all labels of the pod or its namespace, not a few by key."""
+    """Return whether `reads` has a whole map of labels of the pod or of its namespace."""
     return any(read.key is None and read.variable in LABEL_MAPS for read in reads)
 
 
 def codes_of(read: Read, nodes: NodeView, cluster: ClusterView) -> Codes:
-    """Return each node's value of `read` as a column of codes; a missing label is None."""
+    """Return the nodes' values of `read` as a column of codes; a missing label is None."""
     match read.variable:
         case "node.name":
             codes = Codes(nodes.rows, cluster.node_names, lambda name: _row(name, cluster))
@@ -114,7 +112,7 @@ def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
 
 
 def _values_of(read: Read, nodes: NodeView) -> int:
-    """Return about how many distinct values of this read nodes have, "no label" included."""
+    """Return about how many distinct values of `read` the nodes have; no label is a value, too."""
     match read.variable:
         case "node.name":
             return len(nodes)
@@ -131,7 +129,7 @@ def _values_of(read: Read, nodes: NodeView) -> int:
 
 
 def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]:
-    """Combine columns into one; return its codes, and the tuple of the columns' values by code."""
+    """Return codes for the distinct combinations of values in the columns, and the combinations."""
     first, *rest = columns
     codes: Any = first.codes
     found: list[tuple[Any, ...]] = [(value,) for value in first.table]
@@ -162,7 +160,7 @@ def evaluated(step: Interpreted, raws: Sequence[Any]) -> Any:
 
 
 def _too_long(variable: str, raw: Any) -> str | None:
-    """Return why the value is too large to evaluate quickly; None if it is not."""
+    """Return why the value is too large to be evaluated; None if it is not."""
     if type(raw) is str:
         longest = len(raw)
     elif variable not in _SETS:

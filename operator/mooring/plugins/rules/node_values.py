@@ -1,6 +1,6 @@
-"""Evaluates a part of an expression for all nodes, once per distinct value.
+"""Evaluates a step of an expression for all nodes, once per distinct value.
 
-The part must read the node alone. The node table's change log says which values are outdated. For
+The step must read only the node. The node table's change log says which values are outdated. For
 each row, a hash of the values that were read is kept instead of the values, so that a label that
 changes often uses no more memory.
 """
@@ -31,16 +31,16 @@ EMPTY: Final = {
     "double": 0.0,
     "string": "",
 }
-"""The value for a node on which the evaluation fails, by type."""
+"""By type, the value for a node on which the evaluation fails."""
 DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
-"""The cost, in units, of one part of an expression for one node: its evaluation, and 20 bytes."""
+"""The units of `Evaluations` for a step on one node: its evaluation, and 20 bytes."""
 _FEW: Final = 16
-"""Up to this number of changed nodes are read one by one."""
+"""Up to this number of changed nodes are evaluated one by one."""
 
 
 class NodeValues:
-    """The values of one interpreted step for all rows of the node table."""
+    """The values of one step of an expression for all rows of the node table."""
 
     def __init__(self, step: Interpreted, cluster: ClusterView) -> None:
         self._step = step
@@ -48,7 +48,7 @@ class NodeValues:
         self._is_stable = all(read.variable in STABLE for read in step.of_node)
         self._position = self._version = -1
         self._marks: IntArray = np.zeros(0, np.int64)
-        """The hash of the values from which each row's result was evaluated; 0 without a result."""
+        """The hash of the values that were read for each row's result; 0 without a result."""
         # A text is kept as its number in `_texts`, and an error as its number in `_whys`.
         self._values: npt.NDArray[Any] = np.zeros(0, DTYPES.get(step.type, np.int64))
         self._errors: IntArray = np.zeros(0, np.int64)
@@ -64,12 +64,12 @@ class NodeValues:
 
     @property
     def units(self) -> int:
-        """The cost, in units, of evaluating all present values of the nodes."""
+        """The units of `Evaluations` for the step on all nodes."""
         rows = len(self._cluster.nodes)
         return self._step.cost * distinct(self._step.of_node, self._cluster) + _UNITS_PER_ROW * rows
 
     def update(self, evaluations: Evaluations, doing: str) -> None:
-        """Evaluate the values of nodes that have changed; `doing` names this work in messages.
+        """Evaluate the step for nodes that have changed; `doing` names this for messages.
 
         Raises PluginFailed if the attempt has used up its budget; the next call continues.
         """
@@ -102,7 +102,7 @@ class NodeValues:
         self._position, self._version = position, version
 
     def at(self, rows: IntArray | None, errors: Errors) -> Value:
-        """Return the values at these rows (None: all); register texts of errors in `errors`."""
+        """Return the values of these rows (None: all); add texts of their errors to `errors`."""
         self._grow()
         # The arrays also have the rows that the table has given up; an evaluation may hold some.
         at = slice(len(self._cluster.nodes)) if rows is None else rows
@@ -116,7 +116,7 @@ class NodeValues:
         return Value(data, found_numbers)
 
     def _grow(self) -> None:
-        """Extend the arrays for new rows of the table; `update` finds their nodes in the log."""
+        """Extend the arrays for new rows of the node table; `update` evaluates them."""
         more = len(self._cluster.nodes) - len(self._marks)
         if more > 0:
             self._marks = np.append(self._marks, np.zeros(more, self._marks.dtype))
@@ -124,7 +124,7 @@ class NodeValues:
             self._errors = np.append(self._errors, np.zeros(more, self._errors.dtype))
 
     def _read(self, rows: IntArray) -> tuple[IntArray, list[tuple[Any, ...]]]:
-        """Return a code for each row, and the values that the step reads, by code."""
+        """Return a code for each row, and by code the values that the step reads."""
         nodes, reads = self._cluster.nodes.take(rows), self._step.of_node
         if len(rows) > _FEW:
             return combined([codes_of(read, nodes, self._cluster).compact() for read in reads])
@@ -138,7 +138,7 @@ class NodeValues:
         return np.array(codes, np.int64), [*numbers]
 
     def _write(self, rows: IntArray, which: IntArray, results: list[Any]) -> None:
-        """Store results for rows; `which` has the position in `results` for each row."""
+        """Store the results; row `rows[i]` gets `results[which[i]]`."""
         if not len(rows):
             return
         failed = [self._whys.number(r.text) if isinstance(r, Failure) else 0 for r in results]
@@ -160,7 +160,7 @@ class NodeValues:
 
 
 def _renumbered(numbers: IntArray, texts: Errors) -> tuple[IntArray, Errors]:
-    """Drop texts that no row uses; return the new numbers and the remaining texts."""
+    """Remove texts that no row uses; return the rows' new numbers and the remaining texts."""
     used, inverse = np.unique(numbers, return_inverse=True)
     known, fewer = ("", *texts.texts), Errors()
     again = np.array([fewer.number(known[n]) if n else 0 for n in used.tolist()], np.int64)

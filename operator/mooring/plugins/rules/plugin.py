@@ -34,9 +34,9 @@ _LONGEST_REASON: Final = 512
 
 
 class Rules:
-    """Runs one rule: `name` is `Rules/` and the rule's name, and the arguments are the rule.
+    """Runs one rule of a profile; `name` is `Rules/` and the rule's name.
 
-    `depends_on_node_only` and `depends_on_node_object_only` depend on what the rule reads.
+    `depends_on_node_only` and `depends_on_node_object_only` are set by what the rule reads.
     """
 
     name: str = RULES
@@ -64,7 +64,7 @@ class Rules:
     def pre_filter(self, pod: Pod, _: ClusterView) -> Skip | None:
         """Return SKIP if the rule is true for this pod on every node, whatever pods are there.
 
-        Only filters that count pods have this method, because counting costs time.
+        Only filters that count pods have this method, because counting takes time.
         """
         return SKIP if self._evaluator.is_true_for(pod) else None
 
@@ -132,7 +132,7 @@ class Rules:
         return queue_if(self.filter(pod, nodes, None).any())
 
     def _is_about(self, pod: Pod, event: ClusterEvent) -> bool:
-        """Return whether the event's namespace is the pod's, or may have pods that count."""
+        """Return whether the event's namespace is the pod's, or one whose pods the rule counts."""
         changed = event.after or event.before
         own = isinstance(changed, Namespace) and changed.name == pod.namespace
         return own or self._evaluator.counts.reads_namespaces()
@@ -146,7 +146,7 @@ class Rules:
         return nodes.only((self._changed_node(event) or "") if reads_event else "")
 
     def _changed_node(self, event: ClusterEvent) -> str | None:
-        """Return the event's node if the event changed something that the rule reads, else None."""
+        """Return the event's node if something has changed on it that the rule reads, else None."""
         match event.before, event.after:
             case Node() as before, Node() as after:
                 changed = any(_of(before, read) != _of(after, read) for read in self._reads)
@@ -164,7 +164,7 @@ class Rules:
 def _changed_domains(
     counts: "PodCounts", pod: Pod, event: ClusterEvent, cluster: ClusterView
 ) -> Iterator[Node]:
-    """Yield nodes whose domains' counts of pods the event may have changed."""
+    """Yield the nodes in whose domains the event may have changed the number of counted pods."""
     if event.kind is Kind.NODE:
         nodes = [node for node in (event.before, event.after) if isinstance(node, Node)]
         if len(nodes) == 1 or counts.domains_of(nodes[0]) != counts.domains_of(nodes[-1]):
@@ -195,7 +195,7 @@ def _events(plan: "RulePlan") -> Iterable[tuple[Kind, Action]]:
 
 
 def _of(node: Node, read: "Read") -> Any:
-    """Return the node's value that the rule reads; None if the value depends on pods."""
+    """Return the node's value for `read`; None if the value depends on pods."""
     if read.variable == "node.labels" and read.key is not None:
         return node.labels.get(read.key)
     field = _FIELDS.get(read.variable)

@@ -25,19 +25,19 @@ from mooring.state.topology.pod_selection import PodSelector, Selection, selecti
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 256 * 1024
-"""The most bytes per rule of cached selections for recent pods."""
+"""The most bytes of cached selections for recent pods, per rule."""
 _NAMED: Final = 3
 """The most domains that a message names."""
 _TOLD_APART: Final = 32
-"""The most domains that get a reason of their own; an explanation should have few reasons."""
+"""An explanation has at most this number of domains with a text of their own."""
 _NODES_PER_UNIT: Final = 16
-"""A decision pays one unit for reading the counts of this number of nodes."""
+"""Reading the counts of this number of nodes costs one unit of `Evaluations`."""
 
 _Key = tuple[PodCount, str, tuple[str, ...]]
 
 
 class PodCounts:
-    """Keeps the counts that one rule reads. `value` evaluates a step that reads only the pod."""
+    """The counts that one rule reads; `value` evaluates a step that reads only the pod."""
 
     def __init__(
         self, counts: Sequence[PodCount], cluster: ClusterView, value: Callable[[Step, Pod], Any]
@@ -52,7 +52,7 @@ class PodCounts:
 
     @property
     def units(self) -> int:
-        """The cost, in units, of the counts for all nodes in one decision."""
+        """The units of `Evaluations` for reading the counts of all nodes in one decision."""
         nodes = len(self._cluster.nodes) // _NODES_PER_UNIT
         return len(self._all) * (UNITS_PER_COUNT + nodes)
 
@@ -70,10 +70,10 @@ class PodCounts:
         return pods if isinstance(pods, Failure) else self._counts(count, pods)
 
     def described(self, pod: Pod, nodes: NodeView) -> list[tuple[str, BoolArray]]:
-        """Return texts about counted pods with masks of their nodes: `rack r7 has 1 of app=db`.
+        """Return texts such as `rack r7 has 1 of app=db`, each with a mask of its nodes.
 
         Up to 32 domains have their own text. If there are more, one text for all nodes names the
-        fullest domains. The text is "" if no pod counts.
+        domains with the most pods. The text is "" if no pod is counted.
         """
         counted = [*self._of(pod)]
         if not (counted and len(nodes)):
@@ -91,7 +91,7 @@ class PodCounts:
         ]
 
     def _kinds(self, count: PodCount, pods: Selection, nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: nodes with the same counted pods have equal numbers."""
+        """Return int64[nodes]: equal numbers for nodes with the same counted pods."""
         counts = self._counts(count, pods)
         numbers: IntArray = counts.at(nodes).astype(np.int64)
         return numbers if count.key is None else nodes.domain_codes(counts.domains)
@@ -101,7 +101,7 @@ class PodCounts:
         return [count for count, pods in self._of(pod) if self._cluster.selects(pods, other)]
 
     def reads_namespaces(self) -> bool:
-        """Return whether a count selects pods by the labels of their namespaces."""
+        """Return whether a count of the rule selects pods by labels of their namespaces."""
         return any(count.namespace_labels is not None for count in self._all)
 
     def in_domains_of(self, node: Node, nodes: NodeView) -> BoolArray:
@@ -119,7 +119,7 @@ class PodCounts:
         return [node.name if c.key is None else node.labels.get(c.key) for c in self._all]
 
     def _of(self, pod: Pod) -> Iterator[tuple[PodCount, Selection]]:
-        """Yield each count with the pods that it selects for this pod, except failed selections."""
+        """Yield each count with its selection for this pod; leave out selectors that fail."""
         for count in self._all:
             pods = self._selection(count, pod)
             if not isinstance(pods, Failure):

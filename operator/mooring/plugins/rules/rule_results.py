@@ -12,17 +12,16 @@ from mooring.state.columns import IntArray, read_only
 from mooring.state.view import BoolArray
 
 _MOST_RANKS: Final = 256
-"""Up to this number of distinct values, proportions are computed per value, not per node."""
+"""Up to this number of distinct values, `proportions` is computed per value, not per node."""
 _MOST_TABLES: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The value of an expression for each node, and the number of its error.
+    """The value of an expression for each node, and the number of its error (0: no error).
 
-    The error number 0 means no error; `texts[i - 1]` is the text of error number i. Numbers in
-    `values` are finite. Other evaluations may share the arrays, so nobody may write to them.
-    Properties are computed once.
+    `texts[i - 1]` is the text of error number i. Numbers in `values` are finite. Other evaluations
+    may share the arrays, so nobody may write to them. Properties are computed once.
     """
 
     values: npt.NDArray[Any]
@@ -43,14 +42,14 @@ class Results:
 
     @cached_property
     def scores(self) -> IntArray:
-        """int64[nodes]: the numbers, limited to 0-100 and truncated; 0 for an error."""
+        """int64[nodes]: the values, truncated and limited to 0-100; 0 for an error."""
         scores: IntArray = np.minimum(np.maximum(self.values, 0), MAX_SCORE).astype(np.int64)
         return read_only(scores * (self.errors == 0) if self.texts else scores)
 
     def proportions(self, *, reverse: bool) -> IntArray:
-        """Return int64[nodes]: 100 * number / highest number, truncated; 0 for an error.
+        """Return int64[nodes]: 100 * value / highest value, truncated; 0 for an error.
 
-        With `reverse` each result is subtracted from 100. A negative number counts as 0.
+        With `reverse`, the result is subtracted from 100. A negative value counts as 0.
         """
         numbers, fine = np.maximum(self.values, 0), self.errors == 0
         scores = _in_proportion(numbers * fine if self.texts else numbers)
@@ -60,7 +59,7 @@ class Results:
 
     @cached_property
     def ranks(self) -> "Ranks | None":
-        """The ranks of the numbers; None if more than 256 numbers are distinct."""
+        """The ranks of the values; None if more than 256 values are distinct."""
         numbers, ranks = np.unique(np.maximum(self.values, 0), return_inverse=True)
         if len(numbers) > _MOST_RANKS:
             return None
@@ -69,7 +68,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranks:
-    """The numbers of many nodes, as ranks among the few distinct numbers.
+    """The values of many nodes, as ranks among the few distinct values.
 
     `ranks` (int64[nodes]) is 0 for an error, else 1 for the lowest of `numbers`.
     """
@@ -94,7 +93,7 @@ class Ranks:
 
 
 def _in_proportion(amounts: npt.NDArray[Any]) -> IntArray:
-    """Return 100 for the highest amount, others in proportion, truncated; 0 if all are 0."""
+    """Return 100 * amount / highest amount for each amount, truncated; 0 if all are 0."""
     highest = amounts.max(initial=0)
     if highest == 0:
         return np.zeros(len(amounts), np.int64)

@@ -44,10 +44,10 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codes:
-    """A column of texts: `codes` are indices into `table`; -1 is the last item.
+    """A column of texts, `table[codes]`; the code -1 is the last item of `table`.
 
-    `code_of` returns the code of a text, or -2 if no node has this text; it is None if it would be
-    slow.
+    `code_of` returns the code of a text, or -2 if no node has this text. It is None if this would
+    be slow.
     """
 
     codes: AnyCodes
@@ -55,7 +55,7 @@ class Codes:
     code_of: Callable[[str], int] | None = None
 
     def compact(self) -> "Codes":
-        """Return an equal column whose table has no more than about four items per node."""
+        """Return an equal column whose table has at most about four items per node."""
         if 4 * len(self.codes) >= len(self.table):
             return self
         used, codes = np.unique(self.codes, return_inverse=True)
@@ -64,7 +64,7 @@ class Codes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A value for all nodes (one Python object, an array or Codes) with its errors.
+    """A value for each node: `data` is one Python object, an array or Codes.
 
     `errors` is one number for all nodes or an array with a number for each; 0 is no error.
     """
@@ -79,7 +79,7 @@ class Value:
 
 
 def coded(value: Value, texts: Callable[[Any], Any], errors: Errors, kind: str) -> Value:
-    """Apply a function to a column of texts, once per distinct text.
+    """Apply the function `texts` to a column of texts, once per distinct text.
 
     The function returns a Failure if it fails. `kind` is the type of its results.
     """
@@ -96,7 +96,7 @@ def gathered(
     errors: Errors,
     kind: str,
 ) -> Value:
-    """Return the column of `results[code]` for each node; a node keeps an error in `former`."""
+    """Return the column of `results[code]` for each node; errors in `former` are kept."""
     failed = [errors.number(r.text) if isinstance(r, Failure) else 0 for r in results]
     found = _first(former, np.array(failed)[codes]) if any(failed) else former
     if kind == "string":
@@ -108,7 +108,7 @@ def gathered(
 
 
 def _first(former: Any, later: Any) -> Any:
-    """Return the errors of two operands: the first operand's error if both fail."""
+    """Return the errors of two operands; if both have failed on a node, the first one's error."""
     if isinstance(former, int) and isinstance(later, int):
         return former or later
     if isinstance(former, int) and not former:
@@ -119,7 +119,7 @@ def _first(former: Any, later: Any) -> Any:
 
 
 def logical(function: str, left: Value, right: Value) -> Value:
-    """Compute `&&` or `||`; if one operand decides, ignore an error of the other."""
+    """Compute `&&` or `||`; if one operand decides the result, ignore the other's error."""
     decisive = function == "_||_"
     operation = np.logical_or if decisive else np.logical_and
     data = operation(left.data, right.data)
@@ -144,7 +144,7 @@ def negation(operand: Value) -> Value:
 
 
 def selected(condition: Value, yes: Value, no: Value) -> Value:
-    """Compute `condition ? yes : no`: only errors of the chosen operand count."""
+    """Compute `condition ? yes : no`; only errors of the chosen operand count."""
     chosen = condition.data
     errors: Any = 0
     if not (_clean(yes) and _clean(no)):
@@ -183,7 +183,7 @@ def computed(function: str, operands: Sequence[Value], errors: Errors) -> Value:
 
 
 def _with_failures(former: Any, failures: Iterable[tuple[str, BoolArray]], errors: Errors) -> Any:
-    """Return the operands' errors, with the operation's own errors where operands have none."""
+    """Return the operands' errors; nodes without any get the error of the operation itself."""
     for why, failed in failures:
         if failed.any():
             former = _first(former, np.where(failed, errors.number(why), 0))
@@ -230,7 +230,7 @@ def _product(a: IntArray, b: IntArray) -> _Ints:
 
 
 def _quotient(a: IntArray, b: IntArray) -> _Ints:
-    """Return the quotient, truncated towards zero as in C++."""
+    """Return a / b, truncated towards zero as in C++."""
     zero, overflow = b == 0, (a == _LOWEST) & (b == -1)
     divisor = np.where(zero | overflow, 1, b)
     result = a // divisor
@@ -301,7 +301,7 @@ def _of_texts(function: str, left: Value, right: Value, *, errors: Errors) -> Va
 
 
 def _compared(function: str, a: Any, b: Any) -> BoolArray | None:
-    """Compare a column with one text by the text's code; return None if the code is unknown."""
+    """Compare a column with one text by the text's code; None if the code is not known."""
     column, text = (a, b) if isinstance(a, Codes) else (b, a)
     if isinstance(text, Codes) or column.code_of is None:
         return None
