@@ -36,7 +36,7 @@ class Resource:
     ) -> str:
         """Return the absolute path of the collection, of one object, or of its subresource.
 
-        For a namespaced resource without `namespace`, the collection is that of all namespaces.
+        Without `namespace`, return the path for the objects of all namespaces.
         """
         parts = [f"/apis/{self.group}" if self.group else "/api", self.version]
         if namespace is not None:
@@ -56,13 +56,13 @@ _is_plain: Final = re.compile(r"[a-z0-9.-]+").fullmatch
 
 
 def _quoted(name: str) -> str:
-    """Return the name quoted for a path; almost all names need no quoting."""
+    """Return the name quoted for a path."""
     return name if _is_plain(name) else quote(name, safe=":")
 
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A request in the words of RBAC.
+    """A request with the verb and resource that RBAC uses.
 
     `resource` includes the subresource (`pods/binding`). For a path outside the resource API, such
     as `/version`, `resource` is the path itself.

@@ -17,10 +17,11 @@ from mooring.model.kubernetes_rules import minor_version
 from mooring.model.manifest_error import ManifestError
 
 PAGE_SIZE: Final = 500
-"""Objects per page of a list, as in kubectl and client-go; bounds the memory of one answer."""
+"""The number of objects per page of a list, as in kubectl and client-go; it limits an answer's
+memory."""
 
 SMALL_PAGE_SIZE: Final = 100
-"""Objects per page if each object is parsed at once: 100 pods take about 20 milliseconds.
+"""The number of objects per page if each object is parsed at once: 100 pods take 20 ms.
 
 Python cannot free memory around the kept parts of a pod; small pages leave smaller gaps.
 """
@@ -43,7 +44,7 @@ class PatchType(Enum):
 
 
 class Listing(NamedTuple):
-    """A collection or one page of it, at one resourceVersion; items lack apiVersion and kind."""
+    """The objects of a list or of one page; they lack apiVersion and kind."""
 
     items: list[dict[str, Any]]
     version: str
@@ -65,7 +66,7 @@ class ApiClient(Transport):
         return raw
 
     async def served_in(self, group: str, version: str) -> frozenset[str]:
-        """Return the plural names of the resources that the server has in a version of a group."""
+        """Return the plural names of the resources that the server has in this API version."""
         path = f"/apis/{group}/{version}"
         try:
             known = await self._json("GET", path)
@@ -79,7 +80,7 @@ class ApiClient(Transport):
     async def server_version(self) -> str:
         """Return the server's version, such as 1.37.
 
-        If the server emulates an older version, as in an upgrade in two steps, return the older
+        If the server emulates an older version during an upgrade in two steps, return the older
         version.
         """
         path = "/version"
@@ -103,12 +104,12 @@ class ApiClient(Transport):
         metadata_only: bool = False,
         limit: int | None,
     ) -> AsyncGenerator[Listing, None]:
-        """Yield the collection page by page, all pages at one resourceVersion.
+        """Yield the objects page by page, all pages at one resourceVersion.
 
-        A page has `limit` objects at most; None means all in one page. `selectors` are the query's
-        `fieldSelector` and `labelSelector`. With `metadata_only` the server sends only the metadata
-        of each object, if it can. Raises GoneError if reading the pages takes longer than the
-        server keeps a resourceVersion.
+        A page has at most `limit` objects; None means all objects in one page. `selectors` are the
+        query's `fieldSelector` and `labelSelector`. With `metadata_only`, the server sends only the
+        metadata of each object, if it can. Raises GoneError if reading the pages takes longer than
+        the server keeps a resourceVersion.
         """
         path = resource.path(namespace)
         accept = METADATA_ONLY if metadata_only else JSON
@@ -132,7 +133,7 @@ class ApiClient(Transport):
         metadata_only: bool = False,
         on_page: Callable[[list[dict[str, Any]]], None] | None = None,
     ) -> Listing:
-        """Return the whole collection; for the arguments see `list_pages`.
+        """Return all objects as one Listing; for the arguments see `list_pages`.
 
         `on_page` is called with the objects of each page, and may remove fields from them.
         """
@@ -181,7 +182,7 @@ class ApiClient(Transport):
     ) -> dict[str, Any]:
         """Patch the object and return it; for APPLY, `params` has `fieldManager` and `force`.
 
-        See `request` for `wanted`.
+        If `wanted` returns False, nothing is sent; see `request`.
         """
         path = resource.path(namespace, name, subresource)
         return await self._json(
@@ -204,7 +205,7 @@ class ApiClient(Transport):
     ) -> None:
         """Begin the deletion; with `uid`, raise ConflictError if another object has the name now.
 
-        See `request` for `wanted`.
+        If `wanted` returns False, nothing is sent; see `request`.
         """
         body = orjson.dumps({"preconditions": {"uid": uid}}) if uid else None
         await self.request("DELETE", resource.path(namespace, name), body=body, wanted=wanted)

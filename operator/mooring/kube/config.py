@@ -39,10 +39,10 @@ logger = logging.getLogger(__name__)
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _SERVER: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
-"""The variables that give a pod the address of the API server."""
+"""The environment variables that give a pod the address of the API server."""
 
 _USERS_FILES: Final = frozenset(("client-certificate", "client-key", "tokenFile"))
-"""The fields of a kubeconfig's user that contain paths."""
+"""The fields that contain paths, of a user in a kubeconfig."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ async def load_connection(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
-    """Return the connection from the first found: `kubeconfig`, $KUBECONFIG, pod, ~/.kube/config.
+    """Return the connection of the first one found: `kubeconfig`, $KUBECONFIG, pod, ~/.kube/config.
 
     `kubeconfig` may contain several files, joined by the path separator as in $KUBECONFIG.
     `context` defaults to the file's current context. Raises `ConfigError`.
@@ -100,7 +100,7 @@ def default_namespace(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> str:
-    """Return the namespace that kubectl uses without `-n`: the context's, or the pod's own.
+    """Return the namespace that kubectl uses without `-n`: that of the context or of the pod.
 
     No login takes place. Raises `ConfigError`; for the arguments see `load_connection`.
     """
@@ -124,9 +124,9 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
 
 
 def _malformed() -> tuple[type[Exception], ...]:
-    """Return the errors that the library raises for missing or invalid files.
+    """Return the errors that kubernetes_asyncio raises for missing or invalid files.
 
-    The library raises ClientError if an OIDC provider breaks the connection off.
+    It raises ClientError if an OIDC provider breaks the connection off.
     """
     from aiohttp import ClientError  # noqa: PLC0415 - slow, and files alone do not need it
     from yaml import YAMLError  # noqa: PLC0415 - slow, and files alone need it
@@ -146,11 +146,11 @@ def _malformed() -> tuple[type[Exception], ...]:
 
 @cache
 def _library() -> Any:
-    """Import the module of kubernetes_asyncio that reads kubeconfigs, and nothing else of it.
+    """Import only the module of kubernetes_asyncio that reads kubeconfigs.
 
     This module needs two classes of the library's client, and uses only Configuration. If a login
-    plugin has imported the library, all of it is used. The result is Any, because the library is
-    annotated only in part.
+    plugin has imported the library, all of it is used. The result is Any, because the library has
+    few annotations.
     """
     package, client = "kubernetes_asyncio", "kubernetes_asyncio.client"
     if package in sys.modules:
@@ -169,11 +169,11 @@ def _library() -> Any:
 
 
 def _merged(paths: str) -> Any:
-    """Return the merged contents of the files, with absolute paths in the users' entries.
+    """Return the merged contents of the kubeconfigs, with absolute paths in the users' entries.
 
-    An empty file beside others is ignored. Paths are relative to the file with the user, as in
-    kubectl (clientcmd/loader.go). The library alone would take some paths as relative to the
-    cluster's file or to the working directory.
+    An empty file beside others is ignored. Paths are relative to the file that has the user's
+    entry, as in kubectl (clientcmd/loader.go). The library alone would take some paths as relative
+    to the cluster's file or to the working directory.
     """
     given = [path for path in paths.split(os.pathsep) if path]
     filled = [path for path in given if not _is_empty(Path(path).expanduser())]
@@ -198,15 +198,15 @@ def _is_empty(file: Path) -> bool:
 
 
 class _Source(TokenSource, Protocol):
-    """A kubeconfig or a service account; `str` names it in error messages."""
+    """A kubeconfig or a service account; `str(source)` names it in error messages."""
 
     @property
     def configuration(self) -> Any:
-        """Server, files and token, as they were last read."""
+        """The server, files and token that were read last."""
 
 
 class _Kubeconfig:
-    """The user, cluster and login of one context; a `_Source`."""
+    """A context of a kubeconfig, with its user and cluster; a `_Source`."""
 
     def __init__(self, paths: str, context: str | None) -> None:
         if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep) if path):
@@ -258,7 +258,7 @@ class _Kubeconfig:
             raise self._unusable(error) from error
 
     def plugin_names_no_expiry(self) -> bool:
-        """Return whether the token is from a login plugin that gives no expiry.
+        """Return whether a login plugin gave the token without a time of expiry.
 
         Such a plugin is run again only when the server refuses the token.
         """
@@ -282,15 +282,15 @@ class _Kubeconfig:
 
 
 def _without_entries(problem: str) -> str:
-    """Return the library's message without quoted entries, because these may contain tokens."""
+    """Return the library's message without quoted entries, because they may contain tokens."""
     before, _, entries = problem.partition("/{")
     return before + entries.rpartition("}")[2]
 
 
 def _current_context(merger: Any) -> str | None:
-    """Return the current context of the first file that sets it, as kubectl does.
+    """Return the current context of the first file that sets one, as kubectl does.
 
-    The library would take the last such file.
+    The library would use the last such file.
     """
     settings = (config.get("current-context") for config in merger.config_files.values())
     return next((name for name in settings if name), None)
@@ -298,7 +298,7 @@ def _current_context(merger: Any) -> str | None:
 
 @dataclass(slots=True)
 class _PodConfiguration:
-    """The source of a `Connection` in a pod, with the fields of the library's `Configuration`."""
+    """The configuration of a pod's connection, with the fields of the library's `Configuration`."""
 
     host: str
     ssl_ca_cert: str
@@ -311,7 +311,7 @@ class _PodConfiguration:
 
 
 class _ServiceAccount:
-    """The contents of a pod's service account volume; a `_Source`."""
+    """A pod's service account volume; a `_Source`."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
@@ -362,7 +362,7 @@ def _token(configuration: Any) -> str | None:
 
 
 class _Followed:
-    """Gives the header of `source`, and updates the TLS context when its files have changed.
+    """Returns the header of `source`, and loads changed files into the TLS context.
 
     Open connections are not changed. If a CA is removed from its file, it stays trusted until the
     process ends, because a TLS context cannot forget a CA.
@@ -378,11 +378,9 @@ class _Followed:
         self._follow()
 
     async def current(self) -> str | None:
-        """Return the source's current value, and update the TLS context."""
         return self._and_follow(await self._source.current())
 
     async def replaced(self) -> str | None:
-        """Return a new value from the source, and update the TLS context."""
         return self._and_follow(await self._source.replaced())
 
     def _and_follow(self, value: str | None) -> str | None:
@@ -393,7 +391,7 @@ class _Followed:
         return value
 
     def _follow(self) -> None:
-        """Read the files, and load them into the TLS context if they have changed."""
+        """Read the source's files; load them into the TLS context if they have changed."""
         now = self._source.configuration
         paths = (now.ssl_ca_cert, now.cert_file, now.key_file)
         with self._mistakes():
@@ -421,7 +419,7 @@ class _Followed:
 def _connection(
     source: _Source, value: str | None, user_agent: str, reread: float | None = REREAD_SECONDS
 ) -> Connection:
-    """Return the connection for a source that was just read; `value` is its header's value."""
+    """Return the connection for a source; `value` is the value of its Authorization header."""
     configuration = source.configuration
     url = configuration.host.rstrip("/")
     if not url.startswith(("http://", "https://")):

@@ -7,7 +7,7 @@ import ssl
 def client_context(
     ca_file: str | None = None, ca_data: str | None = None, *, verified: bool = True
 ) -> ssl.SSLContext:
-    """Return a TLS context that trusts only these CAs; without any, the system's.
+    """Return a TLS context that trusts these CAs only; without CAs, those of the system.
 
     `ca_data` is PEM. If `verified` is False, every certificate is accepted. Raises OSError or
     ValueError if the CAs cannot be read or used.
@@ -22,7 +22,7 @@ def client_context(
 
 
 def failure_text(error: BaseException) -> str:
-    """Return briefly why a connection failed, without URLs, reprs and file contents."""
+    """Return in few words why a connection failed, without URLs, reprs and file contents."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message or error.reason}"
     if isinstance(error, ssl.SSLError):

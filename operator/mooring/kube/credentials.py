@@ -12,9 +12,9 @@ from mooring.process.shielding import shielded
 logger = logging.getLogger(__name__)
 
 REREAD_SECONDS: Final = 60.0
-"""A token's source is read again after this time, as client-go does with token files."""
+"""The seconds after which a token's source is read again, as in client-go for token files."""
 LOGIN_SECONDS: Final = 60.0
-"""A login is given up after this time, because its plugin may be waiting for input."""
+"""The seconds after which a login is given up, because its plugin may be waiting for input."""
 
 
 class TokenSource(Protocol):
@@ -27,11 +27,11 @@ class TokenSource(Protocol):
         """Return the current value; read files again, and replace a value that expires soon."""
 
     async def replaced(self) -> str | None:
-        """Obtain a new value and return it, because the server has refused the last one."""
+        """Obtain a new value and return it, because the server has refused the last value."""
 
 
 class NoToken:
-    """For a connection with a client certificate or without authentication: there is no header."""
+    """A TokenSource for a client certificate or no authentication: it gives no header."""
 
     async def current(self) -> None:
         """Do nothing, because no header is needed."""
@@ -41,9 +41,9 @@ class NoToken:
 
 
 class Credentials:
-    """The Authorization header that was last obtained from `source`.
+    """The Authorization header that `source` gave last.
 
-    The source is read again after `reread` seconds (never, if None) and after a refusal. If reading
+    The source is read again after `reread` seconds (None: never) and after a refusal. If reading
     fails, the present header stays; once it has expired, the server answers 401. If the request
     that caused the reading is cancelled, the reading goes on, because other requests need its
     result.
@@ -63,10 +63,10 @@ class Credentials:
         self._clock = clock
         self._due = clock() + self._reread
         self._logins: dict[Callable[[], Awaitable[str | None]], asyncio.Task[None]] = {}
-        """The logins under way, by the method of the source that each one calls."""
+        """The running logins, by the method of the source that is called."""
 
     async def headers(self) -> Mapping[str, str]:
-        """Return the headers to send; the same object until they change."""
+        """Return the headers to send; the same object is returned until they change."""
         if self._clock() >= self._due:
             # Set first: while a login plugin runs, other requests go on with the present header.
             self._set_due()
@@ -83,9 +83,9 @@ class Credentials:
         return self._headers is not refused
 
     async def _login(self, obtain: Callable[[], Awaitable[str | None]]) -> None:
-        """Wait for the login, which goes on even if the caller is cancelled.
+        """Call `obtain` and store its header; the call goes on even if the caller is cancelled.
 
-        Callers at the same time share one login.
+        Callers at the same time share one call.
         """
         task = self._logins.get(obtain)
         if task is None:

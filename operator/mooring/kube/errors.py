@@ -85,7 +85,7 @@ class ApiError(KubeError):
 
     @property
     def kind(self) -> tuple[type, int | None, str]:
-        """A key that is equal for errors of the same cause, even about different objects."""
+        """A key of the error's cause; errors about different objects may have equal keys."""
         return type(self), self.status, self.reason
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class UnreachableError(ApiError):
 
 
 class UnansweredError(UnreachableError):
-    """The connection broke or timed out after the request was sent: a write may have happened."""
+    """The connection broke or timed out after the request was sent; a write may have happened."""
 
 
 class NotLeadingError(UnreachableError):
@@ -157,13 +157,13 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
 }
 
 _BUDGET_CAUSE: Final = "DisruptionBudget"
-"""The cause that a 429 answer has if a disruption budget refuses, not an overloaded server."""
+"""The cause in a 429 answer if a disruption budget refuses, not an overloaded server."""
 
 
 def error_from_response(
     call: ApiCall, status: int, body: bytes, *, server: str = "", retry_after: str | None = None
 ) -> ApiError:
-    """Return the error for an answer outside 2xx; its body is a Status object or plain text."""
+    """Return the error for an answer whose status is not 2xx; `body` is a Status object or text."""
     try:
         details = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -207,7 +207,7 @@ _RBAC_REFUSAL = re.compile(r'User "([^"]*)" cannot ')
 
 _QUOTA = re.compile(r"\b(exceeded|failed) quota: ")
 _ADMISSION = re.compile(r"admission webhook \"|(Validating|Mutating)AdmissionPolicy '")
-"""Finds denials by admission in the message, because a webhook may choose any HTTP status."""
+"""Matches messages of denials by admission: a webhook may choose any HTTP status."""
 
 
 def exceeds_quota(error: KubeError) -> bool:
@@ -218,7 +218,7 @@ def exceeds_quota(error: KubeError) -> bool:
 def denied_by_admission(error: KubeError) -> bool:
     """Return whether an admission policy, webhook or plugin denies the write; quotas do not count.
 
-    The message is by the author of the policy or webhook.
+    The author of the policy or webhook has written the message.
     """
     if not isinstance(error, ApiError) or error.status is None or error.status >= 500:
         return False
@@ -262,7 +262,7 @@ def explain(error: KubeError) -> str:
 
 
 def _refused_user(error: ApiError) -> str | None:
-    """Return the user who lacks a right; None for other errors, such as the 403 of a quota."""
+    """Return the user who lacks a right; None if the error is no missing right."""
     refusal = _RBAC_REFUSAL.search(error.message) if isinstance(error, ForbiddenError) else None
     return refusal[1] if refusal else None
 

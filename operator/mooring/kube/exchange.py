@@ -1,6 +1,6 @@
-"""One request and one whole answer over kept HTTP/1.1 connections.
+"""One request and one whole answer over HTTP/1.1 connections that are kept open.
 
-Many small writes bound a scheduler's throughput, and a general HTTP client takes longer for a write
+Many small writes limit a scheduler's throughput, and a general HTTP client takes longer for a write
 than the scheduler for a decision. Here a request is one `write`, and an answer is one call of
 httptools' parser (docs/adr/0011). Streams and proxies use aiohttp, in `mooring.kube.transport`.
 """
@@ -20,8 +20,8 @@ import httptools
 CONNECT_SECONDS: Final = 10.0
 
 KEEPALIVE_SECONDS: Final = 25.0
-"""Idle connections are closed after this time, before a server (90 s) or a usual load balancer (30
-s) closes them."""
+"""Connections without a request are closed after this many seconds, before a server (90 s) or a
+usual load balancer (30 s) closes them."""
 
 
 class NoConnectionError(Exception):
@@ -29,7 +29,7 @@ class NoConnectionError(Exception):
 
 
 class BrokenExchangeError(Exception):
-    """The request was sent but no whole answer came: it may have been carried out."""
+    """The request was sent, but no whole answer came: the server may have carried it out."""
 
 
 class NotSentError(Exception):
@@ -37,7 +37,7 @@ class NotSentError(Exception):
 
 
 class Answer(NamedTuple):
-    """A whole answer; `retry_after` is the text of that header."""
+    """A whole answer; `retry_after` is the text of the header Retry-After."""
 
     status: int
     body: bytes
@@ -62,7 +62,7 @@ class _Wire(asyncio.Protocol):
     def ask(
         self, request: bytes, seconds: float | None, most: int | None
     ) -> asyncio.Future[Answer]:
-        """Send a request; the future gets the answer or BrokenExchangeError, see `Exchange.ask`."""
+        """Send the request; the future gets the answer or BrokenExchangeError."""
         loop = self._pool.loop
         self._waiting = waiting = loop.create_future()
         self._retry_after, self._framed, self._body = None, False, []
@@ -74,7 +74,6 @@ class _Wire(asyncio.Protocol):
         return waiting
 
     def abort(self) -> None:
-        """Close the connection immediately."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -147,7 +146,7 @@ class _Wire(asyncio.Protocol):
 
 
 class Exchange:
-    """Up to `pool` connections to the server at `url`; create it while the event loop runs.
+    """Sends requests over up to `pool` connections; create it while the event loop runs.
 
     `headers` are sent with every request. `tls` True means Python's defaults; `server_name` is the
     name to expect in the certificate, if not the URL's host.
@@ -193,7 +192,7 @@ class Exchange:
         """Send one request once, and return its answer.
 
         The answer must come within `seconds` after sending; with None, the caller must limit the
-        time. `may_send` is called once there is a connection, immediately before sending. An answer
+        time. `may_send` is called when a connection is free, immediately before sending. An answer
         of more than `most` bytes, including its head, is an error.
 
         Raises:
@@ -231,7 +230,7 @@ class Exchange:
             await self._none_open.wait()
 
     def free(self, wire: _Wire) -> None:
-        """Keep the connection for a next request; close it after KEEPALIVE_SECONDS without any."""
+        """Keep the connection for a later request; close it after KEEPALIVE_SECONDS without one."""
         wire.idle_since = self.loop.time()
         self._idle.append(wire)
         if self._tidying is None and not self._closed:
@@ -246,7 +245,7 @@ class Exchange:
             self._none_open.set()
 
     def _drop_idle(self) -> None:
-        """Close connections that have idled too long; if others are idle, plan the next call."""
+        """Close connections unused for KEEPALIVE_SECONDS; come back later for the others."""
         self._tidying = None
         now = self.loop.time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:
@@ -256,7 +255,7 @@ class Exchange:
             self._tidying = self.loop.call_at(due, self._drop_idle)
 
     def _kept(self) -> _Wire | None:
-        """Take the connection that was used last, because it is the most likely to be open."""
+        """Return the connection that was used last: the server may have closed others."""
         while self._idle:
             wire = self._idle.pop()
             if wire.idle_since >= self.loop.time() - KEEPALIVE_SECONDS:

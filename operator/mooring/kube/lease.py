@@ -51,9 +51,9 @@ CERTIFICATE: Final = f"{MOORING_GROUP}/server-certificate"
 _PUBLISHED: Final = (SERVER, CERTIFICATE)
 
 JITTER: Final = 1.2
-"""To spread the tries, the waits of a replica that does not lead vary by up to this factor."""
+"""A replica that does not lead waits up to this many periods longer, at random."""
 LOOK_SECONDS: Final = 0.5
-"""A replica that does not lead reads the lease every 0.5 to 1.1 seconds with one small request.
+"""A replica that does not lead reads the lease every 0.5 to 1.1 seconds, in one small request.
 
 So it takes over about a second after the lease was released, and soon notices a renewal. It also
 reads the lease at the moment when it expires. (client-go waits for the retry period.)
@@ -61,11 +61,11 @@ reads the lease at the moment when it expires. (client-go waits for the retry pe
 
 
 TOLERATED_SECONDS: Final = 20.0
-"""A leader whose lease expired longer ago is not live; the value is kube-scheduler's."""
+"""If a leader's lease expired more seconds ago, it is not live, as in kube-scheduler."""
 
 
 class Leadership:
-    """Whether this replica may write: it holds the lease, and its renew deadline has not passed."""
+    """Whether this replica may write: only until the lease must have been renewed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -86,7 +86,7 @@ class Leadership:
 
 @dataclass(eq=False, repr=False)
 class LeaderElector:
-    """One replica's part in the election; `identity` must differ between replicas.
+    """Takes, renews and releases the lease for one replica; each replica has another `identity`.
 
     `client` should have no other users and no client limit, so that renewals wait for no other
     request. The elector keeps `leadership` up to date. The durations are kube-scheduler's
@@ -124,18 +124,18 @@ class LeaderElector:
         self._trouble = ""
         self._published: Callable[[], Mapping[str, str]] = dict
         self._has_written = False
-        """Whether this replica may hold the lease, even if no answer has confirmed it yet."""
+        """Whether this replica has sent a write that may have given it the lease."""
 
     @property
     def holder(self) -> str:
-        """The holder's identity when the lease was last read; empty if no replica holds it."""
+        """The identity of the lease's holder when it was last read; "" without a holder."""
         return (self._lease.get("spec") or {}).get("holderIdentity") or ""
 
     def check(self) -> str | None:
         """Return why this replica is not live; None if it is live or does not lead.
 
-        A leader is not live if its lease expired long ago and it has not noticed, see
-        HealthzAdaptor of client-go.
+        A leader is not live if its lease expired long ago but it still leads (HealthzAdaptor of
+        client-go).
         """
         silent = self.clock() - self._renewed_at
         if not self.is_leader or silent <= self.lease_duration + TOLERATED_SECONDS:
@@ -178,7 +178,7 @@ class LeaderElector:
         on_lost()
 
     def _until_next_look(self) -> float:
-        """Return the seconds until the next look at the lease, which is never after its expiry."""
+        """Return the seconds until the lease is read again, at the latest when it expires."""
         pause = self._look_period * (1 + JITTER * self._random.random())
         left = self._expires_at() - self.clock()
         return min(pause, left) if left > 0 else pause
@@ -196,7 +196,7 @@ class LeaderElector:
     async def _renew(self) -> bool:
         """Renew the lease; return False at the renew deadline, or if another replica holds it.
 
-        If this process has stalled past the deadline, the deadline begins anew.
+        If this process has stalled past the deadline, a new deadline begins.
         """
         deadline = self._renewed_at + self.renew_deadline
         if self.clock() >= deadline:
@@ -229,7 +229,7 @@ class LeaderElector:
         return held
 
     async def _update_known(self) -> bool:
-        """Renew the lease in the version that this leader wrote last, without reading it first."""
+        """Renew the lease with the version of this leader's last write, without reading it."""
         if not self.is_leader:
             return False
         try:
@@ -260,7 +260,7 @@ class LeaderElector:
         self._lease = lease
 
     async def _write(self, lease: dict[str, Any]) -> None:
-        """Write this replica as holder into `lease`; create the lease if `lease` is empty."""
+        """Write `lease` with this replica as holder; create the lease if `lease` is empty."""
         old = lease.get("spec") or {}
         now = micro_time(self.now())
         spec = {
@@ -289,7 +289,7 @@ class LeaderElector:
         self._leadership.extend(sent_at + self.renew_deadline)
 
     async def _release(self) -> bool:
-        """Release the lease, so that the next replica need not wait until it expires."""
+        """Release the lease for the next replica; return whether this replica has released it."""
         try:
             while not await self._release_as_read():
                 if self.holder != self.identity:
@@ -337,7 +337,7 @@ class LeaderElector:
 
 
 def _annotated(metadata: dict[str, Any], published: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata with `published` in place of the annotations SERVER and CERTIFICATE."""
+    """Return the metadata with `published` instead of the annotations SERVER and CERTIFICATE."""
     old = metadata.get("annotations") or {}
     kept = {name: text for name, text in old.items() if name not in _PUBLISHED}
     annotations = {**kept, **published}

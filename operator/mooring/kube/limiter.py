@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(eq=False, repr=False)
 class TokenBucket:
-    """Limits requests to a burst of `burst`, and to `qps` per second in the long run.
+    """Limits requests to `qps` per second; up to `burst` requests may be sent at once.
 
     Waiters are served in order: each takes its token in advance, and sleeps until the token is due.
     If a waiter is cancelled, its token is lost.
@@ -34,7 +34,7 @@ class TokenBucket:
             await self.sleep(wait)
 
     def _take(self) -> float:
-        """Take one token; return the seconds until it is available."""
+        """Take one token; return the seconds until it may be used."""
         now = self.clock()
         refill = (now - self._filled_at) * self.qps
         self._tokens = min(self.burst, self._tokens + refill) - 1

@@ -17,7 +17,7 @@ _MARK: Final = 0xFF
 """A byte that never occurs in UTF-8."""
 _QUOTE: Final = ord('"')
 _LOWER: Final = 0x20
-"""The bit that turns a bracket into a brace, so that the search needs to find only braces."""
+"""The bit that makes a brace from a bracket, so that the search needs to find only braces."""
 _OPENS: Final = ord("{")
 _CLOSES: Final = ord("}")
 
@@ -33,10 +33,6 @@ def cut_nesting(text: bytes) -> bytes:
 
 
 def _cut(text: bytes) -> bytes:
-    """Return the JSON text with a string instead of each value nested deeper than `DEEPEST`.
-
-    Numpy's arrays make this fast, because a user can send a megabyte of braces, again and again.
-    """
     import numpy as np  # noqa: PLC0415 - slow, and few answers need it
 
     unescaped = text.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in text else text

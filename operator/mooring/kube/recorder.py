@@ -2,8 +2,8 @@
 
 Recording never waits and never fails. Events that do not fit into the bounded queue, and those that
 the server refuses, are counted and logged. Equal events about one object become one Event with a
-series, as in client-go (tools/events/event_broadcaster.go). Unlike there, a new note begins a new
-Event, so that a user sees what changed, and a series is written as often as the lanes allow.
+series, as in client-go (tools/events/event_broadcaster.go). Unlike in client-go, a new note begins
+a new Event, so that a user sees what changed.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ NAME_LIMIT: Final = 253 - len(".") - 16
 LOSSES_PER_LOG_LINE: Final = 1000
 
 PATIENCE_SECONDS: Final = 10.0
-"""The longest time, in seconds, that an event waits for more important work."""
+"""The most seconds that an event waits while `gives_way` returns True."""
 
 PAUSE_SECONDS: Final = 0.05
-"""The seconds between two checks of `gives_way` while events wait for more important work."""
+"""The seconds between two calls of `gives_way` while events wait."""
 
 
 class ObjectRef(NamedTuple):
@@ -63,7 +63,7 @@ _Key = tuple[ObjectRef, str, str, str, str, ObjectRef | None]
 
 
 class _Series:
-    """One Event and its number of occurrences; the server knows of `written` occurrences."""
+    """An Event with the number of times that it happened; the server knows of `written` times."""
 
     __slots__ = ("body", "count", "key", "last", "pending", "since", "written")
 
@@ -82,12 +82,12 @@ class EventRecorder:
     """Writes events while `run` runs; `record` may be called at any time.
 
     Attributes:
-        capacity: The most events in the queue; the oldest is dropped first.
+        capacity: The most events in the queue; the oldest event is dropped first.
         remembered: The most bytes of past events, which can become a series.
         lanes: The most requests at the same time.
-        gives_way: While this returns True, events wait, ten seconds at most. So the bindings of a
-            burst are written before its events.
-        dropped: The number of events that the queue had no room for.
+        gives_way: While this returns True, events wait, ten seconds at most. So the bindings of
+            many pods are written before their events.
+        dropped: The number of events for which the queue had no room.
         refused: The number of events that the server refused.
     """
 
@@ -148,7 +148,7 @@ class EventRecorder:
     async def drain(self, timeout: float) -> bool:  # noqa: ASYNC109 - a shutdown step's budget
         """Wait up to `timeout` seconds until all events are written; return whether they are.
 
-        From now on events give way to no other work.
+        From now on, events are written even if `gives_way` returns True.
         """
         self._draining = True
         try:
@@ -163,7 +163,7 @@ class EventRecorder:
     def unwritten(self) -> int:
         """The number of queued events; those being written do not count.
 
-        Tests read this instead of calling `drain`, which would change when events are written.
+        Tests read this number, because `drain` would change when events are written.
         """
         return self._queue.qsize()
 

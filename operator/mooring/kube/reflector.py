@@ -1,11 +1,11 @@
-"""Follows one resource: lists it once, then watches it, without ever missing a deletion.
+"""Lists one resource, then watches it, without ever missing a deletion.
 
     no version --list, or WatchList--> version known --watch--> version known
          ^                                  |                        |
          +------- 410 Gone, broken line ----+---- any other error: back off, watch from there
 
 - Every list is handed to the sink object by object, as it comes. When the list is complete, the
-  sink takes it over in slices, and deletes all other objects. Events wait until that is done.
+  sink stores it in slices, and deletes all other objects. Events wait until that is done.
 - WatchList (`sendInitialEvents`) streams the list as events and tells when it is complete. If a
   server refuses WatchList, the reflector lists page by page from then on.
 - Bookmarks and events move the version forward, so that after a lost connection the watch goes on
@@ -48,20 +48,20 @@ logger = logging.getLogger(__name__)
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 SILENCE_SECONDS: Final = 120.0
-"""Bookmarks come about once a minute; if two are missing, the connection counts as dead."""
+"""After this many seconds without data, a watch counts as dead; bookmarks come once a minute."""
 
 SHORTEST_WATCH: Final = 300.0
-"""The shortest watch to request, in seconds; each lasts a random time up to twice this."""
+"""The shortest duration of a watch to request, in seconds; the longest is twice as long."""
 
 TOO_SHORT: Final = 1.0
 """A watch that ends within this many seconds without an event counts as a failure."""
 
 GOOD_SECONDS: Final = 10.0
-"""A watch that has lasted this long has worked, even if no event came. A load balancer may cut a
-connection that is silent between two bookmarks; such a cut is not logged."""
+"""A watch that has lasted this many seconds has worked, even without an event. A load balancer may
+cut a connection that is silent between two bookmarks; such a cut is not logged."""
 
 LONGEST_RETRY_AFTER: Final = 32.0
-"""A longer `Retry-After` of the server, in seconds, is shortened to this.
+"""The most seconds to wait for a `Retry-After` of the server.
 
 An API server asks for no more than this (apiserver
 pkg/util/flowcontrol/dropped_requests_tracker.go). A proxy before it may ask for an hour and be
@@ -80,7 +80,7 @@ class Relist(Protocol):
     """
 
     def add(self, obj: dict[str, Any]) -> None:
-        """Add an object of the list, or its newer version; pauses let other work run.
+        """Add an object of the list, or its newer version; other work may run meanwhile.
 
         Objects of pages have no apiVersion and kind.
         """
@@ -89,11 +89,11 @@ class Relist(Protocol):
         """Remove an object that was deleted before the list was complete."""
 
     def apply(self) -> None:
-        """Replace the former objects by the added ones; other work may run in pauses."""
+        """Replace the former objects by the added ones; other work may run meanwhile."""
 
 
 class Sink(Protocol):
-    """Keeps the objects that a reflector reads.
+    """Stores the objects that a reflector reads.
 
     Its methods are called on the event loop's thread and must not block. They should accept objects
     that they cannot use. An exception is logged, once per resource, and the stream goes on.
@@ -103,7 +103,7 @@ class Sink(Protocol):
         """Begin a new list of the resource; called before the list is requested."""
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Store one added, changed or deleted object; other work may run in pauses.
+        """Store one added, changed or deleted object; other work may run meanwhile.
 
         ADDED may come for an object that is known already.
         """
@@ -116,8 +116,8 @@ class Reflector:
     Attributes:
         selectors: The query's `fieldSelector` and `labelSelector`.
         on_trouble: Called with every error, and with None once the watch works again.
-        on_synced: Called, after `synced` is set, once the sink has taken over the first whole list.
-        on_relist: Called once the sink has taken over any later list.
+        on_synced: Called when the sink has stored the first whole list; `synced` is then set.
+        on_relist: Called when the sink has stored any later list.
     """
 
     client: ApiClient
@@ -146,9 +146,9 @@ class Reflector:
         self._watch_list = True
         self._is_troubled = False
         self._logged = ""
-        """The last message that was logged about the present trouble."""
+        """The last message that was logged since the watch failed."""
         self._has_lasted = False
-        """Whether the last watch has gone on for `GOOD_SECONDS`."""
+        """Whether the last watch lasted for at least `GOOD_SECONDS`."""
         self._sink_failed = False
 
     async def run(self) -> NoReturn:
@@ -175,7 +175,7 @@ class Reflector:
         await self.sleep(max(self._backoff.pause(), wish))
 
     def _log(self, error: ApiError) -> None:
-        """Log an error, unless it equals the last one or only ends a watch that has worked."""
+        """Log the error, unless it equals the last one or ends a watch that has worked."""
         text = explain(error)
         is_cut = isinstance(error, UnansweredError) and self._version is not None
         if not (is_cut and self._has_lasted) and text != self._logged:
@@ -204,7 +204,7 @@ class Reflector:
         self._version = version
 
     async def _watch(self) -> None:
-        """Hand the events of one connection to the sink until the server ends it."""
+        """Give the events of one watch to the sink, until the server ends the watch."""
         started, accepted = self.clock(), False
         self._initial = await self._begin_list() if self._version is None else None
         idle = True

@@ -1,4 +1,4 @@
-"""Checks the shape of the API server's answers, as far as every reader relies on the shape.
+"""Checks the shape of the API server's answers before other code relies on it.
 
 The parser of an object checks its content. But an answer that is not a list, or an object without a
 name, must not cause a TypeError far away from here.

@@ -24,11 +24,11 @@ from mooring.model.fields import strings
 from mooring.model.manifest_error import ManifestError
 
 CACHE_SECONDS: Final = 10.0
-"""How long an answer is valid, including a denial; kube-scheduler's defaults."""
+"""The seconds for which an answer, also a denial, is used again; kube-scheduler's default."""
 _CACHE_BYTES: Final = 8 * 2**20
-"""The size of the cache of users, and of the cache of answers: about 5,000 entries in each."""
+"""The most bytes of each of the two caches: about 5,000 users, and as many answers."""
 REVIEW_SECONDS: Final = 10.0
-"""How long a request waits for its review, including the wait for other reviews."""
+"""The most seconds that a request waits for its review, including the wait for other reviews."""
 AT_ONCE: Final = 8
 """The most reviews at the same time, so that false tokens cannot flood the API server."""
 _LATE: Final = f"no answer from the API server within {REVIEW_SECONDS:g} s"
@@ -46,26 +46,25 @@ _V = TypeVar("_V")
 
 
 class _Cache(Generic[_K, _V]):
-    """Keeps values for ten seconds, the most recently used ones up to `most_bytes`."""
+    """Keeps values for CACHE_SECONDS; drops the least recently used ones over `most_bytes`."""
 
     def __init__(self, clock: Callable[[], float], most_bytes: int) -> None:
         self._clock = clock
         self._entries: BoundedCache[_K, tuple[float, _V]] = BoundedCache(most_bytes)
 
     def get(self, key: _K) -> tuple[_V] | None:
-        """Return the value in a tuple, because it may be None; return None if no value is valid."""
+        """Return the value in a tuple, because it may be None; return None if no value is kept."""
         entry = self._entries.get(key)
         if entry is None or entry[0] <= self._clock():
             return None
         return (entry[1],)
 
     def put(self, key: _K, value: _V) -> None:
-        """Keep the value, which is valid for CACHE_SECONDS."""
         self._entries.put(key, (self._clock() + CACHE_SECONDS, value))
 
 
 class Reviews:
-    """Reviews over `client`, and the client CA of the cluster.
+    """Asks the API server who a user is and which rights it has; the answers are cached.
 
     Every method raises `ReviewError` if the API server gives no answer; then the caller must grant
     no request.
@@ -102,8 +101,8 @@ class Reviews:
     async def client_ca(self) -> str | None:
         """Return the CA certificates (PEM) for client certificates; None if the cluster has none.
 
-        They are read from the ConfigMap in which kube-apiserver publishes them for extension
-        servers.
+        The ConfigMap in which kube-apiserver publishes these certificates for extension servers is
+        read.
         """
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
@@ -126,7 +125,10 @@ class Reviews:
     async def _cached(
         self, cache: _Cache[_K, _V], key: _K, review: Callable[[], Awaitable[_V]]
     ) -> _V:
-        """Return the cached answer, else the review's; equal requests that wait share a review."""
+        """Return the cached answer for `key`, or the answer of `review`.
+
+        Equal requests that wait share one review.
+        """
         known = cache.get(key)
         if known is not None:
             return known[0]

@@ -26,15 +26,15 @@ from mooring.kube.writes import ProfileWriter
 from mooring.process.turn import Turn
 
 Look = tuple[float, Callable[[], Iterable[Any]]]
-"""An interval in seconds, and a function that returns the objects to note at each interval."""
+"""An interval in seconds, and a function whose objects are noted at each interval."""
 
 
 logger = logging.getLogger(__name__)
 
 RETRIED: Final = (UnreachableError, ServerError, TooManyRequestsError, UnauthorizedError)
-"""After these errors a status is written again, because the object did not cause them."""
+"""After these errors a status is written again, because they do not depend on the object."""
 SECTION_SECONDS: Final = 10.0
-"""The interval at which changed sections of profiles are written."""
+"""The seconds between two comparisons of profile sections with the last written ones."""
 _PAUSE_SECONDS: Final = 1.0
 """The seconds between two tries for one status, and after a try that did not reach the server."""
 
@@ -42,11 +42,11 @@ _Key = TypeVar("_Key", bound="Hashable")
 
 
 class StatusWriter(Generic[_Key]):
-    """Calls `write` for every noted object, while `run` runs.
+    """Calls `write` for every object passed to `note`, while `run` runs.
 
     `write` computes the object's status, and patches the object if its status differs. It raises
     ApiError if this fails. After an error in `RETRIED` it is called again; after any other error,
-    the object must be noted again. Equal errors of several objects are logged once.
+    `note` must be called again. Equal errors of several objects are logged once.
 
     Args:
         what: The objects whose statuses are written, for the log.
@@ -72,9 +72,9 @@ class StatusWriter(Generic[_Key]):
         self._failed: dict[_Key, None] = {}
         self._writing: dict[_Key, asyncio.Event] = {}
         self._digests: dict[_Key, bytes] = {}
-        """Digests of the statuses that `patch` has sent last."""
+        """By object, a digest of the status that `patch` has sent last."""
         self._trouble: tuple[type, int | None, str] | None = None
-        """The kind of the last logged error; None once a status is written."""
+        """The kind of the error that was logged last; None once a status is written."""
         self._more = asyncio.Event()
         self._settled = asyncio.Event()
         self._settled.set()
@@ -93,7 +93,7 @@ class StatusWriter(Generic[_Key]):
         self._digests.pop(key, None)
 
     async def run(self, *looks: Look) -> None:
-        """Write noted statuses until cancelled; also note the objects that `looks` return."""
+        """Write statuses until cancelled; call the functions of `looks` for more objects."""
         async with asyncio.TaskGroup() as tasks:
             for seconds, look in ((_PAUSE_SECONDS, self._take_failed), *looks):
                 tasks.create_task(self._turn.between(self._look, seconds, look))
@@ -106,7 +106,7 @@ class StatusWriter(Generic[_Key]):
             await ended.wait()
 
     async def settled(self) -> None:
-        """Wait until every noted status is written or has failed."""
+        """Wait until the status of every noted object is written or has failed."""
         await self._settled.wait()
 
     async def write(self, key: _Key) -> None:
@@ -118,7 +118,7 @@ class StatusWriter(Generic[_Key]):
     async def patch(
         self, key: _Key, status: Mapping[str, Any], send: Callable[[], Awaitable[object]]
     ) -> None:
-        """Call `send` if the status, without its times, differs from the last one that was sent."""
+        """Call `send` if the status differs from the last one that was sent; times do not count."""
         digest = _digest(status)
         if self._digests.get(key) != digest:
             await send()
@@ -168,7 +168,7 @@ class StatusWriter(Generic[_Key]):
 
     @asynccontextmanager
     async def _alone(self, key: _Key) -> AsyncIterator[None]:
-        """Wait until no write of this status is under way; other writes wait for this one.
+        """Return a context manager in which no other write of the object's status runs.
 
         Otherwise the older of two writes might arrive last.
         """
@@ -182,14 +182,14 @@ class StatusWriter(Generic[_Key]):
             self._more.set()
 
     def _log(self, error: ApiError) -> None:
-        """Log the error, unless one of the same kind was logged last."""
+        """Log the error, unless the last logged error has the same kind."""
         if error.kind != self._trouble:
             logger.warning("the status of %s is not written: %s", self._what, explain(error))
         self._trouble = error.kind
 
 
 class ProfileSectionWriter(StatusWriter[str]):
-    """Writes one field of the status of each profile when the field has changed.
+    """Writes one field of each profile's status when the field has changed.
 
     Args:
         field: The name of the field.
@@ -231,7 +231,7 @@ class ProfileSectionWriter(StatusWriter[str]):
 
 
 def _digest(status: Mapping[str, Any]) -> bytes:
-    """Return a short key for the status; statuses that differ only in times have equal keys."""
+    """Return a short key of the status; statuses that differ only in times have equal keys."""
     conditions = [
         {name: value for name, value in condition.items() if name != "lastTransitionTime"}
         for condition in status.get("conditions", ())

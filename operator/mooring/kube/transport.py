@@ -42,18 +42,18 @@ from mooring.kube.exchange import (
 from mooring.kube.limiter import TokenBucket
 
 RETRIES: Final = 5
-"""The most repetitions after answers with `Retry-After`."""
+"""The most repetitions of a request after answers with `Retry-After`."""
 
 LONGEST_RETRY_AFTER: Final = 10.0
-"""A longer `Retry-After` of the server, in seconds, is shortened to this."""
+"""The most seconds to wait for a `Retry-After` of the server."""
 
 JSON: Final = "application/json"
 
 REVIEWS: Final = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
-"""To create an object of these groups is a question about a user, not a write."""
+"""Paths of reviews: to create one is a question about a user, not a write."""
 
 READ_BUFFER: Final = 256 * 1024
-"""The most bytes of one read, so many that a burst of events causes one wake-up."""
+"""The most bytes that one read returns: a burst of events then wakes the process once."""
 
 
 class _Request(NamedTuple):
@@ -66,7 +66,7 @@ class _Request(NamedTuple):
 
     @property
     def call(self) -> ApiCall:
-        """The request's verb and resource for errors; computed only if there is an error."""
+        """The request's verb and resource, for errors; computed when there is an error."""
         return ApiCall.parse(self.method, self.path, watch="watch" in (self.params or {}))
 
     @property
@@ -82,9 +82,9 @@ _Sender = Callable[[_Request, "Mapping[str, str]"], Awaitable[_AnswerT]]
 
 
 class Transport:
-    """A session with one API server; create it while the event loop runs.
+    """Sends requests to one API server; create it while the event loop runs.
 
-    `timeout` bounds each try, from sending to the answer's last byte, in seconds. `pool` bounds the
+    `timeout` limits each try, from sending to the answer's last byte, in seconds. `pool` limits the
     connections for requests, and separately those for watches. `may_write` is called immediately
     before each write is sent, and before each repetition; if it returns False, the write is not
     sent and NotLeadingError is raised.
@@ -178,12 +178,11 @@ class Transport:
     async def watch_lines(
         self, path: str, params: Mapping[str, str], *, silence: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """Yield the lines of a watch until the server ends it; an item is a list of lines.
+        """Yield lists of the lines of a watch until the server ends the watch.
 
-        The first item is empty and means that the server has accepted the watch. Raises
-        UnansweredError if the watch is not accepted in time, if no byte comes for `silence`
-        seconds, or if the connection breaks. The caller must close the generator
-        (`contextlib.aclosing`) to close the connection.
+        The first list is empty: the server has accepted the watch. Raises UnansweredError if the
+        watch is not accepted in time, if no byte comes for `silence` seconds, or if the connection
+        breaks. The caller must close the generator (`contextlib.aclosing`) to close the connection.
         """
         patience = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
         request = _Request("GET", path, {**params, "watch": "true"}, None, {"Accept": JSON})
@@ -217,7 +216,7 @@ class Transport:
         return await send(request, {**request.headers, **credentials})
 
     async def _ask(self, request: _Request, headers: Mapping[str, str]) -> Answer:
-        """Return the whole answer to a request over a kept connection."""
+        """Return the whole answer to a request over a connection that is kept open."""
         target = request.path
         if request.params:
             target = f"{target}?{urlencode(request.params)}"
@@ -250,7 +249,10 @@ class Transport:
     async def _open(
         self, request: _Request, headers: Mapping[str, str], *, patience: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Return the head of an answer; read the whole answer if its status is 300 or more."""
+        """Return the head of an answer; read the whole answer if its status is 300 or more.
+
+        `patience` has the timeouts.
+        """
         with self._transport_errors(request):
             async with asyncio.timeout(self._timeout):
                 response = await self._session.request(
@@ -301,7 +303,7 @@ class Transport:
 
 
 def refusal_by_proxy(error: aiohttp.ClientHttpProxyError) -> str:
-    """Return the proxy's answer; the text of `error` would show the proxy's URL and password."""
+    """Return the proxy's answer, without the proxy's URL and password as in `error`."""
     return f"the proxy answers {error.status} {error.message}"
 
 
@@ -317,7 +319,7 @@ def abort(response: aiohttp.ClientResponse) -> None:
 
 
 def transport_of(response: aiohttp.ClientResponse) -> asyncio.Transport | None:
-    """Return the transport of an unfinished answer; None if it was read or closed."""
+    """Return the transport of an unfinished answer; None if the answer was read or closed."""
     return None if response.connection is None else response.connection.transport
 
 

@@ -94,7 +94,10 @@ class PodWriter:
                 raise
 
     async def bound_node(self, namespace: str, name: str, uid: str) -> str | None:
-        """Return the pod's node, None if not bound or gone; retry until the server answers."""
+        """Return the pod's node; None if the pod is not bound or gone.
+
+        Retry until the server answers.
+        """
         with suppress(NotFoundError):
             pod = await self._read(namespace, name, uid)
             return pod["spec"].get("nodeName") if pod is not None else None
@@ -140,9 +143,9 @@ class PodWriter:
     ) -> str:
         """Merge `status` into the pod's status, conditions by type; return the new resourceVersion.
 
-        Raises ConflictError if another pod has the name now: the server answers that with 422,
-        because a uid cannot be changed. Any other 422 is raised as InvalidError. Raises
-        NotWantedError if `wanted` returned False, so that nothing was sent.
+        Raises ConflictError if another pod has the name now: the server answers 422, because a uid
+        cannot be changed. Any other 422 raises InvalidError. Raises NotWantedError if `wanted`
+        returned False, so that nothing was sent.
         """
         return await _patch_status(self.client, POD, namespace, name, uid, status, wanted=wanted)
 
@@ -193,7 +196,7 @@ class PodWriter:
     async def _has_removed(
         self, removing: Awaitable[object], namespace: str, name: str, uid: str
     ) -> bool:
-        """Return whether this request removed the pod: it was not gone or terminating before.
+        """Return whether the request `removing` removed the pod, which was not terminating before.
 
         After a lost answer or a server error, the request may have been carried out: the result is
         True if the pod is gone or terminating now.
@@ -254,7 +257,7 @@ class PodGroupWriter:
 
 
 class _KnownProfile:
-    """A profile as it was last seen; the version is empty if it is not known."""
+    """The profile that has a name; `version` is "" if it is not known."""
 
     __slots__ = ("uid", "version")
 
@@ -285,7 +288,7 @@ class ProfileWriter:
             known.version = version
 
     def gone(self, name: str, uid: str) -> None:
-        """Forget the profile; a later one of its name is written to only once it is `seen`."""
+        """Forget the profile; a later one of this name is written to only after `seen`."""
         known = self._known.get(name)
         if known is not None and known.uid == uid:
             del self._known[name]
@@ -293,7 +296,7 @@ class ProfileWriter:
     async def patch_status(self, name: str, status: Mapping[str, Any]) -> None:
         """Merge `status` into the status of the profile that has the name when this is called.
 
-        Raises NotFoundError if that profile is gone; another one may have its name.
+        Raises NotFoundError if the profile was deleted meanwhile; another one may have its name.
         """
         known = self._known.get(name)
         lock = self._writing.setdefault(name, asyncio.Lock())
@@ -313,7 +316,7 @@ class ProfileWriter:
                     return
 
     async def _version(self, name: str, uid: str) -> str:
-        """Get the profile's version by an empty patch, because this needs no right to read."""
+        """Return the profile's version as an empty patch shows it: this needs no right to read."""
         found, version = await self._patch(name, {})
         if found != uid:
             raise _another_profile(name)
@@ -340,13 +343,14 @@ async def _patch_status(
     version: str = "",
     wanted: Callable[[], bool] | None = None,
 ) -> str:
-    """Patch the status; return the object's new version: see `PodWriter.patch_pod_status`.
+    """Patch the status and return the object's new version; see `PodWriter.patch_pod_status`.
 
     Only lists in a status, such as conditions, are merged by a key. Without a list, both kinds of
     patch have the same effect, and a strategic patch costs the server 0.6 ms more.
 
-    For a custom resource the server does not compare the uid: it takes all metadata from the object
-    that has the name (status_strategy.go of apiextensions-apiserver). It compares the version.
+    For a custom resource, the server does not compare the uid: it takes all metadata from the
+    object that has the name (status_strategy.go of apiextensions-apiserver). It compares the
+    version.
     """
     built_in = resource.group == "" or resource.group.endswith(".k8s.io")
     built_in &= resource != SIGS_POD_GROUP  # whose group is not Kubernetes' own
