@@ -14,7 +14,7 @@ class ReviewError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user as the API server knows it; hashable, so that it can be a key of caches."""
+    """A user as the API server identifies it; hashable, so that caches can have it as a key."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -33,13 +33,10 @@ class User:
 
     @classmethod
     def of_certificate(cls, subject: tuple[tuple[tuple[str, str], ...], ...]) -> "User | None":
-        """Return the user of a verified client certificate: common name and organizations.
+        """Return the user in a verified client certificate; None if it has no common name.
 
-        Args:
-            subject: The subject as `ssl.SSLSocket.getpeercert` gives it.
-
-        Returns:
-            None if the certificate has no common name.
+        `subject` is the subject that `ssl.SSLSocket.getpeercert` returns. Its organizations are the
+        user's groups.
         """
         fields = [field for part in subject for field in part]
         names = [value for key, value in fields if key == "commonName"]

@@ -12,10 +12,10 @@ from mooring.model.selectors import LabelSelector, parse_label_selector
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """Pods selected by labels in some namespaces, counted per value of a node label.
+    """An inter-pod term: pods selected by labels in some namespaces, per value of a node label.
 
-    `namespaces` is the explicit list, or the pod's own namespace if the term has neither a list nor
-    a selector; `namespace_selector` adds the namespaces that match it (None adds none). The API
+    `namespaces` is the term's list, or the pod's own namespace if the term has neither a list nor a
+    selector. `namespace_selector` adds the namespaces that it matches; None adds none. The API
     server has already merged matchLabelKeys and mismatchLabelKeys into `selector`.
     """
 
@@ -35,7 +35,7 @@ class WeightedAffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class PodAffinity:
-    """The inter-pod terms of a pod; `preferred` contains affinity and (negative) anti-affinity."""
+    """The inter-pod terms of a pod; in `preferred`, anti-affinity terms have negative weights."""
 
     required: tuple[AffinityTerm, ...] = ()
     required_anti: tuple[AffinityTerm, ...] = ()
@@ -54,9 +54,9 @@ class PodAffinity:
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """One topologySpreadConstraint with the API's defaults filled in.
+    """A topologySpreadConstraint with the API's defaults filled in.
 
-    `hard` is DoNotSchedule; `honor_affinity` and `honor_taints` are the node inclusion policies.
+    `hard` is True for DoNotSchedule, `honor_affinity` and `honor_taints` for the policy Honor.
     """
 
     max_skew: int

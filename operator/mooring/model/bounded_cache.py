@@ -1,8 +1,8 @@
-"""Caches that are bounded in bytes.
+"""Caches with a maximum number of bytes.
 
 The entry of one pod may be a thousand times as large as an ordinary one, and a tenant can create
-pods that all differ. Therefore a maximum number of entries would not bound the memory. Every cache
-of Mooring is a `BoundedCache`, or counts its bytes in `bytes` and has its bound in `most_bytes`
+pods that all differ. Therefore a maximum number of entries would not limit the memory. Every cache
+of Mooring is a `BoundedCache`, or counts its bytes in `bytes` and has its maximum in `most_bytes`
 (tests/test_caches.py).
 """
 
@@ -15,23 +15,23 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar
 import numpy as np
 
 _ENTRY: Final = 256
-"""Bytes that a cache needs for an entry, without its key and value."""
+"""The bytes that a cache needs for an entry, without its key and value."""
 _ITEM: Final = 16
-"""Bytes of a reference in a list, a tuple or a dict."""
+"""The bytes of a reference in a list, a tuple or a dict."""
 _ARRAY: Final = 128
 _LEAVES: Final = frozenset((str, bytes, int, float, bool, type(None)))
 """Types of values that contain no other values."""
 _SLOTS: Final[dict[type, tuple[str, ...]]] = {}
-"""The names of the slots of each type that `bytes_of` has met."""
+"""By type, the names of its slots; `bytes_of` fills it."""
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 _Arguments = ParamSpec("_Arguments")
 
 
 def bytes_of(*values: object) -> int:
-    """Return the estimated bytes of the values, with everything that they refer to.
+    """Return the estimated bytes of the values and of all objects to which they refer.
 
-    An object with an integer `memory` counts with that size. Every part is examined, so use this
+    An object with an integer `memory` counts with that size. All objects are examined, so use this
     function only for values that took longer to make and do not refer to the cluster.
     """
     total, left, seen = 0, list(values), set[int]()
@@ -133,9 +133,9 @@ class BoundedCache(Generic[_Key, _Value]):
 def cached(
     most_bytes: int,
 ) -> Callable[[Callable[_Arguments, _Value]], Callable[_Arguments, _Value]]:
-    """Keep a function's results by its arguments, within a number of bytes.
+    """Return a decorator that caches a function's results in at most `most_bytes`.
 
-    Use it instead of functools.lru_cache, which bounds the number of entries.
+    Use it instead of functools.lru_cache, which limits only the number of entries.
     """
 
     def decorate(function: Callable[_Arguments, _Value]) -> Callable[_Arguments, _Value]:

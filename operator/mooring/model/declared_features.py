@@ -21,12 +21,12 @@ _GROUPS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
 def declared_features(names: tuple[str, ...]) -> frozenset[str]:
-    """Return the features of this list that a pod may need."""
+    """Return those features of the list that a pod may need."""
     return _KNOWN.intersection(names)
 
 
 def required_features(spec: Mapping[str, Any]) -> list[str]:
-    """Return, sorted, the node features that a raw spec needs; ManifestError if it is malformed."""
+    """Return, sorted, the node features that a pod's `spec` needs; ManifestError if malformed."""
     restarts = mounts = False
     for group in _GROUPS:
         if spec.get(group) is None:

@@ -46,7 +46,7 @@ class Demand:
     1.37, kube-scheduler's scorer ignores the incoming pod's pod-level requests, because it never
     sets a flag. The totals of the node include them, therefore `node_scored_cpu` differs."""
     scored_memory: int
-    """The memory of the incoming pod in NodeResourcesFit's score."""
+    """The memory of the incoming pod in NodeResourcesFit's score, computed as `scored_cpu`."""
     scored_others: Mapping[str, int]
     """Other resources in NodeResourcesFit's score: `resources` without pod-level huge pages."""
     node_scored_cpu: int
@@ -75,7 +75,7 @@ def pod_demand(
     kubernetes: KubernetesRules = NEWEST,
     parsed: PodContainers | None = None,
 ) -> Demand:
-    """Return the demand of a pod with this spec; `parsed` are its containers, if parsed already.
+    """Return the demand of a pod with this spec; `parsed` are its containers if already parsed.
 
     For an `assigned` pod, the status is read too: during an in-place resize, the demand is the
     largest of the requested, the allocated and the used amount. Raises ManifestError with the path,
@@ -114,7 +114,7 @@ def pod_demand(
 def demands_by_version(
     spec: Mapping[str, Any], status: Mapping[str, Any] | None, newest: Demand
 ) -> Mapping[str, Demand] | None:
-    """Return an assigned pod's demand by Kubernetes version; None if all equal `newest`."""
+    """Return an assigned pod's demand by Kubernetes version; None if it is `newest` for all."""
     if not status:
         return None
     has_pod_level = status.get("resources") is not None
@@ -173,17 +173,17 @@ def qos_class(
 
 @dataclass(frozen=True, slots=True)
 class _Stages:
-    """The requests of a pod at each stage of a resize; there is at least one stage.
+    """The requests of a pod at each stage of an in-place resize; there is at least one stage.
 
-    A stage of `of_containers` has the containers and the init containers; a stage of `of_pods` has
-    the total of the pod, if the status has only this total.
+    Each item of `of_containers` has the containers and the init containers at one stage. Each item
+    of `of_pods` has the total of the pod at one stage, if the status has only this total.
     """
 
     of_containers: list[tuple[Sequence[ContainerResources], Sequence[ContainerResources]]]
     of_pods: list[dict[str, int]] = field(default_factory=list)
 
     def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-        """Return the largest total of any stage; `defaults` replace missing requests."""
+        """Return, by resource, the largest total; `defaults` replace missing requests."""
         largest: dict[str, int] = {}
         for containers, init in self.of_containers:
             raise_to(largest, _total(containers, init, defaults))
@@ -193,7 +193,7 @@ class _Stages:
 
 
 class _Resize:
-    """The amounts of an assigned pod during an in-place resize, read from its status.
+    """The amounts of a pod during an in-place resize, read from its status.
 
     There are three stages: requested (the spec), allocated (`allocatedResources`) and in use
     (`resources`). The spec does not count if the node reports the resize as infeasible.
@@ -234,7 +234,7 @@ class _Resize:
         return _Stages([*asked, *others])
 
     def of_pod(self, pod_level: dict[str, int]) -> dict[str, int]:
-        """Return the largest pod-level requests among all stages of the resize that count."""
+        """Return, by resource, the largest pod-level request of all stages that count."""
         if not pod_level or not self._kubernetes.pod_level_resize:
             return pod_level
         if self._status.get("resources") is None:
@@ -261,7 +261,7 @@ class _Resize:
         return self._with(container, allocated)
 
     def _used(self, container: ContainerResources) -> ContainerResources:
-        """Return the container with the used amounts, else the allocated or requested ones."""
+        """Return the container with the amounts in use, else the allocated or requested ones."""
         allocated, used = _amounts(*self._containers.get(container.name, ({}, "")))
         return self._with(container, used if used is not None else allocated)
 
@@ -276,7 +276,7 @@ class _Resize:
 def _amounts(
     raw: Mapping[str, Any], where: str
 ) -> tuple[dict[str, int] | None, dict[str, int] | None]:
-    """Return the allocated and the used resources in a status; None for an absent field."""
+    """Return the allocated resources and those in use from a status; None for a missing field."""
     allocated = used = None
     if raw.get("allocatedResources") is not None:
         amounts = mapping(raw, "allocatedResources", where)
@@ -300,7 +300,7 @@ def _total(
 
 
 def _plus(amounts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Return the sum per resource, capped at the largest int64."""
+    """Return the sums by resource, at most the largest int64."""
     if not more and max(amounts.values(), default=0) <= _INT64_MAX:
         return dict(amounts)
     return {

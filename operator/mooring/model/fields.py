@@ -16,12 +16,12 @@ _Value = TypeVar("_Value")
 _Parser = Callable[[Mapping[str, Any]], _Value]
 
 _OBJECT: Final = (dict, Mapping)
-"""The types of JSON objects; checking for dict first is eight times as fast as for Mapping."""
+"""The types of JSON objects; a check for dict takes an eighth of the time of one for Mapping."""
 MAX_INT32: Final = 2**31 - 1
 
 
 def naming_the_object(kind: str) -> Callable[[_Parser[_Value]], _Parser[_Value]]:
-    """Decorate a parser so that its errors begin with the object: `Service team-a/web`."""
+    """Return a decorator for parsers: their errors begin with the object: `Service team-a/web`."""
 
     def decorate(parse: _Parser[_Value]) -> _Parser[_Value]:
         @wraps(parse)
@@ -59,7 +59,7 @@ def required(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str
 def optional_mapping(
     raw: Mapping[str, Any], field: str, where: str = ""
 ) -> Mapping[str, Any] | None:
-    """Return the object in `field`, None if it is absent; for fields where {} has a meaning."""
+    """Return the object in `field`, None if it is absent; use it where {} has a meaning."""
     return None if raw.get(field) is None else mapping(raw, field, where)
 
 
@@ -129,7 +129,7 @@ def boolean(raw: Mapping[str, Any], field: str, where: str = "") -> bool:
 
 
 def controller_uid(metadata: Mapping[str, Any]) -> str:
-    """Return the uid of the controller among an object's owners, "" if it has none."""
+    """Return the uid of the owner that is the object's controller, "" if it has none."""
     for index, owner in enumerate(mappings(metadata, "ownerReferences", "metadata")):
         where = f"metadata.ownerReferences[{index}]"
         if boolean(owner, "controller", where):
@@ -169,7 +169,7 @@ _short_time: Final = lru_cache(maxsize=4096)(_time)
 
 
 def called(raw: Mapping[str, Any]) -> str:
-    """Return the name of an object for messages: namespace/name, or `(no name)`."""
+    """Return an object's name for messages: namespace/name, or `(no name)`."""
     metadata = raw.get("metadata")
     if not isinstance(metadata, _OBJECT):
         return "(no name)"
@@ -178,7 +178,7 @@ def called(raw: Mapping[str, Any]) -> str:
 
 
 def at_most(number: int, most: int, where: str, what: str) -> None:
-    """Raise ManifestError if `number` is over `most`; `what` names the things that are counted."""
+    """Raise ManifestError if `number` is over `most`; `what` names the things that were counted."""
     if number > most:
         raise ManifestError(where, f"has {number} {what}; Mooring reads at most {most}")
 

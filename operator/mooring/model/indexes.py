@@ -1,4 +1,4 @@
-"""Counts and sets by key that keep no empty entries, because names come and go for months."""
+"""Counts and sets by key without empty entries, because names come and go for months."""
 
 from collections.abc import Hashable, MutableMapping
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ def add_count(counts: MutableMapping[_Key, int], key: _Key, amount: int) -> None
 
 
 def drop_item(items_of: MutableMapping[_Key, Any], key: _Key, item: Hashable) -> None:
-    """Remove the item, if it is there, from the key's set or dict; remove an empty set or dict."""
+    """Remove the item from the key's set or dict, if it is there; remove a key without items."""
     items = items_of.get(key)
     if items is None:
         return

@@ -248,7 +248,7 @@ KUBERNETES_RULES: Final[Mapping[str, KubernetesRules]] = MappingProxyType(
 )
 """The rules of every minor version that Mooring knows, the oldest first."""
 NEWEST: Final = _1_37
-"""The rules if no server states its version: those of the newest release; 1.38 is a beta."""
+"""The rules if the server does not state its version: those of the newest stable release."""
 
 
 def minor_version(text: str) -> tuple[int, int] | None:
@@ -260,8 +260,8 @@ def minor_version(text: str) -> tuple[int, int] | None:
 def rules_of_server(version: str) -> KubernetesRules:
     """Return the rules for an API server of this version.
 
-    A server that is newer than all known versions gets the newest rules, an older one the oldest.
-    If the version is malformed or empty, `NEWEST` applies.
+    A version that is newer than all known ones has the newest rules, an older one the oldest. If
+    the version is malformed or empty, `NEWEST` applies.
     """
     asked = minor_version(version)
     if asked is None:

@@ -13,7 +13,7 @@ from typing import Final
 
 
 class Counted(StrEnum):
-    """The limited parts of a pod, in the words of messages."""
+    """The parts of a pod whose number is limited, in the words of messages."""
 
     BYTES = "bytes of JSON in the fields that scheduling reads"
     NODE_TERMS = "node affinity terms"

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class LinearPatternError(ValueError):
-    """RE2 rejects the pattern: `what` is the mistake, `where` the part of the pattern."""
+    """RE2 rejects the pattern: `what` is the mistake, `where` the part of the pattern with it."""
 
     def __init__(self, what: str, where: str) -> None:
         super().__init__(what, where)
@@ -12,10 +12,10 @@ class LinearPatternError(ValueError):
 
 
 def compile_linear(pattern: str, most_memory: int) -> Any:
-    """Return RE2's object for the pattern; its matches have no groups.
+    """Return RE2's compiled pattern; its matches have no groups.
 
-    `most_memory` bounds the bytes of the object, including the states that searches keep. Raises
-    LinearPatternError, or UnicodeEncodeError if UTF-8 cannot encode the pattern.
+    `most_memory` is the most bytes of the compiled pattern, with the states that searches keep.
+    Raises LinearPatternError, or UnicodeEncodeError if UTF-8 cannot encode the pattern.
     """
     import re2  # type: ignore[import-untyped] # noqa: PLC0415 - few clusters have patterns
 

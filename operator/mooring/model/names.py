@@ -1,27 +1,27 @@
 """Finds the uids of pods by namespace/name, for users who ask with a name.
 
-Everything else that Mooring remembers about a pod is kept by its uid, because a name returns: the
-pods of a StatefulSet have fixed names. Two streams of events may show the beginning of a name's
-next pod before the end of its last pod.
+All other data about a pod is kept by its uid, because a name returns: the pods of a StatefulSet
+have fixed names. Two streams of events may show that a name's next pod begins before they show that
+its last pod has ended.
 """
 
 from mooring.model.pod import Uid
 
 
 class Names:
-    """The uids of pods by "namespace/name"; a name seldom has more than one."""
+    """The uids of pods by "namespace/name"; few names have more than one uid."""
 
     def __init__(self) -> None:
         self._uids: dict[str, Uid | tuple[Uid, ...]] = {}
-        """A single uid is kept without a tuple, because 150,000 tuples take 10 MB."""
+        """By name, its uid, or several uids: 150,000 tuples of one uid would take 10 MB."""
 
     def add(self, key: str, uid: Uid) -> None:
-        """Add a pod under a name that it does not have yet; it becomes the name's latest."""
+        """Add a pod under a name; `latest` then returns its uid for this name."""
         known = self.of(key)
         self._uids[key] = (*known, uid) if known else uid
 
     def remove(self, key: str, uid: Uid) -> None:
-        """Remove a pod, which must have this name."""
+        """Remove a pod that was added under this name."""
         left = tuple(other for other in self.of(key) if other != uid)
         if left:
             self._uids[key] = left if len(left) > 1 else left[0]

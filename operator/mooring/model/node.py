@@ -48,7 +48,7 @@ class Node:
     annotations: Mapping[str, str]
     allocatable: Mapping[str, int]
     unavailable: Mapping[str, int]
-    """For each extended resource, its capacity minus `allocatable`, if that is positive."""
+    """By extended resource, its capacity minus `allocatable`, if that is positive."""
     pod_slots: int
     taints: tuple[Taint, ...]
     unschedulable: bool
@@ -59,7 +59,7 @@ class Node:
 
     @property
     def zone_key(self) -> tuple[str, str]:
-        """Region and zone; the node order takes nodes from each zone in turn (GetZoneKey)."""
+        """Region and zone; `nodes_in_order` has nodes from each zone in turn (GetZoneKey)."""
         labels = self.labels
         return (
             labels.get(BETA_REGION, labels.get(REGION, "")),
@@ -101,7 +101,6 @@ def _amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
 
 
 def _unavailable(raw: Mapping[str, Any], allocatable: Mapping[str, int]) -> dict[str, int]:
-    """Return each extended resource's capacity minus its allocatable amount, if positive."""
     extended = {name: amount for name, amount in raw.items() if "/" in name}
     capacity = _amounts(extended, "status.capacity.")
     missing = {name: amount - allocatable.get(name, 0) for name, amount in capacity.items()}
@@ -109,7 +108,7 @@ def _unavailable(raw: Mapping[str, Any], allocatable: Mapping[str, int]) -> dict
 
 
 def _images(raw: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return each image's bytes by name; of equal names the first counts (addNodeImageStates)."""
+    """Return the bytes of each image name; a name's first entry counts (addNodeImageStates)."""
     images = dict[str, int]()
     for index, image in enumerate(raw):
         where = f"status.images[{index}]"
@@ -128,7 +127,7 @@ def _conditions(raw: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
-    """Return kind and uid of each controller; none if the annotation is malformed."""
+    """Return kind and uid of each controller in the annotation; none if it is malformed."""
     if annotation is None:
         return frozenset()
     try:
@@ -142,7 +141,7 @@ def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
 def normalized_image(name: str) -> str:
     """Return a pod's image name, with `:latest` if it has no tag (imagelocality/image_locality.go).
 
-    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag. Only the
-    names in pods are changed, not the names that nodes report.
+    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag. Names that
+    nodes report are not changed.
     """
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

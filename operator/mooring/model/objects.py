@@ -83,12 +83,12 @@ def object_key(kind: Kind, raw: Mapping[str, Any]) -> str:
 
 
 def identity(kind: Kind, raw: Mapping[str, Any]) -> str:
-    """Return the key in the cluster state: for a pod its uid ("" if unset), else `object_key`."""
+    """Return the key in the cluster state: the uid of a pod ("" if unset), else `object_key`."""
     return text(raw["metadata"], "uid", "metadata") if kind is Kind.POD else object_key(kind, raw)
 
 
 def is_older(version: str, than: str) -> bool:
-    """Return whether a resourceVersion is older than another; both are numbers that only grow."""
+    """Return whether resourceVersion `version` is older than `than`; both are growing numbers."""
     return (len(version), version) < (len(than), than)
 
 

@@ -34,9 +34,9 @@ Uid = NewType("Uid", str)
 _DEFAULT_GRACE: Final = 30
 _NO_CLAIMS: Final[Mapping[str, str | None]] = MappingProxyType({})
 _MANY_STRINGS: Final = 2000
-"""Pause after more labels or annotations than this: they take a millisecond."""
+"""After more labels or annotations than this, which take a millisecond, other tasks may run."""
 _START_SECONDS: Final = 60
-"""Seconds allowed for the binding and start of a pod, and for the end of its containers."""
+"""The seconds allowed for a pod's binding and start, and for the end of its containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class Pod:
     """The fields of a pod that decisions read.
 
     Times are in seconds since the epoch. `nominated_node` and `node_name` are None if not set.
-    `disrupted` means that the pod has the condition DisruptionTarget=True with reason
-    PreemptionByScheduler, `evicted` that its reason is EvictionByEvictionAPI.
+    `disrupted` is True if the pod has the condition DisruptionTarget=True with the reason
+    PreemptionByScheduler, `evicted` if that reason is EvictionByEvictionAPI.
     """
 
     key: str
@@ -86,10 +86,10 @@ class Pod:
     scheduling_group: str | None = None
     """The PodGroup of scheduling.k8s.io that `spec.schedulingGroup` names, None without one."""
     active_deadline_seconds: int | None = None
-    """How long the pod may run; None if it has no limit."""
+    """The most seconds that the pod may run (activeDeadlineSeconds); None without a limit."""
     termination_grace_period_seconds: int = _DEFAULT_GRACE
     claim_names: Mapping[str, str | None] = field(default_factory=lambda: _NO_CLAIMS)
-    """The claims that were created for the pod's claim templates, by entry of resourceClaims."""
+    """By entry of resourceClaims, the claim that was created from the pod's claim template."""
     extended_resource_claim: ExtendedResourceClaim | None = None
     """The claim that a scheduler created for the pod's extended resources."""
     local_storage: bool = False
@@ -109,13 +109,13 @@ class Pod:
 
     @property
     def longest_run(self) -> int | None:
-        """The most seconds from the pod's start to its end; None if it has no deadline."""
+        """The most seconds from the pod's start to its end; None if the pod may run for ever."""
         if self.active_deadline_seconds is None:
             return None
         return self.active_deadline_seconds + self.termination_grace_period_seconds
 
     def ends_by(self, now: float) -> float:
-        """Return the latest time when the pod ends if it is bound at `now`; infinity without limit.
+        """Return when the pod ends at the latest if it is bound at `now`; infinity without limit.
 
         Both times are in seconds since the epoch. One minute is added for binding, start and end.
         """
@@ -131,9 +131,9 @@ class Pod:
 
 @naming_the_object("Pod")
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
-    """Parse a Pod, with pauses; raise ManifestError if a field is malformed.
+    """Parse a Pod; raise ManifestError if a field is malformed.
 
-    A pod may be 2 MB long, and parsing 1 MB takes 0.1 to 0.3 s.
+    Other tasks may run meanwhile: a pod may be 2 MB long, and parsing 1 MB takes 0.1 to 0.3 s.
     """
     namespace, name = shared_text(namespace_of(raw)), name_of(raw)
     metadata, spec, status = raw["metadata"], required(raw, "spec"), mapping(raw, "status")
@@ -218,7 +218,7 @@ def workload_of(pod: Pod) -> tuple[str, str]:
 
 
 def is_of_workload(pod: Pod, kind: str, name: str) -> bool:
-    """Return whether a workload controls the pod: its owner, or the owner's Deployment or CronJob.
+    """Return whether the workload is the pod's owner, or the owner's Deployment or CronJob.
 
     The name of a CronJob's Job ends with a number.
     """
@@ -248,11 +248,11 @@ _OWNERS: Final[Sharing[tuple[str, str, str, str], OwnerRef]] = Sharing(
     8 * 2**20, lambda key: _OWNER_BYTES + 4 * sum(map(len, key))
 )
 _OWNER_BYTES: Final = 512
-"""Bytes of an owner's object, tuple and strings, without their characters."""
+"""The bytes of an owner's object, tuple and strings, without the characters of the strings."""
 
 
 def _shared_owner(kind: str, name: str, uid: str, api_version: str) -> OwnerRef:
-    """Return the owner; pods of the same owner that are parsed close together share the object."""
+    """Return the owner; pods of one owner share the object if they are parsed close together."""
     key = kind, name, uid, api_version
     owner = _OWNERS.get(key)
     if owner is None:

@@ -71,9 +71,9 @@ _CARD_ANNOTATIONS: Final = frozenset(
         "scheduling.mooring.dev/gpu-type",
     )
 )
-"""Annotations by which a pod requests GPU cards (gpu_cards/model/cards.py)."""
+"""The annotations by which a pod requests GPU cards (gpu_cards/model/cards.py)."""
 _LONGEST_ANNOTATION: Final = 512
-"""Longer values are cut off, because a tenant writes them and specs are kept in memory."""
+"""The most characters of an annotation; the rest is cut off, because tenants write it."""
 _STATUS_CONTAINER_FIELDS: Final = ("name", "resources", "allocatedResources")
 
 
@@ -123,7 +123,7 @@ class PodSpec:
     limit_exceeded: str | None = None
     """A sentence about the limit of `mooring.model.limits` that these fields exceed, or None."""
     demands: Mapping[str, Demand] | None = None
-    """The demand by version of Kubernetes during an in-place resize; None if all are equal."""
+    """By Kubernetes version, the demand during an in-place resize; None if all are equal."""
     memory: int = 0
     """The estimated bytes of this object, with its JSON."""
 
@@ -154,10 +154,10 @@ def pod_spec(
     *,
     assigned: bool,
 ) -> PodSpec:
-    """Return the parsed spec of a pod, with pauses; for an `assigned` pod, its status is read too.
+    """Return the parsed spec of a pod; for an `assigned` pod, its status is read too.
 
-    Only annotations that request GPU cards count. Raises ManifestError with the path of a malformed
-    field.
+    Only annotations that request GPU cards count. Other tasks may run meanwhile. Raises
+    ManifestError with the path of a malformed field.
     """
     key = _spec_key(namespace, spec, status, annotations, assigned=assigned)
     pause()
@@ -172,7 +172,7 @@ def _spec_key(
     *,
     assigned: bool,
 ) -> bytes:
-    """Return the fields of a spec as JSON; equal pods give equal bytes."""
+    """Return the fields that decisions read as JSON; equal pods give equal bytes."""
     picked = {field: spec[field] for field in _SPEC_FIELDS if field in spec}
     for group in ("containers", "initContainers"):
         if group in spec:
@@ -211,7 +211,7 @@ def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status fields by which an in-place resize changes an assigned pod's demand."""
+    """Return those fields of the status from which an in-place resize takes the pod's demand."""
     picked = {field: status[field] for field in _STATUS_FIELDS if field in status}
     for group in ("containerStatuses", "initContainerStatuses"):
         if group in picked:
@@ -225,10 +225,10 @@ def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class PodSpecCache:
-    """The parsed specs of all pods, and recently used specs without a pod, within `most_bytes`.
+    """The parsed specs of all pods, and recently used specs without a pod.
 
     The spec of an existing pod is always found, so that equal pods share it. Specs without a pod
-    are kept for later pods of their templates.
+    are kept in `most_bytes`, for later pods of their templates.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -261,16 +261,15 @@ class PodSpecCache:
 
 
 _MOST_MEMORY_PER_BYTE: Final = 25
-"""The most bytes of a spec per byte of its JSON; ordinary specs take a fifth of that."""
+"""The most bytes of a parsed spec per byte of its JSON; ordinary specs take a fifth of that."""
 _SMALL: Final = 2048
-"""A spec with at most so many bytes of JSON is not measured, because measuring takes longer than
-parsing. A spec over the limit of bytes is not measured either, because it is never scheduled or
-kept."""
+"""Up to this number of bytes of JSON, a spec's memory is estimated, because measuring it takes
+longer than parsing. It is also estimated for pods that are too large to be scheduled."""
 _SPECS: Final = PodSpecCache(64 * 1024 * 1024)
 
 
 def _parsing(key: bytes) -> PodSpec:
-    """Return the spec of this JSON; pause between its parts, and within long lists."""
+    """Parse the spec; other tasks may run between its parts, and within long lists."""
     loaded = orjson.loads(key)
     pause()
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
@@ -363,7 +362,7 @@ def _node_affinity(
 def _has_too_many_terms(affinity: PodAffinity) -> bool:
     """Return whether the inter-pod terms alone exceed a limit.
 
-    Such terms are ignored once the pod is on a node: every decision about another pod would read
+    If so, they are ignored once the pod is on a node: every decision about another pod would read
     them, and any tenant can create a pod that names its node.
     """
     return not affinity.empty and exceeded(_counts_of_terms(affinity)) is not None
@@ -385,7 +384,7 @@ def _counts_of_terms(affinity: PodAffinity) -> dict[Counted, int]:
 
 
 def _counts(spec: PodSpec) -> dict[Counted, int]:
-    """Return the number of each counted part in the spec, to be compared with the limits."""
+    """Return how many of each limited part the spec has."""
     node_terms = [preferred.term for preferred in spec.preferred_nodes]
     node_terms += spec.required_nodes.terms if spec.required_nodes is not None else ()
     selectors = [spec.node_selector, *(constraint.selector for constraint in spec.spread)]

@@ -59,7 +59,7 @@ class Quantity:
 
 
 def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
-    """Divide the number by `base` up to `most` times; return the result and how many times."""
+    """Divide by `base`, up to `most` times, without remainder; return result and times."""
     power = 0
     while power < most and number % base == 0:
         number, power = number // base, power + 1
@@ -67,7 +67,7 @@ def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
 
 
 def parse_quantity(text: str | float, where: str = "") -> Quantity:
-    """Parse a quantity, rounded to billionths away from zero; raise ManifestError if malformed."""
+    """Parse a quantity, rounded away from zero to billionths; ManifestError if malformed."""
     try:
         return _exact(str(text))
     except ValueError as error:
@@ -85,7 +85,7 @@ def _exact(text: str) -> Quantity:
 
 
 def parse_milli(text: str | float, where: str = "") -> int:
-    """Parse `text` in thousandths (cpu: millicores), rounded away from zero, capped at int64.
+    """Return `text` in thousandths (cpu: millicores), rounded away from zero, at most int64.
 
     A number is accepted, because manifests may have it without quotes. Raises ManifestError with
     the path `where` if `text` is not a quantity.
@@ -94,7 +94,7 @@ def parse_milli(text: str | float, where: str = "") -> int:
 
 
 def parse_count(text: str | float, where: str = "") -> int:
-    """Parse `text` in whole units (bytes, devices), with the rules and errors of `parse_milli`."""
+    """Return `text` in whole units (bytes, devices), with the rules and errors of `parse_milli`."""
     return _parse(text, where, 0)
 
 
@@ -112,7 +112,7 @@ def _scaled(text: str, digits: int) -> int:
 
 
 def _amount(text: str, digits: int) -> tuple[int, str, str | None]:
-    """Return `text` times 10**digits, its suffix and exponent; raise ValueError if malformed."""
+    """Return `text` times 10**digits, its suffix and its exponent; ValueError if malformed."""
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         shown = text if len(text) <= 40 else f"{text[:40]}..."

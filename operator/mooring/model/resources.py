@@ -77,7 +77,7 @@ class ContainerRequests(NamedTuple):
 
 
 class PodContainers(NamedTuple):
-    """The resources of all containers of a pod; there may be thousands of containers."""
+    """The resources of all containers of a pod."""
 
     containers: Sequence[ContainerResources]
     init: Sequence[ContainerResources]
@@ -122,7 +122,7 @@ def parse_pod_level(
 def total_requests(
     containers: Iterable[Mapping[str, int]], init: Iterable[tuple[Mapping[str, int], bool]]
 ) -> dict[str, int]:
-    """Return the largest need of each resource at one time (component-helpers resource/helpers.go).
+    """Return, by resource, the most that containers use at one time (resource/helpers.go).
 
     Each item of `init` has an init container's requests, and whether it is a sidecar. A sidecar
     runs from its start to the end of the pod. Any other init container runs only together with the
@@ -147,7 +147,7 @@ def total_requests(
 
 
 def raise_to(amounts: dict[str, int], floor: Mapping[str, int]) -> None:
-    """Raise each entry of `amounts` to at least that of `floor`; add missing names."""
+    """Raise each amount to at least the amount in `floor`; add missing names."""
     for name, amount in floor.items():
         if amount > amounts.get(name, -1):
             amounts[name] = amount
@@ -184,7 +184,7 @@ def _requirements(raw: Mapping[str, Any], where: str) -> tuple[dict[str, int], d
 
 
 def _parsing_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
-    """Return the result of `parse_amounts`; pause between the amounts."""
+    """Return the result of `parse_amounts`; other tasks may run between the amounts."""
     if len(raw) <= ITEMS_PER_STEP:
         return parse_amounts(raw, where)
     amounts, left = dict[str, int](), iter(raw.items())
@@ -195,7 +195,7 @@ def _parsing_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
 
 
 def at_pod_level(amounts: dict[str, int]) -> dict[str, int]:
-    """Return the amounts of cpu, memory and huge pages; other resources have no pod level."""
+    """Return the amounts of cpu, memory and huge pages: other resources have no pod level."""
     return {
         name: amount
         for name, amount in amounts.items()

@@ -28,20 +28,20 @@ _FEW_VALUES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on one label (or, in `match_fields`, on one field of the object)."""
+    """One condition on a label, or in `match_fields` on a field of the object."""
 
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
     _found: Collection[str] = field(init=False, repr=False, compare=False)
-    """The values; if there are many, they are in a set, so that a value is found quickly."""
+    """`values`, as a set if there are many, so that a value is found quickly."""
 
     def __post_init__(self) -> None:
         found = self.values if len(self.values) <= _FEW_VALUES else frozenset(self.values)
         object.__setattr__(self, "_found", found)
 
     def matches(self, value: str | None) -> bool:
-        """Return whether the label's value meets the requirement; None means that it is absent."""
+        """Return whether the label's value meets the requirement; None is a missing label."""
         match self.operator:
             case "In":
                 return value is not None and value in self._found
@@ -80,7 +80,7 @@ class Requirement:
 
 
 def parse_int64(value: str | None) -> int | None:
-    """Parse a number as Go's strconv.ParseInt(s, 10, 64) does; return None if malformed."""
+    """Parse a number as Go's strconv.ParseInt(s, 10, 64) does; None if it is malformed."""
     return _int64(value) if value is not None and len(value) <= _LONGEST_INTEGER else None
 
 
@@ -94,7 +94,7 @@ def _int64(value: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """A selector by labels: all requirements must hold; without any it matches everything."""
+    """A label selector: all requirements must hold; without requirements it matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -159,7 +159,7 @@ class PreferredTerm:
 
 
 def selector_from_labels(labels: Mapping[str, str]) -> LabelSelector:
-    """Return a selector that requires exactly these label values, as that of a Service does."""
+    """Return a selector that requires exactly these labels, as that of a Service does."""
     return LabelSelector(tuple(requirements_from_labels(labels)))
 
 
@@ -169,7 +169,7 @@ def requirements_from_labels(labels: Mapping[str, str]) -> Iterator[Requirement]
 
 
 def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> LabelSelector | None:
-    """Compile a metav1.LabelSelector (None to None); raise ManifestError if it is malformed."""
+    """Compile a metav1.LabelSelector; None if `raw` is None; ManifestError if it is malformed."""
     if raw is None:
         return None
     wanted = selector_from_labels(strings(raw, "matchLabels", where))
@@ -178,7 +178,7 @@ def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> Labe
 
 
 def parse_node_selector(raw: Mapping[str, Any] | None, where: str = "") -> NodeSelector | None:
-    """Compile a v1.NodeSelector (None to None); raise ManifestError if it is malformed."""
+    """Compile a v1.NodeSelector; None if `raw` is None; ManifestError if it is malformed."""
     return None if raw is None else NodeSelector(tuple(node_terms_of(raw, where)))
 
 

@@ -14,9 +14,9 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 _ENTRY: Final = 256
-"""Bytes of an entry in both generations and of its objects, without its characters."""
+"""The bytes of an entry in both generations and of its objects, without the characters."""
 _ITEM: Final = 256
-"""Bytes of a label without its characters: two strings, a tuple and a dict entry."""
+"""The bytes of a label without its characters: two strings, a tuple and a dict entry."""
 
 
 class FrozenDict(dict[str, str]):
@@ -49,9 +49,9 @@ class FrozenDict(dict[str, str]):
 
 
 class Sharing(Generic[_Key, _Value]):
-    """The most recent values, by the keys they were made from, in at most `most_bytes`.
+    """The values used most recently, by the key from which each was made.
 
-    `size` returns the estimated bytes of a key and its value.
+    `most_bytes` limits all entries. `size` returns the estimated bytes of a key and its value.
     """
 
     def __init__(self, most_bytes: int, size: Callable[[_Key], int]) -> None:
@@ -78,7 +78,7 @@ class Sharing(Generic[_Key, _Value]):
         return value
 
     def keeps(self, key: _Key) -> bool:
-        """Return whether `put` would keep a value: the key takes at most 1/100 of `most_bytes`."""
+        """Return whether the key is small enough for `put`: at most 1/100 of `most_bytes`."""
         return (_ENTRY + self._size(key)) * 100 <= self.most_bytes
 
     def put(self, key: _Key, value: _Value) -> None:
@@ -95,7 +95,7 @@ class Sharing(Generic[_Key, _Value]):
 
 _Items = tuple[tuple[str, str], ...]
 _MOST_SHARED: Final = 1000
-"""The most entries of a dict that is looked up; larger dicts are never kept."""
+"""A dict with more entries than this is never looked up or kept."""
 
 
 def _size_of_items(items: _Items) -> int:
@@ -107,7 +107,7 @@ _STRINGS: Final[Sharing[_Items, FrozenDict]] = Sharing(16 * 2**20, _size_of_item
 
 
 def shared_text(text: str) -> str:
-    """Return an equal text; frequent texts are one object for all callers."""
+    """Return an equal text; all callers get the same object for a frequent text."""
     known = _TEXTS.get(text)
     if known is None:
         _TEXTS.put(text, text)
@@ -116,9 +116,9 @@ def shared_text(text: str) -> str:
 
 
 def shared_strings(strings: Mapping[str, str]) -> FrozenDict:
-    """Return an equal dict that cannot be changed; frequent dicts are one object for all callers.
+    """Return an equal dict that cannot be changed; all callers get the same one if it is frequent.
 
-    Keys and values are shared too, unless the dict has so many that they would push out those of
+    Keys and values are shared, too, unless the dict has so many that they would push out those of
     other pods.
     """
     if len(strings) > _MOST_SHARED:
