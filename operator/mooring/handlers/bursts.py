@@ -46,10 +46,7 @@ class PodEventFilter:
         self._kopfs.update(pod["metadata"]["uid"] for pod in pods)
 
     async def takes(self, kind: WatchEvent, raw: Mapping[str, Any], size: int) -> bool:
-        """Give the event to `on_pod` and return True; return False if kopf must get the event.
-
-        `size` is the number of bytes of the event.
-        """
+        """Give the event of `size` bytes to `on_pod`; return False if kopf must get it instead."""
         if kind in ("BOOKMARK", "ERROR"):
             return False
         uid, now = raw["metadata"]["uid"], self._clock()

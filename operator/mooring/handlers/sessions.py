@@ -395,8 +395,7 @@ class _Watch(_Content):
         self._on_recovery = on_recovery
         self._bursts = bursts
         self._taken, self._version = 0, ""
-        """The number of events that kopf did not get since the last one that it got, and the
-        resourceVersion of the newest of them."""
+        """The number of events that kopf did not get, and the resourceVersion of the last one."""
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
         """Yield the body line by line; drop an unfinished last line: the server repeats it.

@@ -17,8 +17,7 @@ from mooring.model.kubernetes_rules import minor_version
 from mooring.model.manifest_error import ManifestError
 
 PAGE_SIZE: Final = 500
-"""The number of objects per page of a list, as in kubectl and client-go; it limits an answer's
-memory."""
+"""The number of objects per page of a list, as in kubectl; it limits an answer's memory."""
 
 SMALL_PAGE_SIZE: Final = 100
 """The number of objects per page if each object is parsed at once: 100 pods take 20 ms.

@@ -125,10 +125,7 @@ class Reviews:
     async def _cached(
         self, cache: _Cache[_K, _V], key: _K, review: Callable[[], Awaitable[_V]]
     ) -> _V:
-        """Return the cached answer for `key`, or the answer of `review`.
-
-        Equal requests that wait share one review.
-        """
+        """Return the cached answer, else that of `review`; equal requests that wait share one."""
         known = cache.get(key)
         if known is not None:
             return known[0]

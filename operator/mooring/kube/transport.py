@@ -249,10 +249,7 @@ class Transport:
     async def _open(
         self, request: _Request, headers: Mapping[str, str], *, patience: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Return the head of an answer; read the whole answer if its status is 300 or more.
-
-        `patience` has the timeouts.
-        """
+        """Return the head of an answer; read the whole answer if its status is 300 or more."""
         with self._transport_errors(request):
             async with asyncio.timeout(self._timeout):
                 response = await self._session.request(

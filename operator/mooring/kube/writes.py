@@ -94,10 +94,7 @@ class PodWriter:
                 raise
 
     async def bound_node(self, namespace: str, name: str, uid: str) -> str | None:
-        """Return the pod's node; None if the pod is not bound or gone.
-
-        Retry until the server answers.
-        """
+        """Return the pod's node, None if not bound or gone; retry until the server answers."""
         with suppress(NotFoundError):
             pod = await self._read(namespace, name, uid)
             return pod["spec"].get("nodeName") if pod is not None else None

@@ -130,11 +130,7 @@ def _fraction(used: _Floats, offered: _Floats) -> _Floats:
 
 
 def _evenness(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
-    """Return int64[nodes]: 100 * (1 - standard deviation of the fractions), rounded down.
-
-    `offered` has the offered amounts of the same resources; a resource counts only if a node offers
-    it.
-    """
+    """Return int64[nodes]: 100 * (1 - standard deviation of the fractions), rounded down."""
     counted = [amounts > 0 for amounts in offered]
     number = np.sum(counted, axis=0, dtype=np.int64, initial=0)
     pairs = list(zip(fractions, counted, strict=True))

@@ -493,10 +493,9 @@ class ClusterState:
         self.storage.volumes.restore(pod.uid)
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the counts of GPU cards in this format.
+        """Return counts of GPU cards in this format, kept up to date while the caller uses them.
 
-        They are kept up to date while the caller holds them. With `demand`, they also count typical
-        requests for cards.
+        With `demand`, they also count typical requests for cards.
         """
         return self.devices.track(form, demand=demand)
 
@@ -776,10 +775,7 @@ class ClusterState:
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context manager in which the caller replaces the labels of the node.
-
-        At its end, the node's pods are counted in the node's new topology domains.
-        """
+        """Return a context manager for changing a node's labels; its end counts the pods again."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
@@ -787,7 +783,6 @@ class ClusterState:
         return self.topology.relabelling([placed.equivalent for placed in self.pods.on(row)], row)
 
     def _withdraw_from(self, row: int) -> None:
-        """Drop all nominations to this row, because its node was deleted."""
         for nominee in self.nominations:
             if nominee.row == row:
                 self.nominations.drop(nominee.pod.uid)

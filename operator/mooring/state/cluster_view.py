@@ -111,10 +111,7 @@ class ClusterView:
         return tuple(self._state.nodes.names)
 
     def pods_on(self, row: int) -> Sequence[PlacedPod]:
-        """Return the pods on the node of this row, including assumed ones, in no order.
-
-        The result is a copy.
-        """
+        """Return the pods on the node of this row (a copy), including assumed ones, in no order."""
         return tuple(self._state.pods.on(row))
 
     def pods_of(self, node: str) -> Sequence[PlacedPod]:

@@ -72,8 +72,7 @@ class _Records:
     charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
     """By namespace/name of a budget, the charges of its victims by their uid."""
     exhausted: dict[str, bool] = field(default_factory=dict)
-    """By namespace/name, the budgets that allow no eviction, as the Eviction API said; True after
-    the next `grow_older`."""
+    """Budgets for which the Eviction API allowed no eviction; True after the next `grow_older`."""
     refused: dict[Uid, bool] = field(default_factory=dict)
     """By uid, the pods that the Eviction API refused to evict; True after the next `grow_older`."""
     by_pods: SelectionIndex[str] = field(default_factory=SelectionIndex)

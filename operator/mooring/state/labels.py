@@ -24,10 +24,7 @@ EACH_NODE: Final = ""
 
 
 class Domains:
-    """The topology domain of each row: `values[codes[row]]` is the node's value of label `key`.
-
-    `codes` is int64.
-    """
+    """The domains by a node label: `values[codes[row]]` is the node's value; `codes` is int64."""
 
     __slots__ = ("codes", "key", "values")
 
@@ -38,10 +35,9 @@ class Domains:
 
 
 class LabelColumn(Domains):
-    """The values of one label for all rows of the node table.
+    """The values of one label for all rows of the node table; codes of unused values are reused.
 
-    While no node has the label, all such columns share one array of codes. When no node has a value
-    any more, its code is used for another value.
+    While no node has the label, all such columns share one array of codes.
     """
 
     __slots__ = (

@@ -102,8 +102,7 @@ class PodColumns:
     def by_arrival(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
         """Return the indices (int64) that sort `slots` by `keys`, then by arrival of the pods.
 
-        A slot's number does not show the arrival: a pod that a trial removed comes back in another
-        slot.
+        Slot numbers do not show the arrival: a pod that a trial removed comes back in another slot.
         """
         order: IntArray = np.lexsort((self._arrivals.data[slots], *keys[::-1]))
         return order

@@ -277,10 +277,7 @@ class NodeView:
 
 
 class NodeViewWithNominated(NodeView):
-    """A view in which nodes have additional pods.
-
-    The arrays `more_*` (int64) have an item for each row of the table.
-    """
+    """A view of nodes with additional pods: `more_*` (int64) have an item for each table row."""
 
     __slots__ = ("_more_pods", "_more_requested")
 
@@ -323,10 +320,7 @@ class NodeViewWithNominated(NodeView):
 
 
 class NodeViewWithoutPod(NodeView):
-    """A view as if each node had one pod with this demand less.
-
-    Only the number of pods and their requests differ from those of a NodeView.
-    """
+    """A view as if each node had one pod with this demand less; labels and taints are the same."""
 
     __slots__ = ("_demand",)
 

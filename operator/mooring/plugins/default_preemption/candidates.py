@@ -129,9 +129,8 @@ def split_by_budgets(
 ) -> SplitVictims[_Victim]:
     """Divide victims into those whose eviction violates a disruption budget, and the others.
 
-    Each victim uses up disruptions of its budgets, in the order of `victims`. With `strict`, the
-    Eviction API evicts the victims. It evicts no pod that several budgets match, so such a pod
-    counts as a violation.
+    Each victim uses up disruptions of its budgets, in the order of `victims`. With `strict`, a pod
+    that several budgets match counts as a violation, because the Eviction API never evicts it.
     """
     disruptions: Counter[str] = Counter()
     violating: dict[_Victim, int] = {}

@@ -19,8 +19,7 @@ from mooring.plugins.default_preemption.victims import (
 )
 
 _TERMS_PER_CHECK: Final = 6
-"""This number of inter-pod terms and topology spread constraints takes as long to check as the
-filters of an ordinary pod."""
+"""Checking this number of inter-pod terms and spread constraints takes the time of one check."""
 _VOLUMES_PER_CHECK: Final = 8
 _PORTS_PER_CHECK: Final = 32
 _RESOURCES_PER_CHECK: Final = 8

@@ -97,8 +97,7 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
 def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
     """Yield the potential victims: pods, or groups as a whole, of lower priority than the group.
 
-    Pods that are being evicted are left out. Of single pods, only the MOST_UNITS least important
-    ones are used.
+    Pods that are being evicted are left out, and all but the MOST_UNITS least important pods.
     """
     cluster, priority = state.cluster, state.group.priority
     whole = cluster.pod_groups.disrupted_whole

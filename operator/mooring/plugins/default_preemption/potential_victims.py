@@ -65,8 +65,7 @@ class VictimSlots:
 class _Costs(NamedTuple):
     """The costs of victims as arrays: an item for each pod, and for each group on each node.
 
-    `at` is the node's position in `PotentialVictims.rows`; for the other fields see
-    `PreemptionCost`.
+    `at` is the node's position in `PotentialVictims.rows`; for the others see `PreemptionCost`.
     """
 
     at: IntArray

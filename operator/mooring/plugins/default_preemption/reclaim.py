@@ -240,11 +240,7 @@ class _Rules:
         return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
-        """Return the two branches below the common ancestor of the preemptor's queue and `state`.
-
-        The first item is the topmost queue on the preemptor's branch, the second has all queues on
-        the branch of `state`.
-        """
+        """Return the preemptor's queue below the common ancestor, and the other branch's queues."""
         its = state.path
         common = next(each for each in self._path if each in its)
         own = self._path[: self._path.index(common)]

@@ -45,8 +45,7 @@ _SLICE_ROWS: Final = 2048
 """After about this number of rows, `count_some` stops: pods of a DaemonSet are on every row."""
 
 _FEW_ROWS: Final = 16
-"""When there are too many counts, a term whose owners are on at most this many rows is not counted
-in advance."""
+"""If there are too many counts, terms with owners on at most this many rows have no count."""
 
 _Source = Selection | OwnedTerm
 """The pods to count: those that a selection includes, or those that have an inter-pod term."""
@@ -113,10 +112,7 @@ class TopologyCounts:
 
     @contextmanager
     def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
-        """Count the row's pods in its new topology domains after the `with` block.
-
-        In the block, the caller replaces the labels of the row's node.
-        """
+        """Let the caller change the node's labels; then count the pods in their new domains."""
         for equivalent in pods:
             for counts in equivalent.counted_in:
                 counts.add(row, -1)

@@ -71,8 +71,7 @@ class Selection:
 _PLACE: Final = 480
 """The estimated bytes of an entry in a SelectionIndex."""
 _MOST_PLACES: Final = 64
-"""A selection has at most this number of index entries; further labels or namespaces are left out,
-so that the index examines more pods."""
+"""The most index entries of one selection; an index omits labels or namespaces to keep this."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )
@@ -138,10 +137,7 @@ class SelectionIndex(Generic[_Item]):
 
 
 def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
-    """Yield pairs of a namespace and a label by which a SelectionIndex stores the selection.
-
-    None stands for any namespace or any label. Every selected pod matches at least one pair.
-    """
+    """Yield pairs of namespace and label (None: any): an index stores the selection by these."""
     namespaces, pairs = _places(pods.parts[0])
     for namespace in namespaces:
         for pair in pairs:
