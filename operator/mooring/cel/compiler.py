@@ -17,7 +17,7 @@ _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
 
 def compiled(expression: str, *, newer: bool) -> Program:
-    """Return the program of the expression.
+    """Compile the expression of a selector.
 
     `newer` allows attributes that are lists, as from Kubernetes 1.37 on. Raises CompileError if the
     expression is no selector, and EvaluationCrash if a constant is too expensive to compute.

@@ -43,7 +43,7 @@ def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
 
 
 def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return the sum or difference; if `value` is a decimal, change `value` too, as in 1.36."""
+    """Return the sum or difference as Kubernetes 1.36 does: a decimal `value` changes, too."""
     made = _changed(sign, value, other)
     if value.is_decimal:
         made.source = value

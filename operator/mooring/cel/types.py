@@ -140,7 +140,7 @@ def _is_less_specific(first: Type, second: Type) -> bool:
 class Substitutions:
     """Maps the type parameters of an expression to types.
 
-    A log makes it possible to undo a failed attempt; a copy for each attempt would take too long.
+    A log makes it possible to undo a failed attempt without a copy.
     """
 
     def __init__(self) -> None:

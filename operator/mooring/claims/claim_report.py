@@ -79,7 +79,7 @@ class ExplainsClaims(ABC):
 
     @abstractmethod
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return the rows that might have enough devices if all devices were free.
+        """Return the rows of nodes that might have enough devices if all devices were free.
 
-        Rows where few devices must be freed come first. Not all rows are examined.
+        Nodes where few devices must be freed come first. Not all nodes are examined.
         """

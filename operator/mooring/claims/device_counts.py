@@ -209,7 +209,7 @@ class _Counts:
 
 
 def _place(where: ResourceSlice | Device, cluster: ClusterView) -> _Place | None:
-    """Return the rows where the slice or device can be used; None if there are no such rows."""
+    """Return the nodes that can use the slice or device; None if there are none."""
     if where.all_nodes:
         return cluster.nodes.present
     if where.node_selector is not None:

@@ -88,7 +88,7 @@ class Devices:
         self._classes = [found[name] for name in sorted(found)]
         self._counters = Counters(self._is_in_use, by_driver=self._rules.counters_by_driver)
         self._seen: dict[int, Pool] = {}
-        """The pools with devices for several nodes whose devices were already yielded."""
+        """Pools for several nodes whose devices were already yielded, by the pool's `id()`."""
         self._told: set[DeviceId] = set()
 
     def of_node(self, row: int) -> Iterator[NodeDevice]:
@@ -98,7 +98,7 @@ class Devices:
                 yield self._device(pool, each, device)
 
     def of_several(self, row: int) -> Iterator[NodeDevice]:
-        """Yield the devices that other nodes can use too; each is yielded for only one node."""
+        """Yield the devices that other nodes can use too, unless an earlier call yielded them."""
         for node, pool in self._pools(row):
             if id(pool) in self._seen:
                 continue
@@ -153,7 +153,7 @@ class Devices:
         return key in used.dedicated or key in used.shares or key in used.consumed
 
     def _classes_of(self, device: Device, key: DeviceId) -> Iterator[str]:
-        """Yield the classes that select the device; skip classes whose selectors fail."""
+        """Yield the names of the DeviceClasses that select the device."""
         for each in self._classes:
             try:
                 if self._selectors.match(each.selectors, device, key, f"class {each.name}"):

@@ -66,7 +66,7 @@ class Needed:
     candidates: tuple[PreemptionCandidate, ...] | None = None
 
     def rows_in(self, cluster: ClusterView) -> IntArray:
-        """Return the rows of the nodes (int64); -1 for a node that is gone."""
+        """Return the nodes' rows (int64) in the present cluster; -1 for a node that is gone."""
         if self.rows is not None and self.node_set_version == cluster.node_set_version:
             return self.rows
         return cluster.rows(self.nodes)
@@ -136,7 +136,7 @@ class NodesAnswer:
     failures: Sequence[NodeFailure]
 
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> OnRows:
-        """Return the results by row; with `not_sent`, nodes that were not sent pass."""
+        """Return the results by row; with `not_sent`, nodes that were not sent pass, too."""
         rows, length = self.asked.rows_in(cluster), len(cluster.nodes)
         known = rows >= 0
         codes = np.full(length, _NOT_SENT, np.int16)

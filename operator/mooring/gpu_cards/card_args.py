@@ -74,7 +74,7 @@ class GPUShareArgs(CardArgs):
     """Arguments of GPUShare: the names of cards, and the preferred nodes and cards."""
 
     nodes: Strategy = "Binpack"
-    """Whether shares go to the nodes with the fullest cards or with the emptiest cards."""
+    """Prefer nodes with the fullest cards (Binpack) or with the emptiest cards (Spread)."""
     cards: Literal["Binpack", "Spread", "FirstFit", "LeastFragmentation"] = "Binpack"
     """The card for a share: the fullest, the emptiest, the first, or the card where the share
     leaves the most free GPU usable for typical requests."""

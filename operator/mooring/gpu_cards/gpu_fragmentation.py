@@ -40,7 +40,7 @@ class _RequestedCards:
 
 
 class GPUFragmentation:
-    """Prefers nodes where the pod makes fragmentation grow least or shrink most."""
+    """Scores nodes by the growth of their fragmentation if the pod were placed there."""
 
     name: ClassVar[str] = "GPUFragmentation"
     depends_on_node_only: ClassVar[bool] = True

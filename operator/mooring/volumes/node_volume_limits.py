@@ -96,7 +96,7 @@ class NodeVolumeLimits:
         return sorted(name for name in drivers if name in known and known[name].required_on_node)
 
     def filter(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> BoolArray:
-        """Return False where a required driver is missing, or a driver's limit would be exceeded.
+        """Return False for nodes that lack a required driver, or where a limit would be exceeded.
 
         `wanted` is None if the profile disables PreFilter, as in kube-scheduler.
         """

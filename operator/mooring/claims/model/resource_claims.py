@@ -294,8 +294,8 @@ def unreadable_claim(
 ) -> ResourceClaim:
     """Return the readable parts of a claim for which `parse_resource_claim` raises an error.
 
-    `problem` is the error. No pod can use the claim. All devices that are named by the object or by
-    `known`, an earlier version, count as in use, because a pod may still use them.
+    `problem` is the error. No pod can use the claim. The devices that the object or its earlier
+    version (`known`) names count as in use, because a pod may still use them.
     """
     metadata: Mapping[str, Any] = _readable(lambda: mapping(raw, "metadata"), {})
     annotations: Mapping[str, str] = _readable(

@@ -101,8 +101,9 @@ class ClaimWriter:
     async def unreserve(self, pod: Pod, claims: Iterable[ResourceClaim], holder: Uid) -> None:
         """Remove the pod from the claims' reservations, unless the pod is on a node again.
 
-        A claim for the pod's extended resources is deleted instead. Afterwards `holder` has no
-        claim in flight. Errors do not stop the other claims; the first error is raised at the end.
+        A claim for the pod's extended resources is deleted instead. Then the claims are no longer
+        in flight for `holder`. Errors do not stop the other claims; the first error is raised at
+        the end.
         """
         failed: Exception | None = None
         for claim in claims:

@@ -130,7 +130,7 @@ class Search:
         self._failed: dict[Hashable, _Fail] = {}
 
     def run(self) -> bool:
-        """Return whether there is a solution; the trial then holds its devices.
+        """Search for a solution; return True if there is one, with its devices in the trial.
 
         Raises AllocationError if the search ends in an error or takes too many steps. Raises
         PluginFailed if the attempt has used up its budget.

@@ -76,7 +76,7 @@ _FITS: Final = 1
 _NOT_KNOWN: Final = -1
 _serials: Final = count()
 _NO_NODE: Final = 0
-"""The signature of a row without a node."""
+"""The signature of a row to which no node belongs."""
 _FREE: Final = False
 """Marks a free device; a device in use has a tuple or None."""
 
@@ -139,8 +139,7 @@ class NodeClasses:
         self._unused: set[int] = set()
         """Keys that no node had when the classes were last computed."""
         self._read: dict[Hashable, list[tuple[int, str, frozenset[str] | None]]] = {}
-        """Maps `ResourceSlice.alike` to the attributes that claims read from such a slice's
-        devices."""
+        """For slices with equal `alike`: the attributes of their devices that claims read."""
         self.counted = 0
         """The bytes of this object that the cache has counted."""
 
@@ -349,8 +348,8 @@ class EquivalentNodes:
         self._shared: dict[PoolKey, set[int]] = {}
         """Maps a pool to the signatures of the nodes that share it."""
         self._states: dict[PoolKey, dict[int, tuple[Pool, int]]] = {}
-        """For each shared pool: its versions as nodes see them, by `id()`, each with a number for
-        its state."""
+        """Maps each shared pool to numbers for its state; nodes may see different slices of the
+        pool."""
         self.signature_versions: IntArray = np.zeros(16, np.int64)
         """For each signature, a count that grows when a shared pool of its nodes changes."""
         self._cache: OrderedDict[Hashable, NodeClasses | _Results] = OrderedDict()
@@ -543,7 +542,7 @@ class EquivalentNodes:
                 self._moved.update(self._rows_for(after, cluster))
 
     def _rows_for(self, each: ResourceSlice, cluster: ClusterView) -> Iterator[int]:
-        """Yield the rows of nodes that can use the slice."""
+        """Yield the rows of all nodes that can use the slice."""
         if self.inventory.is_on_node(each):
             if (row := cluster.row(each.node_name)) is not None:
                 yield row

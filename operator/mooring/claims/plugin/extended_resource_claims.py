@@ -122,7 +122,7 @@ class ExtendedResources:
         return self.stale is None and not self.others
 
     def kinds(self, nodes: NodeView) -> Iterator[tuple[IntArray, NewClaim | None]]:
-        """Yield groups of nodes that lack the same resources: positions and the claim to create."""
+        """Yield pairs: the positions of nodes that lack the same resources, and their claim."""
         lacking = [nodes.allocatable(name) == 0 for name in self.classes]
         kind, first = np.zeros(len(nodes), np.int64), [0][: len(nodes)]
         for lacks in lacking:

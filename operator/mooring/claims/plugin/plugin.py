@@ -429,7 +429,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _unavailable(self, claims: PodClaims, nodes: NodeView | None) -> Iterator[ResourceClaim]:
-        """Yield the allocated claims whose devices some of the nodes cannot use."""
+        """Yield the allocated claims with devices that some of the nodes cannot use."""
         if nodes is None:
             return
         for claim in claims.claims:

@@ -50,7 +50,7 @@ class PodClaims:
         return [c for c in self.claims if self.allocation(c) is None]
 
     def on_nodes(self, nodes: NodeView) -> Iterator[tuple[IntArray, list[ResourceClaim]]]:
-        """Yield groups of nodes where the same claims need devices: positions, and the claims.
+        """Yield pairs: the positions of nodes, and the claims that need devices there.
 
         Nodes where no claim needs devices are left out.
         """

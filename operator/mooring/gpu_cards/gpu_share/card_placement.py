@@ -36,7 +36,7 @@ class PlacedShares:
 
 
 def needed(share: CardShare, total: IntArray) -> IntArray:
-    """Return int64[row, card]: the memory that the share takes on each card."""
+    """Return int64[row, card]: the memory that the share takes if it is on this card."""
     if share.permille:
         part: IntArray = -(-total * share.permille // 1000)
         return part
@@ -128,7 +128,7 @@ def _preference(
     typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> IntArray:
-    """Return int64[row, card]: the smallest value marks the preferred card of a node."""
+    """Return int64[row, card]: the share gets the card with the smallest value of its node."""
     free_after: IntArray = remaining.free - need
     match choice:
         case "Binpack":

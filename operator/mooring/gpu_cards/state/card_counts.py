@@ -220,7 +220,7 @@ class Cards:
             self._count_row(next(iter(self._uncounted)))
 
     def remaining(self, rows: IntArray) -> RemainingCards:
-        """Return the free amounts of the rows' cards."""
+        """Return what is free on the cards of these rows' nodes."""
         self._reach(rows)
         columns = self._columns[rows]
         return RemainingCards(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
@@ -235,7 +235,7 @@ class Cards:
         )
 
     def free(self, rows: IntArray) -> IntArray:
-        """Return int64[row, card]: free memory; -1 if there is no usable card."""
+        """Return int64[row, card]: the free memory; -1 for an unusable or absent card."""
         return self._read_columns(rows, _FREE)
 
     def free_cards(self, rows: IntArray) -> IntArray:
@@ -251,7 +251,7 @@ class Cards:
         return self._read_columns(rows, _SUMS)
 
     def total(self, rows: IntArray) -> IntArray:
-        """Return int64[row, card]: memory; 0 if it is unknown or the card does not exist."""
+        """Return int64[row, card]: the memory of each card; 0 if unknown or without such a card."""
         return self._read_columns(rows, _TOTAL)
 
     def _read_columns(self, rows: IntArray, part: int | slice) -> IntArray:
@@ -276,7 +276,7 @@ class Cards:
         return self._row(row).cards
 
     def owners(self, row: int) -> Iterator[CardOwner]:
-        """Yield the pods on the cards of a row, sorted by name."""
+        """Yield the pods on the cards of the row's node, sorted by name."""
         known = self._row(row)
         for uid, held in sorted(known.held.items(), key=lambda entry: (entry[1].key, entry[0])):
             guess = known.guessed.get(uid)
@@ -284,13 +284,13 @@ class Cards:
             yield CardOwner(uid, held.key, held.request, cards or (), guess is None)
 
     def overcommitted(self, row: int) -> list[int]:
-        """Return the numbers of the cards whose pods take more than the card has."""
+        """Return the cards of the row's node on which pods take more than the card has."""
         return self._row(row).books().overcommitted
 
     # What follows is for `Devices` alone.
 
     def put_node(self, row: int, node: Node | None) -> None:
-        """Set the row's cards to those of the node; without a node, the row has no cards."""
+        """Set the cards of a row to the node's cards; a row without a node has no cards."""
         if node is None:
             self._uncounted.pop(row, None)  # pods of unknown nodes may be counted there next
         if row not in self._uncounted and self._count_node(row, node):
@@ -403,7 +403,7 @@ class Cards:
         self._columns = grown
 
     def _refresh(self, row: int) -> None:
-        """Compute the columns of the row from the cards and the pods of its node."""
+        """Compute the row's columns again from the node's cards and pods."""
         if row >= len(self._columns):
             self._grow(row + 1)
         there = self._rows[row]

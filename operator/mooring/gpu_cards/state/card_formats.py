@@ -92,7 +92,7 @@ class CardFormats:
         return not self._nodes.is_unknown(placed.row)
 
     def node_changed(self, row: int, node: Node | None) -> None:
-        """Count the cards of the row's node; `node` is None if the row has no node any more."""
+        """Count the cards of the node that now has the row; None if no node has it."""
         for cards in self._cards.values():
             cards.put_node(row, node)
 

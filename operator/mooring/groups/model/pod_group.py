@@ -405,7 +405,7 @@ def parse_pod_gang(raw: Mapping[str, Any]) -> PodGroup:
 
 
 class DeclaredByPod(NamedTuple):
-    """A group's requirements from the labels and annotations of one member; there is no object.
+    """A group's requirements as the labels and annotations of one of its members state them.
 
     If members differ, the greatest tuple is used, so that the order of members does not matter.
     """
@@ -441,7 +441,7 @@ def _declared_minimums(pod: Pod, form: GroupFormat) -> tuple[int | None, Numbers
 
 
 def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> PodGroup:
-    """Return the definition of a group that has no object."""
+    """Return the group that its members' labels define, for a group without an object."""
     return PodGroup(
         key=key,
         created=created,
@@ -613,9 +613,9 @@ def _levels(required: str, preferred: str) -> GroupTopology | None:
 
 
 def _check_parts(part: Mapping[str, Any], where: str, annotated: GroupTopology, *path: str) -> None:
-    """Raise ManifestError if a part of the group, such as a role, needs a domain of its own.
+    """Raise ManifestError if a part of the group, for example a role, needs its own domain.
 
-    An annotation that confines the whole group takes precedence; then nothing is raised.
+    If an annotation confines the whole group, nothing is raised.
     """
     found, where = mapping(part, "topologyConstraint", where), f"{where}.topologyConstraint"
     for name in path[:-1]:
@@ -726,7 +726,7 @@ def _mode(value: str, where: str) -> DisruptionMode:
 
 
 def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict[str, Any]:
-    """Return the fields `minimum` and `roles`; the minimum is at least the sum over all roles.
+    """Return the fields `minimum` and `roles` of PodGroup; the minimum covers all roles.
 
     `where` is the path for errors; `{}` in it stands for the index of a role.
     """

@@ -63,8 +63,8 @@ class GangSchedulingArgs(PolicyModel):
     pod_group_presets: tuple[PodGroupPreset, ...] = Field((), max_length=len(_PRESETS))
     """Schedulers whose labels and annotations are read too, after `pod_group_labels`."""
     reserve_after: Duration = timedelta()
-    """How long a group waits before it gets reserved nodes, and how long it keeps them; `0`:
-    never."""
+    """How long a group waits before it gets reserved nodes, and how long it keeps them; `0` turns
+    reservations off."""
     reserved_nodes_percent: int = Field(25, ge=1, le=100)
     """The largest share of the nodes that may be reserved; at least one node."""
     delete_bound_members: bool = False

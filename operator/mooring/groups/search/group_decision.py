@@ -264,7 +264,7 @@ def _policy(spec_preempts: object) -> str:
 
 
 def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
-    """Find what members lack in the candidates that the message will name."""
+    """Add to the best candidates what their members lack, for the message to users."""
     for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
         :_MOST_NAMED
     ]:
@@ -384,7 +384,7 @@ class _GroupDryRun:
         )
 
     def is_last(self) -> bool:
-        """Return whether the budget may be too small for two more searches."""
+        """Return whether the remaining budget may be too small for two more searches."""
         return self._budget.remaining < 2 * self._dearest
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
@@ -648,7 +648,7 @@ def place_group(
     seed: int,
     answers: ExtenderResults | None = None,
 ) -> GroupDecision:
-    """Find a row for each member and commit the plan; return the decision.
+    """Find a node for each member and commit the plan; return the decision.
 
     `commit` gets the row of each member by uid, and the devices that members must get. It raises
     `PodRejected` if a Reserve or Permit plugin rejects a member; then a new plan avoids that node.

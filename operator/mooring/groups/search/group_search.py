@@ -1,4 +1,4 @@
-"""The common part of all searches for nodes for a group: its members, and a trial with them."""
+"""The common base of the searches for a group's nodes: its members, and a trial with them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack

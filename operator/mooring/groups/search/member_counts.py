@@ -282,8 +282,7 @@ class CountingSearch:
         """Place the members on the candidate rows as if the pods in `slots` had ended.
 
         Only requests, and filters that ignore pods, are checked; the first row is filled first.
-        Members that cannot be counted may still be rejected by other filters, but "impossible" is
-        certain.
+        Other filters may still reject members that cannot be counted, but "impossible" is certain.
         """
         with self.searched.trial():
             counted = self._all_requests()
@@ -299,7 +298,7 @@ class CountingSearch:
             return self._assigned(pack(self._items(counted, free, among, as_given), free))
 
     def rows_of_class(self, counted: CountedClass, allowed: BoolArray) -> list[int]:
-        """Return rows for the members of one class, for as many members as possible."""
+        """Return rows of nodes for as many members of the class as possible."""
         free = self._free(_resources((counted,)))
         packing = pack(self._items((counted,), free, allowed, self._ranked), free)
         self.searched.budget.spend(_COST)
@@ -317,7 +316,7 @@ class CountingSearch:
     def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
         """Return int64[resources, rows]: free amounts minus the requests of nominated pods.
 
-        If the view `at` is given, the rows are those of `at`, and nominated pods are ignored.
+        With a view `at`, the result is about its nodes, and nominated pods are ignored.
         """
         cluster, nodes = self._cluster, at if at is not None else self._cluster.nodes
         if at is None and len(cluster.nominations):
@@ -349,7 +348,7 @@ class CountingSearch:
         return items
 
     def _ranked(self, counted: CountedClass, rows: IntArray) -> tuple[IntArray, bool]:
-        """Return the rows with the best scores first, and whether to fill nodes one by one.
+        """Return the rows by descending score, and whether to fill one node after the other.
 
         At most as many rows as members are returned. The seed decides between equal scores.
         """
@@ -435,10 +434,7 @@ def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) 
 
 
 def _described(resource: str, amount: int) -> tuple[str, int]:
-    """Return the amount as text, rounded up with a unit, and the rounded amount.
-
-    Amounts are millicores, bytes or counts.
-    """
+    """Round the amount (millicores, bytes or a count) up; return its text and its value."""
     per_unit, unit = _UNITS.get(resource, (1, resource))
     thousandths = -(-amount * 1000 // per_unit)
     text = f"{thousandths / 1000:.3f}".rstrip("0").rstrip(".")

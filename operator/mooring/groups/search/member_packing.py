@@ -52,7 +52,7 @@ def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
     spent.
     """
     untried = [moves.candidates(0)]
-    """The rows that are still to be tried, for each member."""
+    """For each member, the rows of nodes that are not tried yet."""
     while untried:
         row = next(untried[-1], None)
         if row is None:
@@ -105,7 +105,7 @@ class Packing:
 
     @property
     def placed(self) -> int:
-        """The number of members with a row."""
+        """The number of members that have a node."""
         return int(self.members.sum())
 
 
@@ -342,7 +342,7 @@ class _Moves:
     """For each placed member: its row, and what the node had free before."""
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Yield rows on which the member fits; equal members get rows in ascending order."""
+        """Yield the nodes on which the member fits; equal members get nodes in ascending order."""
         item, tried = self.members[member], set[tuple[int, ...]]()
         same = member > 0 and self.members[member - 1] == item
         for row in range(self.chosen[-1][0] if same else 0, len(self.remaining)):

@@ -44,7 +44,7 @@ class GroupSearch(CountingSearch):
     def place(self, candidates: IntArray | None = None) -> Assignment:
         """Return nodes for the members among the candidate rows (int64; None means all rows).
 
-        The state is unchanged afterwards. If the budget is spent, hardly anything is tried.
+        The state is unchanged afterwards. If the budget is spent, the search ends at once.
         """
         members, extended = self.searched.members, self.searched.extended
         pause()  # there may be 50,000 members
@@ -199,7 +199,7 @@ class GroupSearch(CountingSearch):
         return slack
 
     def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Rows | None:
-        """Return a row for every member; None if none is found within the steps of the budgets."""
+        """Search with steps back; return a row for every member, or None if that fails."""
         classes = self.classes
         order = next(iter(self._orders())).items
         members = [(pod, classes[index]) for index in order for pod in classes[index].pods]
@@ -237,7 +237,7 @@ class _Moves:
     trial: MembersTrial
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Return the rows that pass every filter, the fullest row first."""
+        """Return the rows of nodes that pass every filter, the fullest node first."""
         return iter(self.search.by_slack(*self.members[member], self.allowed))
 
     def put(self, member: int, row: int) -> None:

@@ -63,7 +63,7 @@ class GroupReservation:
         self._nominated_since: dict[PodGroupState, float] = {}
         """Groups with nominated members but no victims to wait for, and since when."""
         self._ended: tuple[int, float] | None = None
-        """The number of the group whose reservation expired last, and the time."""
+        """The `number` of the group with the last expired reservation, and the time of its end."""
         self._not_found: dict[PodGroupState, tuple[float, int]] = {}
         """Groups for which no nodes were found: when, and at which version of the nodes."""
         self._backfill_until = -math.inf
@@ -296,7 +296,7 @@ class GroupReservation:
     def _placed(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray, removals: SearchBudget
     ) -> Assignment | None:
-        """Place the members on these rows as if the pods there had ended; None if that fails.
+        """Place the members on these rows as if the pods there had ended; None if some do not fit.
 
         `removals` limits the number of pods that are removed in trials.
         """
@@ -313,7 +313,7 @@ class GroupReservation:
     def _promising(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray
     ) -> Assignment | None:
-        """Return a placement on these rows by counting; None if the members cannot all fit there.
+        """Place the members on these rows by counting; return None if not all members fit.
 
         The placement is not final for members that cannot be counted.
         """
@@ -342,9 +342,9 @@ class GroupReservation:
         return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]
 
     def _growing(self, rows: IntArray, members: int, limit: int) -> Iterator[IntArray]:
-        """Yield growing sets of rows with the most free cpu.
+        """Yield growing sets of the nodes with the most free cpu, as rows.
 
-        The first set has one row per member, the next twice as many, and the last at most `limit`.
+        The first set has one node per member, the next twice as many, and the last at most `limit`.
         """
         nodes = self._cluster.nodes.take(rows)
         free = nodes.allocatable("cpu") - nodes.requested("cpu")

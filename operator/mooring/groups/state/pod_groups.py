@@ -539,7 +539,7 @@ class PodGroups:
         return group
 
     def put_unscheduled(self, pod: Pod) -> Pod | None:
-        """Note a pod without a node; return its former version, or None if the pod is new.
+        """Store a pod without a node; return its former version, or None if the pod is new.
 
         Pods without a group are kept, too, because new formats may make them members.
         """

@@ -77,7 +77,7 @@ class _Record:
     """The time of the first attempt to place the group, in seconds since the epoch."""
     decided: float = 0.0
     decision: GroupDecision | None = None
-    """The last decision, shortened to the domains that a report shows, and without rows."""
+    """The last decision; it has only the domains that a report shows, and no rows."""
     members: int = 0
     """The number of members that got a node in the last decision."""
     domains: int = 0

@@ -33,7 +33,7 @@ class AssumeCache(Generic[_Value]):
     def __init__(self) -> None:
         self._assumed: dict[str, _Assumption[_Value]] = {}
         self._keys: dict[str, dict[str, None]] = {}
-        """Maps a holder to the keys of the values that it assumes."""
+        """Maps each holder to the keys of the values that it assumes."""
 
     def get(self, key: str, mirrored: _Value | None) -> _Value | None:
         """Return the assumed value of the key, or else the mirrored value."""

@@ -23,7 +23,7 @@ from mooring.volumes.model.storage_objects import (
 from mooring.volumes.state.attachments import Attachments
 
 _NOT_MIGRATED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""In-tree provisioners whose volumes do not count (nodevolumelimits/utils.go)."""
+"""In-tree provisioners of volumes that have no limit per node (nodevolumelimits/utils.go)."""
 
 
 class AttachableVolumes:

@@ -139,7 +139,7 @@ class BestFitIndex(Generic[_Item]):
         return smallest
 
     def largest_on(self, rows: IntArray) -> IntArray:
-        """Return int64[rows]: the size of the largest item for the row's node, -1 without one."""
+        """Return int64[rows]: the size of the largest item that the node matches; else -1."""
         sizes, affinities, _, _ = self._read_columns()
         largest = np.full(len(self._affinities) + 1, -1)
         largest[affinities] = sizes  # of several with one affinity the last one stays
@@ -149,7 +149,7 @@ class BestFitIndex(Generic[_Item]):
         return found
 
     def rows_with(self, rows: IntArray) -> IntArray:
-        """Return int64[items]: the number of rows whose node matches the item."""
+        """Return int64[items]: how many of the nodes match each item's node affinity."""
         numbers = np.zeros(len(self._affinities), np.int64)
         for column in self._affinities.by_row():
             here = column[rows]

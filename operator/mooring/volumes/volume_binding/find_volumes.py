@@ -123,7 +123,7 @@ def _check_bound(
 def matches_node_affinity(
     volume: PersistentVolume, nodes: NodeView, cluster: ClusterView
 ) -> BoolArray:
-    """Return True on nodes that match a bound volume's node affinity."""
+    """Return True for nodes that match the node affinity of a bound volume."""
     matches = check_node_affinity(nodes, volume.node_affinity)
     if not isinstance(volume.source, Disk) or volume.source.kind not in CSI_DRIVERS:
         return matches
