@@ -170,7 +170,7 @@ _CHECKS: Final[Mapping[str, tuple[str, Callable[[str], list[str]]]]] = {
 FORMATS: Final[Mapping[str, FormatValue]] = {
     name: FormatValue(shown) for name, (shown, _check) in _CHECKS.items()
 }
-"""Maps a name in expressions to a format."""
+"""Maps the name of each format to its value in expressions."""
 _BY_NAME: Final = dict(_CHECKS.values())
 
 

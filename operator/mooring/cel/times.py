@@ -32,7 +32,8 @@ _TIMESTAMP: Final = re.compile(
 _INTEGER: Final = re.compile(r"(?P<sign>[+-]?)0*+(?P<digits>[0-9]*)(?<=[0-9])")
 _MOST_DIGITS: Final = 21
 _LONGEST_OFFSET: Final = 10**9
-"""More hours or minutes than any offset that gives a valid date."""
+"""The most hours or minutes of an offset; larger values are cut, because no date is valid
+anyway."""
 _MOST: Final = 2**63 - 1
 
 

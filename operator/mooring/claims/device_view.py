@@ -92,7 +92,7 @@ class Devices:
         self._told: set[DeviceId] = set()
 
     def of_node(self, row: int) -> Iterator[NodeDevice]:
-        """Yield the devices that only this node can use."""
+        """Yield the devices that only the node of this row can use."""
         for node, pool in self._pools(row):
             for each, device in _devices(pool, node, _is_own):
                 yield self._device(pool, each, device)

@@ -33,7 +33,7 @@ class AssignsInTrials(ABC):
 
     @abstractmethod
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assign what `reserve` would assign, until the trial ends."""
+        """Assign devices or volumes as `reserve` does; the end of the trial undoes this."""
 
 
 def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:

@@ -75,7 +75,7 @@ def shared_devices(state: ClusterState) -> list[NodeDevice]:
 
 
 def cards_of(name: str, row: int, books: Cards) -> NodeGPUs:
-    """Return the cards of the node `name`, which has this row; its devices are left out."""
+    """Return the cards of the node `name` on this row, without the node's devices."""
     known, left = books.known(row), books.remaining(np.array([row], np.int64))
     over = books.overcommitted(row)
     owners = [*books.owners(row)]

@@ -205,7 +205,7 @@ def _counts(volume: PodVolume) -> bool:
 
 
 def _detached(volume: PodVolume, attachment: VolumeAttachment) -> bool:
-    """Return whether the pod may fit on a node now because `attachment` of the volume has ended."""
+    """Return whether the end of the volume's `attachment` may let the pod fit on a node."""
     if isinstance(volume, Disk):
         return CSI_DRIVERS.get(volume.kind) == attachment.attacher
     return isinstance(volume, ClaimVolume)

@@ -53,7 +53,7 @@ class VolumeRestrictions:
     def pre_filter(
         self, pod: Pod, cluster: ClusterView
     ) -> Skip | _ExclusiveVolumes | Unschedulable:
-        """Return the disks and claims that the pod must have alone, or that a claim is missing."""
+        """Return the disks and claims that no other pod may use, or that a claim is missing."""
         if not pod.volumes:
             return SKIP
         once = []

@@ -275,7 +275,7 @@ class _Results:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultsOnNodes:
-    """The results for the nodes of a view."""
+    """The results of a search for devices, for the nodes of a NodeView."""
 
     numbers: IntArray
     _known: _Results

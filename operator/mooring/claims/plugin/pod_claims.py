@@ -239,7 +239,7 @@ def _with_conditions(
 
 
 def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
-    """Return whether an allocation is in flight only for pods of the pod's group."""
+    """Return whether the claim has an allocation in flight for members of the pod's group alone."""
     group = cluster.pod_groups.key_of(pod)
     for holder in cluster.dynamic_resources.claims.holders(claim.uid):
         placed = cluster.pod(holder)

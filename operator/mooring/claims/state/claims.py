@@ -171,7 +171,7 @@ class ResourceClaims:
 
     @contextmanager
     def without(self, consumer: Uid) -> Iterator[None]:
-        """Treat claims that only this pod uses as free until the context ends.
+        """Treat claims that only the pod of the uid `consumer` uses as free until the context ends.
 
         Claims in flight are included.
         """

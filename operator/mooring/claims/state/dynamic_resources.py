@@ -10,7 +10,7 @@ from mooring.state.objects import Objects
 
 
 class ClaimTables:
-    """Claims, slices and device classes as decisions see them, and the values derived from them."""
+    """Claims, ResourceSlices and DeviceClasses; assumed claims replace mirrored claims."""
 
     def __init__(self, objects: Objects) -> None:
         self.claims = ResourceClaims(objects)

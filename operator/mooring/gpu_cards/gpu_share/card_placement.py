@@ -64,11 +64,11 @@ def place_shares(
     typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> PlacedShares:
-    """Place the shares of a pod on cards with room, on every node at once; the largest share first.
+    """Place the shares of a pod on cards with room, on every node; the largest share first.
 
-    With up to two different shares, a solution is always found. Among equal cards the lowest number
-    is chosen. Only `LeastFragmentation` uses `typical` and `cpu`; without `cpu`, it chooses as
-    `Binpack`.
+    With up to two different shares, a solution is found if there is one. Among equal cards the
+    lowest number is chosen. Only `LeastFragmentation` uses `typical` and `cpu`; without `cpu`, it
+    chooses as `Binpack`.
     """
     now = RemainingCards(remaining.free.copy(), remaining.free_cores.copy(), remaining.free_cards)
     fits = np.ones(len(total), np.bool_)

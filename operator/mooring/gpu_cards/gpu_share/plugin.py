@@ -59,7 +59,7 @@ class GPUShare(CardPlugin):
         return enough
 
     def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
-        """Return why no card has room; preemption cannot help where empty cards are too small."""
+        """Return why no card has room; preemption cannot help if empty cards are too small."""
         rows = nodes.rows
         left, total = self._cards.remaining(rows), self._cards.total(rows)
         usable, suitable = left.usable, self._cards.suitable(request, rows)

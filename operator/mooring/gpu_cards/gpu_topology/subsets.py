@@ -73,7 +73,7 @@ class Subsets:
         return int(masks[0])
 
     def _add_card(self, card: int, ranks: tuple[int, ...]) -> None:
-        """Compute the links of all sets with this card as the highest card."""
+        """Compute the links of all sets of this card and cards with lower numbers."""
         size = 1 << card
         weakest, total = np.full(size, _NO_LINK, np.int32), np.zeros(size, np.int32)
         for other in range(card):

@@ -398,7 +398,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @cached(8 * 2**20)
 def _topology(text: str) -> _Topology:
-    """Parse the node annotation that docs/gpus.md describes; empty if it is malformed."""
+    """Parse a node's annotation about cards and links (docs/gpus.md); empty if malformed."""
     if not text or len(text) > _MOST_BYTES:
         return _NO_TOPOLOGY
     try:

@@ -251,7 +251,7 @@ class Cards:
         return self._read_columns(rows, _SUMS)
 
     def total(self, rows: IntArray) -> IntArray:
-        """Return int64[row, card]: the memory of each card; 0 if unknown or without such a card."""
+        """Return int64[row, card]: the card's memory; 0 if unknown or without a card."""
         return self._read_columns(rows, _TOTAL)
 
     def _read_columns(self, rows: IntArray, part: int | slice) -> IntArray:

@@ -72,7 +72,7 @@ class CardFormats:
     def renew(self, placed: PlacedPod) -> bool:
         """Count a newer version of the pod; return whether the counts changed.
 
-        The annotations decide, even if other cards were chosen for the pod.
+        If its annotations name other cards than the plugin has chosen, the annotations decide.
         """
         if not self._is_counted(placed):
             return False
@@ -92,7 +92,7 @@ class CardFormats:
         return not self._nodes.is_unknown(placed.row)
 
     def node_changed(self, row: int, node: Node | None) -> None:
-        """Count the cards of the node that now has the row; None if no node has it."""
+        """Count the cards of the row's node again; `node` is None if the row has no node."""
         for cards in self._cards.values():
             cards.put_node(row, node)
 

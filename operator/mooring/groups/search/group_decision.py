@@ -234,7 +234,7 @@ def _quota_rejection(
 def disagreement(
     group: PodGroupState, pods: Iterable[Pod], kubernetes: KubernetesRules
 ) -> str | None:
-    """Return why the members' priorities or preemption policies may not differ; None if fine."""
+    """Return the error if members differ in priority or preemption policy; None if they agree."""
     definition = group.definition
     if definition is None or group.key.source is not GroupSource.KUBERNETES:
         return None

@@ -228,7 +228,7 @@ class CountingSearch:
     def _place_one(self, counted: CountedClass, allowed: BoolArray) -> Assignment:
         """Place the members of a single class on the nodes with the best scores.
 
-        No pod may be nominated.
+        Call this only if no pod is nominated.
         """
         self.searched.budget.spend(_COST)
         rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
@@ -410,7 +410,7 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
 ) -> list[int]:
-    """Return the fewest resources that must grow to `ample` so that all items fit."""
+    """Return indices: the fewest resources whose amounts must be `ample` so that all items fit."""
     short = [*range(len(free))]
     for index in (None, *short):
         others = [each for each in short if each != index]

@@ -126,7 +126,7 @@ class PodGroupState:
         self.terminating: Mapping[Uid, Pod] = MappingProxyType(self._terminating)
         self._unscheduled_specs: Counter[PodSpec] = Counter()
         self.unscheduled_specs: Mapping[PodSpec, int] = MappingProxyType(self._unscheduled_specs)
-        """Maps a spec to the number of its members without a node."""
+        """Maps a spec to the number of members that have this spec and no node."""
         self._roles: Counter[str] = Counter()
         """Maps a role to the number of its members; terminating members do not count."""
         self._gated: Counter[str] = Counter()
@@ -490,7 +490,7 @@ class PodGroups:
         return DeclaredByPod.by(pod, form) if form is not None else None
 
     def take_changed(self) -> dict[GroupKey, None]:
-        """Return the keys of groups that changed or went since the last call, in order.
+        """Return the keys of groups that changed or disappeared since the last call.
 
         The first call returns all groups and begins the recording of changes.
         """
@@ -527,10 +527,7 @@ class PodGroups:
         return member.group.number if member is not None and not member.pod.terminating else None
 
     def define(self, kind: Kind, key: str, definition: PodGroup | None) -> PodGroupState:
-        """Set the group's definition, which was parsed from the object; None if the object is gone.
-
-        Returns the group.
-        """
+        """Set and return the group with this definition; None means that its object is gone."""
         namespace, _, name = key.partition("/")
         group = self._group(GroupKey(GROUP_KINDS[kind], namespace, name))
         group.definition = definition

@@ -158,7 +158,7 @@ class PodGroupStatusReporter:
         self._running = False
 
     def phases(self) -> Mapping[str, int]:
-        """Return the number of groups in each phase, when they were last examined."""
+        """Return the number of groups by phase, as the last examination of each group found it."""
         return self._phases
 
     def on_events(self, events: Sequence[ClusterEvent]) -> None:
@@ -178,7 +178,7 @@ class PodGroupStatusReporter:
                         record.complete_since = self._clock()
 
     def decided(self, group: PodGroupState, decision: GroupDecision) -> None:
-        """Note the decision of an attempt to place the group."""
+        """Store the decision of an attempt to place the group, for its status."""
         record = self._tried(group)
         record.decision = replace(decision, rows={}, tried=decision.tried[:_MOST_TRIED])
         record.members, record.domains = len(decision.rows), len(decision.tried)
@@ -256,7 +256,7 @@ class PodGroupStatusReporter:
             await self._send(group, view)
 
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
-        """Return whether the status will change again soon, so that writing it can wait."""
+        """Return whether the status will change again soon and should not be written yet."""
         record, definition = self._record(group), group.definition
         written = self._statuses.has_patched(group.key)
         written |= definition is not None and definition.status.scheduled is not None

@@ -108,7 +108,7 @@ class BestFitIndex(Generic[_Item]):
         return chosen
 
     def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
-        """Yield arrays with a position for each row (int64), or NO_POSITION.
+        """Yield arrays (int64) with a position for each row, or NO_POSITION.
 
         Together the arrays contain, for each row, the `count` smallest of `positions` that match
         its node. They may contain further positions.

@@ -58,9 +58,9 @@ class NodeAffinities:
         return number
 
     def by_row(self) -> Sequence[IntArray]:
-        """Return columns (int64[rows]) with the numbers of matching affinities, or NO_AFFINITY.
+        """Return columns (int64[rows]) with the numbers of affinities that the nodes match.
 
-        Each affinity is in only one column, in all rows whose nodes match it.
+        NO_AFFINITY means no such affinity. Each affinity is in only one column.
         """
         if self._version != self._nodes.topology_version:
             self._columns = self._built()

@@ -53,7 +53,7 @@ class Volumes:
         )
 
     def available(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
-        """Return the available volumes of a class; volume mode and access modes are traits."""
+        """Return an index of the available volumes of a class, by size and node affinity."""
         return self._available.get(storage_class, self._none)
 
     def volume_changed(self, name: str, value: PersistentVolume | None) -> None:

@@ -34,7 +34,7 @@ class BindingProgress:
     cluster: ClusterView
 
     def done(self) -> bool:
-        """Return whether all claims are bound; VolumesLostError if a claim cannot be any longer."""
+        """Return whether all claims are bound; raise VolumesLostError if one no longer can be."""
         node = self.cluster.nodes.only(self.node)
         if not len(node):
             raise VolumesLostError(f'failed to get node "{self.node}": not found')

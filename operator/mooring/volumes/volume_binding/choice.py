@@ -132,7 +132,7 @@ class _Taken:
 def choices(
     claims: Iterable[PersistentVolumeClaim], nodes: NodeView, storage: Storage
 ) -> list[Choice]:
-    """Return the choice for each unbound claim; no two claims get the same volume on a node.
+    """Choose volumes for the unbound claims; no two claims get the same volume on a node.
 
     The claims must be sorted by size, the smallest first.
     """
