@@ -29,20 +29,20 @@ __all__ = [
 ]
 
 MOST_FOR_NODES: Final = 50_000_000
-"""The limit, in units of 0.1 µs, for all values that depend on nodes alone."""
+"""The most time, in units of 0.1 µs, for evaluating all values that depend on nodes alone."""
 MOST_FOR_POD: Final = 100_000
-"""The limit in units for all values that depend on the pod: about 10 ms in each decision."""
+"""The most time, in units of 0.1 µs, for values that depend on the pod: 10 ms in each decision."""
 MOST_PER_ATTEMPT: Final = 10_000_000
-"""The limit in units for one attempt: about a second."""
+"""The most time, in units of 0.1 µs, for the evaluations in one attempt: a second."""
 _MOST_PER_MEMBER: Final = 10_000
-"""The additional units for each member in an attempt about a group: about a millisecond."""
+"""The additional time, in units of 0.1 µs, for each member of a group in an attempt."""
 
 UNITS_PER_COUNT: Final = 500
-"""The cost, in units, of each step of counting pods."""
+"""The assumed time, in units of 0.1 µs, of each step of counting pods."""
 UNITS_PER_POD: Final = 20
-"""The cost, in units, of examining and counting one set of equal pods."""
+"""The assumed time, in units of 0.1 µs, of examining and counting one set of equal pods."""
 _UNITS_PER_REQUIREMENT: Final = 3
-"""The cost, in units, of testing one set of equal pods against one requirement of a selector."""
+"""The assumed time, in units of 0.1 µs, of testing one set of equal pods against a requirement."""
 
 
 class AttemptTooLongError(PluginFailed):

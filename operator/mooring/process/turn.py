@@ -71,7 +71,7 @@ class Turn:
             raise
 
     def _end(self) -> None:
-        """Let the next task that waits have the turn."""
+        """Give the turn to the task that has waited longest."""
         self.holder = None
         while self._waiting:
             given = self._waiting.popleft()
@@ -92,7 +92,7 @@ class Turn:
             await slices.pause()
 
     def _leave(self, emptied: "asyncio.Task[None] | None" = None) -> None:
-        """End the turn once a task has emptied the inbox; repeat if new calls have come since.
+        """End the turn; if the inbox has calls, first let a task make these calls.
 
         When the process ends, asyncio may cancel that task before its first step.
         """

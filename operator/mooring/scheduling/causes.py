@@ -34,7 +34,7 @@ from mooring.volumes.model.pod_volumes import ClaimVolume
 _MOST_ROWS: Final = 64
 """The maximum number of nodes that are compared for one plugin."""
 _MOST_LOOKED_UP: Final = 32
-"""The maximum number of labels, keys, claims and resources of one pod that are looked up."""
+"""The maximum number of labels, keys, claims and resources that are searched for one pod."""
 
 
 def _some(number: int) -> IntArray:

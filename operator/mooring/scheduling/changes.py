@@ -36,10 +36,10 @@ _MOST_CHARACTERS: Final = 60
 _MOST_REQUIREMENTS: Final = 3
 """The maximum number of requirements of a selector in a text."""
 _TOLERATION: Final = 1.0
-"""The cost of adding a toleration. A smaller request costs less than 1, and each pod that must end
-costs 1."""
+"""The cost of adding a toleration: suggestions with a smaller cost come first. A smaller request
+costs less than 1, and each other pod that must end costs 1."""
 _CONSTRAINT: Final = 1.5
-"""The cost of removing a constraint of the pod or of a claim."""
+"""The cost of removing a constraint from the pod or a claim; see `_TOLERATION`."""
 _CLAIM: Final = 2.0
 _WITHOUT_FEATURE: Final = {
     RESTART_ALL_CONTAINERS: "had no restartPolicyRules with the action RestartAllContainers",

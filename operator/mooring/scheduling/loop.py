@@ -121,17 +121,17 @@ class SchedulingLoop:
         return not self.schedule_one.waits
 
     async def _idle(self, now: float) -> None:
-        """Wait until there is work, a binding ends or a backoff ends, for a limited time."""
+        """Wait until there is work, or until a binding or a backoff ends, for a limited time."""
         due = self._scheduler.queue.next_due() if self._may_bind() else None
         seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
         self._set_alarm(asyncio.get_running_loop().time() + seconds)
         await self._scheduler.work.wait()
 
     def _set_alarm(self, at: float | None) -> None:
-        """Wake the loop at this time of the event loop, or sooner; None cancels the alarm.
+        """Wake the loop at the time `at` of the event loop, or sooner; None cancels the alarm.
 
-        An earlier alarm stays set, although it may wake the loop in vain: an alarm per pod costs
-        more.
+        An earlier alarm stays set, although it may wake the loop in vain, because a new alarm for
+        each pod would take more time.
         """
         if self._alarm is not None:
             if at is not None and self._alarm.when() <= at:

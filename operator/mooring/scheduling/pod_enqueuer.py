@@ -71,7 +71,7 @@ class PodEnqueuer:
         """Maps the uids of gated pods without a report to the time when they were gated. Only
         members of groups, and pods that wait for devices, are here."""
         self._strays: dict[Uid, _Stray] = {}
-        """The facts about pods that no profile takes, by uid."""
+        """Maps the uids of pods without a profile to their reports and other facts."""
         self._of_claim: dict[str, dict[Uid, None]] = {}
         """Maps a ResourceClaim's namespace/name to the uids of pods without a node that name it."""
         self._claims: dict[Uid, dict[str, None]] = {}

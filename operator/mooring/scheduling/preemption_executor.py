@@ -120,7 +120,7 @@ class PreemptionExecutor:
     ) -> None:
         """Evict the victims for a pod, or for the members of a group that are nominated together.
 
-        After an eviction has failed, no more evictions are sent. The answers to those already sent
+        After an eviction has failed, no more evictions are sent. The answers to earlier evictions
         are awaited, because the API server may carry them out.
         """
         remaining, failures = {victim.uid: victim for victim in victims}, dict[Uid, Exception]()

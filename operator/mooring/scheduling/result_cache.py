@@ -446,9 +446,9 @@ class SpecResults:
         state: Any,
         pod: Pod,
     ) -> _Used:
-        """Return the column of a plugin for the pod's spec.
+        """Return the column of a plugin's results for the pod's spec.
 
-        The size of the key is assumed to be the spec's size, because measuring it would take too
+        The key is assumed to be as large as the spec, because measuring the key would take too
         long.
         """
         (plugin, kind, key), pipeline = kept, self._pipeline

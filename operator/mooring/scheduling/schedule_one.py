@@ -348,7 +348,7 @@ class ScheduleOne:
     def _preempt(
         self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
-        """Nominate the members if preemption makes room for all; else withdraw nominations."""
+        """Nominate the members if preemption makes room for all; else end their nominations."""
         scheduler, members = self.scheduler, attempt.members
         answer = preempt_for_group(
             group,
@@ -437,7 +437,7 @@ class ScheduleOne:
     def _commit(
         self, attempt: CurrentAttempt, rows: Mapping[Uid, int], devices: Devices | None = None
     ) -> None:
-        """Assume the pods on these rows and begin to bind them; on an exception change nothing.
+        """Assume the pods on their nodes and begin to bind them; on an exception change nothing.
 
         Raises:
             PodRejected: A Reserve or Permit plugin rejects a pod.

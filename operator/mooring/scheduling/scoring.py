@@ -153,7 +153,7 @@ def _node_only_scores(
 ) -> PluginScores:
     """Return the scores of a node-only plugin; `nodes` is the view of the feasible nodes.
 
-    The scores are by row if most nodes are feasible.
+    If most nodes are feasible, the scores are for all nodes, by row.
     """
     spec, how, weight = search.results.spec, scorer.plugin.normalize, scorer.weight
     is_kept = spec.is_kept(scorer.name)

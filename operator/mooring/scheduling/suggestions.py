@@ -64,7 +64,7 @@ _MOST_RESOURCES: Final = 16
 _MOST_AMOUNTS: Final = 4_096
 """The maximum number of amounts of one resource that the search for the largest request tries."""
 _MINIMUM: Final = 0.9
-"""The cost of a smaller minimum; it is higher than the cost of a smaller request."""
+"""The cost of a smaller minimum of the group; a smaller request costs less."""
 _FIELDS: Final[Mapping[GroupSource, str]] = {
     GroupSource.KUBERNETES: "minCount",
     GroupSource.COSCHEDULING: "minMember",
@@ -273,7 +273,7 @@ class _Suggestions:
     def _fit_with(self, changes: Sequence[Change], limits: _Limits) -> Suggestion | None:
         """Return a suggestion if the pod or group fits with these changes and limits, else None.
 
-        Members with the same spec also share the changed spec.
+        Members that have the same spec now get the same changed spec.
         """
         specs, changed = dict[PodSpec, PodSpec](), list[Pod]()
         for pod in self._members:

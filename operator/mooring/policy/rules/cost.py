@@ -10,16 +10,16 @@ from mooring.cel.regular_expressions import compile_pattern
 from mooring.cel.tree import Comprehension, Expression, FunctionCall, ListOf, Literal
 
 CALL: Final = 50
-"""The cost in units of passing values to a call and taking the result."""
+"""The time, in units of 0.1 µs, of passing values to a call and taking the result."""
 _ITEMS: Final = 16
 """The number of items that a list or map of unknown size is assumed to have."""
 _PATTERN: Final = 50
 _PATTERN_SIZE: Final = 5
-"""The cost, in units, of each instruction of a regular expression."""
+"""The time, in units of 0.1 µs, of each instruction of a regular expression."""
 
 
 def cost(expression: Expression) -> int:
-    """Return the cost of one evaluation in units, without CALL."""
+    """Return the estimated time of one evaluation, without CALL, in units of 0.1 µs."""
     match expression:
         case Comprehension():
             items, *body = expression.parts()

@@ -38,11 +38,11 @@ _MOST_PARTS: Final = 256
 _MOST_ITEMS: Final = 64
 """The maximum number of items of a list in an expression."""
 _MOST_COST: Final = 10_000
-"""The highest cost of one evaluation in units, about 1 ms."""
+"""The longest allowed time of one evaluation in units of 0.1 µs: 1 ms."""
 _MOST_WORK: Final = 100_000
 """The maximum number of instructions of all regular expressions in an expression."""
 _MOST_OF_WHOLE: Final = 500
-"""The highest cost, in units, of an expression that is interpreted as a whole for changed nodes."""
+"""The longest time, in units of 0.1 µs, of an expression that is interpreted for single nodes."""
 
 _MOST_COUNTS: Final = 8
 """The maximum number of counts of pods in one expression."""

@@ -11,8 +11,8 @@ _FEW_ENTRIES: Final = 64
 _LOOKED_AT: Final = 4
 """The number of entries that each `push` examines."""
 _MANY_VOID: Final = 500
-"""If this number of void entries has been dropped from the head, all entries are examined, because
-dropping an entry from the head takes 50 times as long as examining it."""
+"""If this number of void entries is dropped from the head, all entries are examined: dropping an
+entry takes 50 times as long as examining it."""
 _FREED: Final = 20
 """The maximum number of dropped entries that one call frees from memory."""
 
