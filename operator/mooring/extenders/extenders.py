@@ -334,9 +334,9 @@ def _left(
     """Return the candidates that an extender keeps (ProcessPreemption).
 
     Each candidate must have victims, unless the extender got its node without victims
-    (`without_victims`). If a candidate breaks this rule, an ignorable extender loses the candidate;
-    for another extender, AnswerError is raised. AnswerError is also raised for a malformed answer,
-    and for a pod that may not be a victim.
+    (`without_victims`). A candidate that breaks this rule is dropped if the extender is ignorable;
+    otherwise AnswerError is raised. AnswerError is also raised for a malformed answer, and for a
+    pod that may not be a victim.
     """
     victims = decode_preemption(answer).items()
     left = [_chosen(node, uids, number, preemptor, cluster) for node, (uids, number) in victims]

@@ -54,7 +54,7 @@ def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
 
 
 def count_cards(cards: Cards, evaluations: Evaluations) -> None:
-    """Count the cards of all nodes that are not counted yet; other tasks run meanwhile.
+    """Count the cards of all nodes that are not counted yet, and let other tasks run meanwhile.
 
     Raises PluginFailed if the attempt's budget is used up; the next call continues.
     """

@@ -186,8 +186,8 @@ def devices_to_free(
 def _lacking(asked: Sequence[ExplainedRequest]) -> int | None:
     """Return how many more devices the claims need on a node; None if freeing devices cannot help.
 
-    The number may be 0 although the requests together lack devices. A request with alternatives
-    counts with the alternative that lacks the fewest.
+    If a request has alternatives, the alternative that lacks the fewest devices counts. The number
+    may be 0, because requests are examined one by one.
     """
     least: dict[tuple[str, str], int | None] = {}
     used = 0

@@ -55,7 +55,7 @@ _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node that stands for its class. `unused` is its class if no device were in use."""
+    """A node that stands for its class; `unused` is its class with all devices free."""
 
     row: int
     of_class: Hashable

@@ -35,7 +35,7 @@ _CANNOT_FIT: Final = "cannot fit resource"
 _STALE: Final = "cannot schedule extended resource claim"
 
 Mapped = tuple[str, str, str]
-"""A container, a resource that it requests, and the request of the claim for this resource."""
+"""The names of a container, of a resource that it requests, and of the claim's request for it."""
 
 
 @dataclass(frozen=True, slots=True)

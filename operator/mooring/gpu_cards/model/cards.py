@@ -28,7 +28,7 @@ _CHANGING_SUFFIXES: Final = ("_ASSIGNED", "_ASSUME_TIME")
 GPU_COUNT: Final = "nvidia.com/gpu.count"
 GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 GPU_PRODUCT: Final = "nvidia.com/gpu.product"
-"""The labels of GPU feature discovery on nodes: product, number, and memory in MiB."""
+"""Labels of GPU feature discovery on nodes: product, number and memory (MiB) of the cards."""
 
 GPU_TYPE: Final = "scheduling.mooring.dev/gpu-type"
 MEMORY_AT_LEAST: Final = "scheduling.mooring.dev/gpu-memory-at-least"

@@ -213,7 +213,7 @@ class CountingSearch:
         return by_spec and not self.searched.extended
 
     def place_counted(self, counted: Sequence[CountedClass], allowed: BoolArray) -> Assignment:
-        """Return nodes among the allowed rows for the members of all classes."""
+        """Place the members of all classes on nodes for which `allowed` (bool[rows]) is True."""
         if len(counted) == 1 and not len(self._cluster.nominations):
             return self._place_one(counted[0], allowed)
         self.searched.budget.spend(_COST * len(counted))

@@ -81,8 +81,8 @@ class GroupReservation:
     ) -> None:
         """Reserve nodes for a group that has waited long enough, or end its reservation.
 
-        A reservation lasts as long as the wait before it; then another group may get nodes. After a
-        search without success, the next one comes after the same time, or sooner if nodes change.
+        A reservation lasts as long as the wait before it; then another group may get nodes. If a
+        search finds no nodes, the next search comes after the same time, or sooner if nodes change.
         Nodes that extenders have filtered out (`answers`) are not reserved.
         """
         pipeline = members[0].pipeline

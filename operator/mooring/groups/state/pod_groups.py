@@ -109,7 +109,7 @@ class PodGroupState:
     def __init__(self, key: GroupKey, number: int = 0) -> None:
         self.key = key
         self.number = number
-        """The group's number in the pod columns; it is never used again."""
+        """The group's number in the pod columns; no other group ever gets the same number."""
         self.definition: PodGroup | None = None
         """The group's requirements; None if its members name an object that does not exist."""
         self.declaring = 0
@@ -187,7 +187,7 @@ class PodGroupState:
         return f"{len(pods)} of {needed} members" if len(pods) < needed else None
 
     def needed_of(self, pods: Sequence[Pod]) -> tuple[Sequence[Pod], Sequence[Pod]]:
-        """Split these members into those that are needed to reach the minimums, and the others.
+        """Split the members into two lists: those that the minimums need, and the others.
 
         At least one member is needed, even if the minimums are already reached.
         """

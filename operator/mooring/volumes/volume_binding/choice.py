@@ -39,7 +39,7 @@ class Choice:
 
     @property
     def found(self) -> BoolArray:
-        """True on nodes with a volume for the claim."""
+        """bool[nodes]: True for nodes that have a volume for the claim."""
         return np.not_equal(self.chosen, _NOTHING)
 
     def at(self, index: int) -> PersistentVolume | None:
