@@ -138,7 +138,7 @@ class Evaluations:
 
     @property
     def left(self) -> float:
-        """The units that the attempt may still spend; infinite if there is no limit."""
+        """The time that the attempt may still spend, in units of 0.1 µs; infinite without limit."""
         return self._left
 
     @property
@@ -151,7 +151,7 @@ class Evaluations:
         self._left = min(self._most, MOST_FOR_POD)
 
     def spend(self, units: int) -> None:
-        """Subtract the units for work, done or about to be done, from the attempt's budget."""
+        """Subtract `units` of 0.1 µs from the budget of the attempt, before or after their use."""
         self._left -= units
 
     def pause(self, doing: str) -> None:

@@ -294,7 +294,7 @@ def _line(step: RecordedStep, first: float, last: float, in_a_row: int, fields: 
 
 
 def _plain(value: Any) -> Any:
-    """Return the value for JSON: strings and integers unchanged, sequences as lists, else text."""
+    """Return the value for JSON: unchanged text or integer, a sequence as a list, else text."""
     if type(value) in (str, int):
         return value
     return [*map(_plain, value)] if isinstance(value, list | tuple) else str(value)

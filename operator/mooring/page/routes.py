@@ -277,7 +277,7 @@ class Page:
         return _json(self.policy.document(visible))
 
     async def _show_queues(self, _: web.Request) -> web.Response:
-        """Return the Queues as `mooring queues` does, which hold no names of pods."""
+        """Return the Queues as `mooring queues` prints them, without names of pods."""
         queues = self.queue.scheduler.state.objects.of(Kind.QUEUE)
         named = {name: (queue.parent, queue.status) for name, queue in queues.items()}
         return _json({"queues": queue_documents(named)})

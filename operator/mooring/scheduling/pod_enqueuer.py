@@ -506,7 +506,7 @@ class PodEnqueuer:
             self._is_unsettled.set()
 
     def _try_after_claim(self, event: ClusterEvent) -> None:
-        """Run PreEnqueue again for gated pods that name the event's claim; run hints for its owner.
+        """Run PreEnqueue for gated pods that name the event's claim; run hints for its owner pod.
 
         If a claim was made for a single pod, its events concern only this pod, because equal pods
         have other claims. All pods that name another claim have it in their spec, so the queue
