@@ -19,7 +19,7 @@ QUIET_SECONDS: Final = 0.1
 """After this number of seconds without an event, the next event goes through kopf."""
 
 OnPod = Callable[[Mapping[str, Any]], Awaitable[None]]
-"""Takes a watch event with `type` and `object`, and with its `size` in bytes if that is known."""
+"""A function that takes a watch event: `type`, `object`, and `size` in bytes if it is known."""
 
 
 class PodEventFilter:

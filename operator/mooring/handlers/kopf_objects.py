@@ -1,4 +1,4 @@
-"""Takes in kopf's objects: pods without a node, SchedulingProfiles and PriorityClasses."""
+"""Handles the objects that kopf reads: pods without a node, SchedulingProfiles, PriorityClasses."""
 
 import logging
 import time

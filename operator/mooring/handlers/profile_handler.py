@@ -30,24 +30,24 @@ from mooring.scheduling.scheduler_state import DeletedUids
 logger = logging.getLogger(__name__)
 
 STATUS_SECONDS: Final = 30.0
-"""The seconds between two comparisons of statuses with nodes, API server and files."""
+"""The seconds between two checks whether statuses are outdated."""
 REPEAT_SECONDS: Final = 5.0
 """The seconds after which a status that the API server refused is written again."""
 _LANES: Final = 4
 CONFLICT_SECONDS: Final = 1.0
-"""Statuses report conflicts when no profile has changed for this number of seconds."""
+"""After this number of seconds without a changed profile, statuses report conflicts."""
 MOST_CONFLICT_WAITS: Final = 30
-"""Statuses report conflicts after this number of waits, even if profiles still change."""
+"""After this number of calls of `settle_conflicts`, statuses report conflicts in any case."""
 _MOST_NAMED = 3
 """The most rules, warnings or profiles that one message names."""
 _OUTRANKED: Final = "outranked by "
 _MOST_HISTORY = 50
-"""The number of generations in the history, of all profiles together."""
+"""The most changes of profiles in the history, of all profiles together."""
 _MOST_HISTORY_BYTES = 8 * 2**20
 _MOST_SPEC_BYTES = 16 * 1024
-"""The history does not keep a larger spec."""
+"""The history keeps no spec with more bytes than this."""
 MOST_KEPT_BYTES: Final = 512 * 1024
-"""The status does not keep a larger spec; etcd accepts 1.5 MiB, managed fields included."""
+"""A status keeps no spec with more bytes than this; etcd accepts 1.5 MiB for the whole object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class ProfileHandler:
     def settle_conflicts(self) -> list[str]:
         """Return the profiles whose conflicts must be reported now; [] while profiles still change.
 
-        Conflicts are reported when no profile has changed since the last call, or after
-        MOST_CONFLICT_WAITS calls, so that a series of changes is reported once.
+        They are reported when no profile has changed since the last call, or after
+        MOST_CONFLICT_WAITS calls. So a series of changes is reported once.
         """
         if not self._unsettled:
             return []
@@ -192,7 +192,7 @@ class ProfileHandler:
         return verdict is not None and verdict.uid == uid
 
     def verdicts(self) -> Mapping[str, dict[str, Any]]:
-        """Return, by profile, whether its newest spec is in force, and why, as JSON values."""
+        """Return, by profile, whether its newest spec is in force and why, as JSON."""
         return {
             name: {
                 "observedGeneration": verdict.generation,
@@ -380,7 +380,7 @@ class ProfileHandler:
         return self._outranked(name) or verdict.message
 
     def _outranked(self, name: str) -> str | None:
-        """Return a message if other profiles take all pods of this one, else None."""
+        """Return a message if other profiles take all pods of the profile, else None."""
         others = self.profiles.outranked_by(name)
         if not others:
             return None

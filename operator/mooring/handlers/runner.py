@@ -46,13 +46,13 @@ RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
 server can restart or etcd can elect a leader. After the last try kopf ends."""
 
 GOOD_SECONDS: Final = 60.0
-"""If kopf has run for this number of seconds, a failure is followed by a short pause again."""
+"""If kopf has run for this number of seconds, it is restarted after a short pause again."""
 
 UNWATCHED_SECONDS: Final = 60.0
 """A replica is not ready if a needed resource was not watched for more seconds than this."""
 
 ASK_AGAIN_SECONDS: Final = 60.0
-"""The interval at which a missing right to watch PriorityClasses is checked again."""
+"""The seconds between two checks of a missing right to watch PriorityClasses."""
 
 UNSCHEDULED: Final = "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"
 """The field selector of the pods that wait for a node."""
@@ -194,7 +194,7 @@ class KopfRunner:
         return _NEEDED if trouble is not None else (*_NEEDED, PRIORITY_CLASS)
 
     async def _until_watchable(self, resource: Resource, backoff: Backoff) -> None:
-        """Wait until kopf may list and watch the resource."""
+        """Wait until kopf may watch the resource: without the right it would log many lines."""
         said = ""
         while (trouble := await self._trouble_with(resource)) is not None:
             if trouble != said:

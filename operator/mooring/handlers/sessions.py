@@ -51,10 +51,10 @@ logger = logging.getLogger(__name__)
 MOST_GARBAGE_BYTES: Final = 2**25
 """After this number of bytes of large JSON objects, young garbage is collected."""
 _LARGE_BYTES: Final = 2**14
-"""Only objects with at least this many bytes count; Python collects smaller ones often enough."""
+"""Only objects with at least this number of bytes count; Python collects small ones in time."""
 
 BOOKMARK_EVENTS: Final = 100
-"""kopf gets a bookmark with the newest version after this number of events that it does not see."""
+"""After this number of events that kopf does not get, kopf gets a bookmark."""
 
 _SLOW_BYTES: Final = 2**18
 """An object with this number of bytes of JSON takes a millisecond or more to parse."""
@@ -70,7 +70,7 @@ _LAST_SECONDS: Final = 1.0
 
 
 OnPods = Callable[[list[dict[str, Any]]], Awaitable[None]]
-"""Takes the pods of a page of the first list after kopf's start."""
+"""A function that takes the pods of one page of kopf's first list."""
 
 
 class OnWatch(Protocol):
@@ -286,7 +286,7 @@ class _CutContent(_Content):
 
 @dataclass(slots=True)
 class _Read:
-    """The state of one resource that kopf reads; `trouble` is the last error, or ""."""
+    """The state of one resource that kopf reads; `trouble` is the last error, or "" without one."""
 
     resource: Resource
     backoff: Backoff = field(
@@ -303,7 +303,7 @@ class _Read:
         return aiohttp.ClientPayloadError(text)
 
     def works(self) -> None:
-        """Note that a list or an event could be read; log this after an error."""
+        """Note that a list or an event could be read; log this if the last one was malformed."""
         if self.trouble:
             logger.info("kopf can read %s again", self.resource)
         self.trouble = ""

@@ -1,4 +1,4 @@
-"""Growing, jittered pauses between tries, so that an overloaded server can recover."""
+"""Pauses between tries that grow and vary at random, so that an overloaded server can recover."""
 
 from random import Random
 

@@ -148,8 +148,8 @@ class _Wire(asyncio.Protocol):
 class Exchange:
     """Sends requests over up to `pool` connections; create it while the event loop runs.
 
-    `headers` are sent with every request. `tls` True means Python's defaults; `server_name` is the
-    name to expect in the certificate, if not the URL's host.
+    `headers` are sent with every request. `tls` True means Python's defaults. `server_name` is the
+    name in the server's certificate, if it is not the URL's host.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ TOLERATED_SECONDS: Final = 20.0
 
 
 class Leadership:
-    """Whether this replica may write: only until the lease must have been renewed."""
+    """Says whether this replica holds the lease and may write."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -71,7 +71,7 @@ class NodeResourcesBalancedAllocation:
         return None if any(demand.get(resource) for resource in self._resources) else SKIP
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return a value that changes when the devices behind the pod's resources change."""
+        """Return a value that changes when the devices for the pod's resources may have changed."""
         return self._devices.version(pod)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:

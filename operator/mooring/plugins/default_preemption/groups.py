@@ -126,7 +126,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
 
 
 def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
-    """Return bool[slots]: True for the youngest members of groups above the groups' minimum."""
+    """Return bool[pod slots]: True for the youngest members above their group's minimum."""
     columns, groups = state.cluster.pod_columns, state.cluster.pod_groups.with_surplus
     found = np.zeros(len(columns.pods), np.bool_)
     slots = np.flatnonzero(columns.in_groups(group.number for group in groups))

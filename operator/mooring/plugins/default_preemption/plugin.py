@@ -486,7 +486,7 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
 def _protected(
     state: PostFilterState, groups: Mapping[int, PodGroupState]
 ) -> npt.NDArray[np.bool_]:
-    """Return bool[slots]: True for pods that may not be victims of a single pod.
+    """Return bool[pod slots]: True for pods that may not be victims of a single pod.
 
     They are protected by the profile's limits, or belong to a group that is only disrupted as a
     whole and is not in `groups`.

@@ -81,8 +81,8 @@ _NO_GROUPS: Final[Mapping[int, Callable[[], WholeGroup]]] = MappingProxyType({})
 class PotentialVictims:
     """The pods that `pod` may preempt on the nodes of `rows`, and the resources free without them.
 
-    `needs` has the pod's requests by resource. `protected` (bool[slots] or None) is True for pods
-    of lower priority that may not be victims. `groups` has, by number, functions that return a
+    `needs` has the pod's requests by resource. `protected` (bool[pod slots] or None) is True for
+    pods of lower priority that may not be victims. `groups` has, by number, functions that return a
     group as one victim. Such a group is only disrupted as a whole; the priorities of its members do
     not matter. For `members_first` see `by_importance`.
     """
@@ -235,7 +235,7 @@ class PotentialVictims:
         return VictimSlots(slots[victim], at[victim], evicting[victim])
 
     def _is_pod(self, slots: IntArray) -> BoolArray:
-        """Return bool[slots]: True for pods that `by_importance` sorts as single pods."""
+        """Return bool[pod slots]: True for pods that `by_importance` sorts as single pods."""
         is_pod = np.ones(len(slots), np.bool_)
         if self._members_first:
             pods = (self._columns.pods[slot] for slot in slots.tolist())

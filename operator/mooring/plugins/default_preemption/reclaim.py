@@ -3,8 +3,8 @@
 - Pods of the preemptor's queue: those of lower priority, or those that `preemption.withinQueue`
   allows.
 - Pods of other queues of the tree that have borrowed quota: if `preemption.reclaimWithinCohort`
-  allows this, and if the preemptor's queue and its parents, below the common ancestor, stay within
-  their nominal quota. No queue loses nominal quota, so that no queue can take back what it gave.
+  allows this, and if the topmost queue on the preemptor's branch, below the common ancestor, stays
+  within its nominal quota. No queue loses nominal quota, so no queue can take back what it gave.
 - Pods of no queue, or of another tree: those of lower priority.
 
 The members that a gang needs for its minimum are one victim.
@@ -155,7 +155,7 @@ class _Rules:
             pause()
 
     def _regarded(self, found: _Slots, borrow: _Slots) -> _Slots:
-        """Return bool[slots]: the pods of `found` to examine, fewer to save time.
+        """Return bool[pod slots]: the pods of `found` to examine, fewer to save time.
 
         For a group these are the least important pods; for a pod also the pods on the nodes where
         the fewest pods must leave. `borrow` is True for pods that use borrowed quota.
@@ -201,7 +201,7 @@ class _Rules:
         return self._cluster.pod_groups.key_of(self._preemptor.pods[0])
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
-        """Return bool[slots] for pods that use borrowed quota, and for other potential victims."""
+        """Return two bool[pod slots]: pods that use borrowed quota, other potential victims."""
         preemptor, columns = self._preemptor, self._cluster.pod_columns
         chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
         chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
@@ -222,7 +222,7 @@ class _Rules:
         return (borrow & lower if reclaims is Preempts.LOWER_PRIORITY else borrow), others
 
     def _newer_equals(self, own: _Slots) -> _Slots:
-        """Return bool[slots]: the pods of `own` with the preemptor's priority that are newer."""
+        """Return bool[pod slots]: the newer pods of `own` with the preemptor's priority."""
         columns, oldest = self._cluster.pod_columns, min(p.created for p in self._preemptor.pods)
         found = np.zeros(len(own), np.bool_)
         for slot in np.flatnonzero(own & (columns.priority == self._preemptor.priority)).tolist():
@@ -240,14 +240,17 @@ class _Rules:
         return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
-        """Return the preemptor's queue below the common ancestor, and the other branch's queues."""
+        """Return the topmost queue on the preemptor's branch, and all queues on that of `state`.
+
+        The branches begin below the common ancestor.
+        """
         its = state.path
         common = next(each for each in self._path if each in its)
         own = self._path[: self._path.index(common)]
         return (own[-1] if own else common), its[: its.index(common)]
 
     def within_nominal(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return, in this order, the units that may go while queues keep their nominal quota."""
+        """Return the units that may be evicted, in this order, while queues keep nominal quota."""
         chosen, queues = list[Unit](), self._cluster.queues
         with ExitStack() as gone:
             for unit in units:
@@ -268,14 +271,14 @@ class _Rules:
         return {number: demand_of(pods) for number, pods in by_queue.items()}
 
     def _used_by(self, usage: Mapping[int, object]) -> dict[QueueState, dict[str, int]]:
-        """Return the current usage of the queues on the victims' branches, by queue."""
+        """Return the present usage of each queue on the branches of the queues in `usage`."""
         states = map(self._cluster.queues.numbered, usage)
         others = (state for state in states if state is not None and state is not self._queue)
         in_tree = (state for state in others if state.number in self._preemptor.tree)
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether each queue gives back needed, borrowed quota but no nominal quota."""
+        """Return whether each queue lost needed, borrowed but no nominal quota since `before`."""
         for state, used in before.items():
             nominal, now = state.nominal, state.used
             if any(now[r] < nominal[r] <= used[r] for r in used):

@@ -138,7 +138,7 @@ def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
 
 
 def protected(cluster: ClusterView, limits: Preemption, now: float) -> BoolArray:
-    """Return bool[slots]: True for pods that the profile's limits protect.
+    """Return bool[pod slots]: True for pods that the profile's limits protect.
 
     The limits protect pods that have not run for long enough. With `disruptionBudgets: Strict`,
     they also protect pods that the Eviction API refused to evict a short time ago.

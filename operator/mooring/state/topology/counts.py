@@ -35,7 +35,7 @@ from mooring.state.topology.pod_selection import Selection, SelectionIndex
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """The most bytes of all counts: enough for 2,000 counts per node in a cluster of 5,000 nodes."""
 _BYTES_PER_COUNT: Final = 1024
-"""Bytes of a count, without its array and its selection."""
+"""The bytes of a count, without its array and its selection."""
 
 _BYTES_PER_POD: Final = 8
 _SLICE: Final = 128
@@ -81,7 +81,7 @@ class TopologyCounts:
         return self._taken.bytes
 
     def attach(self, pod: Pod, row: int) -> EquivalentPods:
-        """Count the pod on the row; return its EquivalentPods, as an argument for `detach`."""
+        """Count the pod on the node of this row; return its EquivalentPods for `detach`."""
         key = key_of(pod)
         equivalent = self._table.find(key)
         if equivalent is None:
@@ -219,7 +219,7 @@ class TopologyCounts:
         return counts
 
     def _begin(self, source: _Source, key: str) -> DomainCounts:
-        """Add a count without pods to the counts; `_uncounted` gets the pods to examine."""
+        """Begin a count by the label `key`; `_uncounted` gets the pods to examine."""
         counts = DomainCounts(self.nodes.domains(key), self._taken)
         self._counts[source, key] = counts
         self._taken.bytes += _BYTES_PER_COUNT
@@ -295,7 +295,7 @@ class TopologyCounts:
                 yield equivalent
 
     def _fill(self, counts: DomainCounts, source: _Source) -> None:
-        """Count all pods of the source again, because no event has updated the dropped count."""
+        """Fill a dropped count with all pods of the source, because no event has updated it."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, self._candidates(source)):
             equivalent.pods_on.extend(rows, numbers)

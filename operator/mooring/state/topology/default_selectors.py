@@ -21,7 +21,7 @@ _OWNERS: Final[Mapping[str, tuple[str, Kind]]] = {
     "ReplicationController": ("v1", Kind.REPLICATION_CONTROLLER),
     "StatefulSet": ("apps/v1", Kind.STATEFUL_SET),
 }
-"""By kind of a controller, its API version and Kind: another API may have the same kind."""
+"""By a controller's kind, its apiVersion and Kind: other APIs may have the same kind."""
 
 
 _Key = tuple[str, frozenset[Pair]]
