@@ -347,7 +347,7 @@ def _is_watcher(task: asyncio.Task[Any]) -> bool:
 
 
 def _is_of_kopf(task: asyncio.Task[Any]) -> bool:
-    """Return whether kopf created the task."""
+    """Return whether the task runs a coroutine of kopf's package."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code is not None and Path(code.co_filename).is_relative_to(_KOPF)
 

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 MOST_GARBAGE_BYTES: Final = 2**25
 """After this number of bytes of large JSON objects, young garbage is collected."""
 _LARGE_BYTES: Final = 2**14
-"""Only objects with at least this number of bytes count; Python collects small ones in time."""
+"""Only objects of at least this number of bytes of JSON count for `MOST_GARBAGE_BYTES`."""
 
 BOOKMARK_EVENTS: Final = 100
 """After this number of events that kopf does not get, kopf gets a bookmark."""
@@ -251,7 +251,7 @@ def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientReques
 
 
 class _Content:
-    """The body of an answer; an attribute that a subclass lacks is the server's."""
+    """The body of an answer; attributes that no subclass defines are those of the server's body."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content

@@ -56,7 +56,6 @@ _is_plain: Final = re.compile(r"[a-z0-9.-]+").fullmatch
 
 
 def _quoted(name: str) -> str:
-    """Return the name quoted for a path."""
     return name if _is_plain(name) else quote(name, safe=":")
 
 

@@ -42,7 +42,7 @@ _SERVER: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 """The environment variables that give a pod the address of the API server."""
 
 _USERS_FILES: Final = frozenset(("client-certificate", "client-key", "tokenFile"))
-"""The fields that contain paths, of a user in a kubeconfig."""
+"""The fields of a kubeconfig's user that contain paths."""
 
 
 @dataclass(frozen=True, slots=True)

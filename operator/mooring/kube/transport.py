@@ -268,7 +268,7 @@ class Transport:
 
     @contextmanager
     def _transport_errors(self, request: _Request) -> Iterator[None]:
-        """Turn aiohttp's exceptions into UnreachableError or UnansweredError."""
+        """Raise UnreachableError or UnansweredError in place of aiohttp's exceptions."""
         try:
             yield
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:

@@ -114,7 +114,7 @@ class CacheComparer:
             left -= pause
 
     def _is_known_again(self, compared: WatchedResource) -> bool:
-        """Return whether a pod in `_in_doubt` is queued again; forget pods without an attempt."""
+        """Return whether a pod in `_in_doubt` is queued again; forget ended attempts."""
         if not (in_doubt := self._in_doubt.get(compared.resource)):
             return False
         known = not in_doubt.isdisjoint(compared.known())

@@ -70,7 +70,7 @@ DEVICE_KINDS: Final = (
 """Kinds that must be listed before a device is allocated; DeviceTaintRules only if served."""
 
 ASSIGNED_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector of the pods that are bound to a node and have not ended."""
+"""The field selector of pods that are bound to a node and have not ended."""
 
 _KINDS: Final[Mapping[Resource, Kind]] = {**MIRRORED, **MIRRORED_IF_SERVED}
 ACTIONS: Final[Mapping[EventType, Action]] = {

@@ -172,7 +172,7 @@ def _spec_key(
     *,
     assigned: bool,
 ) -> bytes:
-    """Return the fields that decisions read as JSON; equal pods give equal bytes."""
+    """Return JSON of the fields that decisions read; equal pods give equal bytes."""
     picked = {field: spec[field] for field in _SPEC_FIELDS if field in spec}
     for group in ("containers", "initContainers"):
         if group in spec:

@@ -219,7 +219,7 @@ def _is_first(
 
 
 def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether a pod that the incoming pod wants came, or an unwanted pod went."""
+    """Return whether the event adds a pod that `pod` wants, or removes an unwanted one."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     terms = _terms(pod.spec)

@@ -706,7 +706,7 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _with_demand(self, pod: Pod) -> Pod:
-        """Return the pod; if it is being resized, with the demand by the API server's rules."""
+        """Return the pod; a pod in an in-place resize gets the demand by the API server's rules."""
         demands = pod.spec.demands
         if demands is None:
             return pod
@@ -759,7 +759,7 @@ class ClusterState:
         return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
-        """Update all data made from an object that is no node and no pod; `after` None: deleted.
+        """Update all data made from an object other than a node or pod; `after` None: deleted.
 
         Return the version that decisions have used: `before`, or an assumed version.
         """
@@ -775,7 +775,7 @@ class ClusterState:
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context manager for changing a node's labels; its end counts the pods again."""
+        """Return a context manager for changing the node's labels; it then recounts the pods."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:

@@ -329,7 +329,7 @@ class NodeViewWithoutPod(NodeView):
         self._demand = demand
 
     def take(self, rows: IntArray) -> "NodeViewWithoutPod":
-        """Return a view of other rows, as if the same pod had left each of them."""
+        """Return a view of other rows in which each node has one pod less, too."""
         return NodeViewWithoutPod(self._table, rows, self._demand)
 
     @property
@@ -339,19 +339,19 @@ class NodeViewWithoutPod(NodeView):
 
     @property
     def pod_count(self) -> IntArray:
-        """int64[rows]: the number of pods without the one that has left."""
+        """int64[rows]: the number of pods on the node minus one."""
         return super().pod_count - 1
 
     def requested(self, resource: str) -> IntArray:
-        """Return `NodeView.requested` without the pod that has left."""
+        """Return `NodeView.requested` minus the demand of the removed pod."""
         return super().requested(resource) - self._demand.resources.get(resource, 0)
 
     def requested_at(self, index: int, resource: str) -> int:
-        """Return `NodeView.requested_at` without the pod that has left."""
+        """Return `NodeView.requested_at` minus the demand of the removed pod."""
         return super().requested_at(index, resource) - self._demand.resources.get(resource, 0)
 
     def requested_scored(self, resource: str) -> IntArray:
-        """Return `NodeView.requested_scored` without the pod that has left."""
+        """Return `NodeView.requested_scored` minus the demand of the removed pod."""
         if resource == "cpu":
             return super().requested_scored(resource) - self._demand.node_scored_cpu
         if resource == "memory":

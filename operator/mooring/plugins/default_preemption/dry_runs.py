@@ -19,7 +19,7 @@ from mooring.plugins.default_preemption.victims import (
 )
 
 _TERMS_PER_CHECK: Final = 6
-"""Checking this number of inter-pod terms and spread constraints takes the time of one check."""
+"""Checking this number of inter-pod terms and spread constraints takes as long as all the rest."""
 _VOLUMES_PER_CHECK: Final = 8
 _PORTS_PER_CHECK: Final = 32
 _RESOURCES_PER_CHECK: Final = 8

@@ -221,7 +221,7 @@ class DefaultPreemption:
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
     def _groups(self, state: PostFilterState) -> dict[int, PodGroupState]:
-        """Return, by number, the possible victims that are groups only disrupted as a whole."""
+        """Return, by number, the groups that are only disrupted as a whole and may be victims."""
         cluster = state.cluster
         if not self._knows_groups or not cluster.pod_groups.disrupted_whole:
             return {}

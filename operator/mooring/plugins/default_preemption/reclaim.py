@@ -201,7 +201,7 @@ class _Rules:
         return self._cluster.pod_groups.key_of(self._preemptor.pods[0])
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
-        """Return two bool[pod slots]: pods that use borrowed quota, other potential victims."""
+        """Return two bool[pod slots]: for pods that use borrowed quota, and for other victims."""
         preemptor, columns = self._preemptor, self._cluster.pod_columns
         chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
         chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
@@ -278,7 +278,10 @@ class _Rules:
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether each queue lost needed, borrowed but no nominal quota since `before`."""
+        """Return whether each queue has given back borrowed but no nominal quota since `before`.
+
+        The borrowed quota must be of a resource that the preemptor needs.
+        """
         for state, used in before.items():
             nominal, now = state.nominal, state.used
             if any(now[r] < nominal[r] <= used[r] for r in used):

@@ -22,7 +22,7 @@ from mooring.state.view import BoolArray, NodeView
 _Key = tuple[str, tuple[str, ...], int | None, int | None]
 
 _MOST_BYTES: Final = 8 * 1024 * 1024
-"""The most bytes per profile: enough for 200 sets of 5,000 nodes."""
+"""The most bytes of cached sets of nodes, per profile: enough for 200 sets of 5,000 nodes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -141,7 +141,7 @@ class Evaluator:
         return self._left_out(pod) is None and self._of_pod_only(self._plan.step, pod) is True
 
     def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
-        """Return the condition's value if it depends only on the pod; None if nodes may differ."""
+        """Return the condition's value; None if it also depends on the node."""
         match step:
             case ConstantValue(bool(value)):
                 return value
@@ -349,7 +349,7 @@ class Evaluator:
 
 
 def _bytes_of(raws: Iterable[Any]) -> int:
-    """Return at least the bytes of a cached result and of the values `raws`."""
+    """Return the estimated bytes of a cached result and of the values `raws`; never too few."""
     total = 200
     for raw in raws:
         if isinstance(raw, tuple | frozenset):

@@ -26,12 +26,12 @@ STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone
 LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
 """Variables that are maps of labels; each of thousands of pods may have another map."""
 _LONGEST_TEXT: Final = 512
-"""The most characters of a text: a controller's kind may be any text."""
+"""The most characters of a text that an expression may read; names and labels are shorter."""
 _MOST_WORK: Final = 100_000
 """The most units of `mooring.cel` that one evaluation may cost; ordinary ones cost far less."""
 _SETS: Final = frozenset(("node.taints", "node.conditions"))
 _MOST_ITEMS: Final = 100
-"""The most taints and the most conditions of a node."""
+"""The most taints, and the most conditions, of a node that an expression may read."""
 
 OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.name": lambda node, _, __, ___: node.name,
@@ -104,7 +104,7 @@ def _row(name: str, cluster: ClusterView) -> int:
 
 
 def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
-    """Return the largest possible number of distinct combinations of the nodes' values."""
+    """Return the most distinct combinations of values that nodes can have for `reads`."""
     nodes, values = cluster.nodes, 1
     for read in reads:
         values *= _values_of(read, nodes)

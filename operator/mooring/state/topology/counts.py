@@ -42,7 +42,7 @@ _SLICE: Final = 128
 """How many EquivalentPods `count_some` examines if the selector has few requirements."""
 _FEW_REQUIREMENTS: Final = 16
 _SLICE_ROWS: Final = 2048
-"""After about this number of rows, `count_some` stops: pods of a DaemonSet are on every row."""
+"""After about this number of rows, `count_some` stops: a DaemonSet has a pod on every row."""
 
 _FEW_ROWS: Final = 16
 """If there are too many counts, terms with owners on at most this many rows have no count."""

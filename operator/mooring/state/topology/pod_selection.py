@@ -56,7 +56,7 @@ class Selection:
     memory: int
     """The estimated bytes of the selection, including its entries in a SelectionIndex."""
     requirements: int
-    """The number of requirements in all parts, of labels and of namespaces."""
+    """The number of label requirements in all selectors of the parts."""
 
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
@@ -71,7 +71,7 @@ class Selection:
 _PLACE: Final = 480
 """The estimated bytes of an entry in a SelectionIndex."""
 _MOST_PLACES: Final = 64
-"""The most index entries of one selection; an index omits labels or namespaces to keep this."""
+"""The most entries of a selection in an index; labels or namespaces are left out beyond it."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )
