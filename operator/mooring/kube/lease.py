@@ -61,7 +61,7 @@ reads the lease at the moment when it expires. (client-go waits for the retry pe
 
 
 TOLERATED_SECONDS: Final = 20.0
-"""If a leader's lease expired more seconds ago, it is not live, as in kube-scheduler."""
+"""A leader is not live if its lease expired more than this number of seconds ago."""
 
 
 class Leadership:

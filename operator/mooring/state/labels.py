@@ -24,7 +24,7 @@ EACH_NODE: Final = ""
 
 
 class Domains:
-    """The domains by a node label: `values[codes[row]]` is the node's value; `codes` is int64."""
+    """The topology domains by the node label `key`: `values[codes[row]]`; `codes` is int64."""
 
     __slots__ = ("codes", "key", "values")
 

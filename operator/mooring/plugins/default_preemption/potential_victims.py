@@ -36,7 +36,7 @@ class FreeResources:
     slots: int
 
     def reprieve(self, *pods: Pod) -> bool:
-        """Return whether the pods fit, too; if so, subtract their requests from what is free."""
+        """Return whether the pods fit into the free amounts; if so, subtract their requests."""
         demands = [pod.spec.demand.resources for pod in pods]
         left = {
             name: free - sum(demand.get(name, 0) for demand in demands)

@@ -31,7 +31,7 @@ EMPTY: Final = {
     "double": 0.0,
     "string": "",
 }
-"""By type, the value for a node on which the evaluation fails."""
+"""By type of a step, its value for a node on which the evaluation fails."""
 DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
 """The units of `Evaluations` for a step on one node: its evaluation, and 20 bytes."""
