@@ -23,8 +23,8 @@ from mooring.scheduling.scheduler_state import AssumedPod, CurrentAttempt, Sched
 from mooring.state.cluster import ClusterState
 
 _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
-"""The most seconds of a wait at Permit, even if a plugin asks for more (maxTimeout in
-framework.go)."""
+"""The maximum number of seconds that a pod waits at Permit, even if a plugin asks for more
+(maxTimeout in framework.go)."""
 
 
 def assume_reserve_and_permit(

@@ -14,7 +14,7 @@ from mooring.state.evictions import OLDER_SECONDS
 
 
 class Attempts:
-    """Ends attempts of pods that are not bound: counts them, and puts the pods back in a queue."""
+    """Ends and counts attempts that bind no pod; puts the pods back into the scheduling queue."""
 
     def __init__(
         self, scheduler: SchedulerState, reports: PodStatusReporter, metrics: Metrics
@@ -92,7 +92,7 @@ class Attempts:
         self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
 
     def _spared_seconds(self, attempt: CurrentAttempt, queued: QueuedPod) -> float:
-        """Return the seconds until the protection of a possible victim ends; infinity without any.
+        """Return the seconds until a protected pod may become a victim; inf if none is protected.
 
         The pod is tried again after this time, because no event tells that the protection has
         ended.
@@ -125,7 +125,7 @@ class Attempts:
 
 
 def _delayed_seconds(attempt: CurrentAttempt, queued: QueuedPod) -> float:
-    """Return the seconds until the pod may preempt; 0 if it may now, or never."""
+    """Return the seconds until the pod may preempt; 0 if it may preempt now, or never may."""
     if not queued.pod.spec.preempts:
         return 0.0
     return max(attempt.pipeline.preemption.delay_seconds - attempt.unschedulable_seconds, 0.0)

@@ -32,7 +32,7 @@ from mooring.scheduling.pod_status_reporter import PodScheduledReason, failure_r
 from mooring.scheduling.scheduler_state import AssumedPod, SchedulerState
 
 _TO_END_SECONDS: Final = 0.5
-"""The seconds to wait until a cancelled call of a plugin has ended."""
+"""The maximum seconds to wait for the end of a plugin's call after its cancellation."""
 
 
 class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is for the user
@@ -179,7 +179,7 @@ async def _run(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """Return the result of a plugin's asynchronous method; measure it if the attempt is measured.
+    """Return the result of a plugin's asynchronous method; measure its duration in some attempts.
 
     A shipped plugin has time-outs of its own and ends when it is cancelled, so it is awaited here.
     A plugin of another distribution may catch CancelledError and continue, so it runs in a task of

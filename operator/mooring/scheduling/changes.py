@@ -52,7 +52,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of a pod: `text` completes "if it ..." or, with `once`, "once ...".
+    """One change of a pod; `text` completes "if it ...", or "once ..." if `once` is True.
 
     If `resource` is set, the pod requests less of this resource, and `text` is empty. If `claim` is
     set, the pod does not change, and `ask` changes the spec of the ResourceClaim with this uid.
@@ -202,7 +202,7 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 def _scaled(
     amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return a container's requests, reduced in proportion so that the pod meets the limits."""
+    """Return a container's amounts, each reduced in the ratio of its limit to the pod's request."""
     changed = {
         name: amount * min(limits.get(name, amount), amount) // requested.get(name, amount)
         if name in limits and requested.get(name, 0) > limits[name]
@@ -278,7 +278,7 @@ def _requests(spec: ClaimSpec) -> Iterator[tuple[str, ExactRequest]]:
 
 
 def _parts(wanted: ExactRequest, where: str) -> Iterator[tuple[str, str | None]]:
-    """Yield a text for each selector and capacity that the request could drop, and its part."""
+    """Yield (text, part) for each selector and capacity that the request could drop."""
     for index, expression in enumerate(wanted.selectors):
         shown = " ".join((expression or "").split())
         if len(shown) > _MOST_CHARACTERS:
@@ -303,7 +303,7 @@ def _tolerates(wanted: ExactRequest, taint: Taint) -> bool:
 
 
 def _edited(name: str, edit: Callable[[ExactRequest], ExactRequest], spec: ClaimSpec) -> ClaimSpec:
-    """Return the spec after `edit` of the request or subrequest `name`; "" means every request."""
+    """Apply `edit` to the request or subrequest `name` ("" for all), and return the new spec."""
 
     def edited(at: str, wanted: ExactRequest) -> ExactRequest:
         return edit(wanted) if name in ("", at) else wanted

@@ -197,11 +197,11 @@ class NodeSearch:
     def resource_filter(
         self, pre_filtered: PreFiltered
     ) -> tuple[ResourceFilterPlugin, Mapping[str, int]] | None:
-        """Return the resource filter and the pod's requests, if only this filter depends on pods.
+        """Return the resource filter and the pod's requests, or None.
 
-        Then the effect of adding or evicting pods can be computed for all nodes together. Returns
-        None if other filters (host ports, affinity, volumes) depend on other pods too, or if no
-        resource filter runs.
+        The caller uses them to compute the effect of evictions for all nodes together. Returns None
+        if the results of other filters (host ports, affinity, volumes) also depend on the pods on a
+        node, or if no resource filter runs.
         """
         dependent = [
             plugin.name
@@ -319,12 +319,12 @@ class NodeSearch:
         )
 
     def diagnosis(self, **found: Any) -> Diagnosis:
-        """Return a Diagnosis of all nodes; `found` has its fields."""
+        """Return a Diagnosis; `found` has its fields, except the number and names of all nodes."""
         return Diagnosis(total=self.cluster.node_count, names=self.cluster.node_names, **found)
 
 
 def _empty(plugins: list[str]) -> str:
-    """Return the message for the case that no node satisfies all plugins (RunPreFilterPlugins)."""
+    """Return the message if no node satisfies all these PreFilter plugins (RunPreFilterPlugins)."""
     if len(plugins) == 1:
         return f"node(s) didn't satisfy plugin {plugins[0]}"
     return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}] simultaneously"

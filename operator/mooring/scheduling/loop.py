@@ -121,7 +121,7 @@ class SchedulingLoop:
         return not self.schedule_one.waits
 
     async def _idle(self, now: float) -> None:
-        """Wait until there is work, or until a binding or a backoff ends, for a limited time."""
+        """Wait for work or for the end of a binding or backoff, at most `_IDLE_SECONDS`."""
         due = self._scheduler.queue.next_due() if self._may_bind() else None
         seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
         self._set_alarm(asyncio.get_running_loop().time() + seconds)

@@ -67,14 +67,14 @@ class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
 
     @property
     def message(self) -> str:
-        """The sentence for users; it counts the chosen node only."""
+        """A sentence for users: "0/1 nodes are available", and the reason."""
         return f"0/1 nodes are available: 1 {self.reason}."
 
 
 def decision_of(
     pod: Pod, pipeline: Pipeline, outcome: Outcome, most: int | None = None
 ) -> Decision:
-    """Return the record of an attempt, with every node, or only with the `most` best nodes.
+    """Return the record of an attempt; `most` limits the nodes in it, the best nodes first.
 
     Call it before the cluster changes, because the outcome reads live columns.
     """

@@ -98,13 +98,13 @@ def _never() -> bool:
 
 @dataclass(slots=True)
 class _Turns:
-    """The lock for one key of `alone`, and the number of callers that have it or wait for it."""
+    """The lock for one key of `alone`; `users` callers have the lock or wait for it."""
 
     key: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
     unanswered: set[asyncio.Task[dict[str, Any]]] = field(default_factory=set)
-    """The writes of cancelled callers; the next caller enters after their answers."""
+    """Writes of cancelled callers; the next caller gets the lock when all writes are answered."""
 
     async def answered(self) -> None:
         if self.unanswered:
@@ -199,7 +199,7 @@ class PluginApi:
             self.recorder.record(about, "Normal", reason, "Scheduling", note)
 
     async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return the object; None if there is none. Retries until the API server answers."""
+        """Return the object; None if it does not exist. Retries until the API server answers."""
         backoff = Backoff(self._random)
         while True:
             try:

@@ -343,7 +343,7 @@ class PodEnqueuer:
             self._scheduler.queue.try_again(uid, self._clock())
 
     def _admit_next(self, number: int) -> bool:
-        """Run PreEnqueue for the group's next member; return False if no member is left."""
+        """Run PreEnqueue for the next member of group `number`; return False if none is left."""
         members = self._to_admit.get(number)
         if members is None:
             return False
@@ -357,7 +357,7 @@ class PodEnqueuer:
         return False
 
     def _try_again_after(self, member: Pod) -> None:
-        """Retry the group of this member: retry another member that is not gated."""
+        """Retry the group of a gated member by retrying a member that is not gated."""
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return

@@ -124,7 +124,7 @@ class PodReport:
         pending_seconds: The time since the scheduler first saw the pod.
         plugins: The names of the plugins that rejected or gated the pod.
         held_back: Why the pod is gated, or why no profile takes it.
-        waits_for: By Permit plugin: the seconds for which the pod may still wait.
+        waits_for: Maps Permit plugins to the seconds for which the pod may still wait.
         ahead: The number of active pods before this pod.
         not_served: Kinds that the pod's volumes need and the API server does not serve.
         claims: The ResourceClaims, and why they have no devices.

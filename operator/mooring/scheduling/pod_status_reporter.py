@@ -77,7 +77,7 @@ def failure_reason(error: KubeError) -> PodScheduledReason:
 
 @dataclass(eq=False, repr=False)
 class PodStatusReporter:
-    """Writes events about pods and their statuses; no other code writes these.
+    """Writes the statuses of pods, and events about pods; no other code does this.
 
     All methods except `run`, `written`, `report_new` and `mark_disrupted` return immediately and
     never fail; `run` writes their reports. `priority_classes` are the cluster's current
@@ -162,8 +162,8 @@ class PodStatusReporter:
     ) -> None:
         """Record an event about the victim: which pod preempts it, and why.
 
-        `queues` are the preemptor's queue and the victim's queue, if the preemptor's queue takes
-        back quota that the other one has borrowed.
+        `queues` are the Queues of preemptor and victim, if the preemptor's Queue takes back quota
+        that the victim's Queue has borrowed.
         """
         priority, own = self._priority(preemptor), self._priority(victim)
         why = f"to make room for priority {priority}; its own is {own}"
@@ -331,7 +331,7 @@ _NOTHING: Final = _Told(None, "", None)
 
 
 def _observed(pod: Pod) -> dict[str, int]:
-    """Return a condition's `observedGeneration` (1.34 and later, PodObservedGenerationTracking)."""
+    """Return the field `observedGeneration` for a condition; {} if the pod has no generation."""
     return {"observedGeneration": pod.generation} if pod.generation else {}
 
 

@@ -43,7 +43,7 @@ class ActiveProfile:
 
 
 class CertificatesInvalid(ProfileInvalid):
-    """The certificates of these extenders cannot be used now; users may still correct the files."""
+    """The profile's only mistakes are certificates of extenders, which users may still correct."""
 
     def __init__(self, extenders: Sequence[Extender], errors: Iterable[FieldError]) -> None:
         super().__init__(errors)
@@ -107,7 +107,7 @@ class Profiles:
         return [warning.under("spec") for warning in found]
 
     def unknown_server(self, name: str) -> str | None:
-        """Return a warning if the profile follows the API server's version, which is unknown."""
+        """Return a warning if the profile needs the API server's version and this is unknown."""
         in_force = self._in_force.get(name)
         if in_force is None or in_force.profile.spec.kubernetes_version is not None:
             return None

@@ -51,7 +51,7 @@ _MOST_BYTES: Final = 128 * 1024 * 1024
 _BYTES_PER_SPEC: Final = 8 * 1024
 """The estimated bytes of a spec's results, without the columns and the spec itself."""
 _FEW: Final = 4
-"""A plugin runs on the needed nodes only if they are at most one in this number of nodes."""
+"""If at most one in four nodes is needed, a plugin runs only on the needed nodes."""
 _MANY: Final = 2048
 """With fewer nodes than this, computing all nodes takes no longer than selecting some of them."""
 _KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)

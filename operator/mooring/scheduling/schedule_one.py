@@ -377,14 +377,14 @@ class ScheduleOne:
         return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
     def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
-        """Reserve nodes for a group that has waited long, or else delete a half-bound group."""
+        """Reserve nodes for a group that waited long; else delete a half-bound group's members."""
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
         if not any(map(self.scheduler.nominated_node, attempt.pods)):
             self._delete_half_group(group, attempt.pipeline)
 
     def expire_nominations(self) -> None:
-        """End old nominations of group members that no attempt has ended; called periodically."""
+        """End the nominations of group members that are too old; called periodically."""
         for pod in self._reservation.expire(self._clock()):
             self.reports.nomination_cleared(pod)
             if (group := self.scheduler.cluster.pod_groups.of(pod)) is not None:

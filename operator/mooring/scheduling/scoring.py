@@ -94,7 +94,7 @@ class ScoreTable:
         return NodeScore(plugins, self.total.item(position))
 
     def _highest(self, most: int | None) -> list[int]:
-        """Return the positions of the `most` highest totals; None means all positions."""
+        """Return the positions of the highest totals: at most `most`, or all if it is None."""
         if most is None or most >= len(self.total):
             return [*range(len(self.total))]
         found: list[int] = self.best[:most].tolist()  # of nodes with equal totals any will do

@@ -204,9 +204,9 @@ class _Suggestions:
         changes: Sequence[Change] = (),
         without: Sequence[Pod] = (),
     ) -> Suggestion | None:
-        """Return a suggestion if `members` fit with these changes of claims and without these pods.
+        """Decide whether `members` fit; return a suggestion if they do, else None.
 
-        Returns None if they do not fit. The event loop runs after each decision.
+        The decision is made with the `changes` of claims, and as if the pods in `without` had left.
         """
         while True:
             try:
@@ -307,7 +307,7 @@ class _Suggestions:
         return ({first: best[0]}, best[1]) if best else (dict.fromkeys(resources, 0), fit)
 
     def _free(self, resources: Sequence[str], rows: IntArray) -> _Limits:
-        """Return the free amounts of the node with the most room, rounded down to usual amounts."""
+        """Return the free amounts, rounded down, of the node with the most room for a member."""
         rows = np.intersect1d(rows, self._cluster.nodes_in_order)  # some may have gone in a pause
         if not len(rows):
             return dict.fromkeys(resources, 0)
@@ -376,7 +376,7 @@ class _Suggestions:
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
-        """Yield rows of nodes where only little is missing, so that the end of pods may help."""
+        """Return arrays of rows of nodes where the end of a few pods may make room."""
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
@@ -401,7 +401,7 @@ class _Suggestions:
         return [np.array([row], np.int64) for row in (*self._short_of_devices, *least)]
 
     def _without_pods(self, rows: IntArray) -> Suggestion | None:
-        """Suggest to wait until the fewest pods on these nodes end; None if that does not help.
+        """Suggest to wait for the end of as few pods on these nodes as possible; None if in vain.
 
         Pods that request the most of the missing resources end first. Two orders are tried: all
         pods of one node after the other, and one pod of each node in turn.
@@ -418,7 +418,7 @@ class _Suggestions:
         return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
 
     def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return the fewest first pods whose end is enough; [] if all pods are not enough."""
+        """Return as few of the first pods as must end; [] if the end of all is not enough."""
 
         def fit(number: int) -> Suggestion | None:
             return self._fit(self._members, without=pods[:number])
@@ -479,7 +479,7 @@ class _Suggestions:
 def _mildest(
     tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
 ) -> tuple[_Item, Suggestion] | None:
-    """Return the first item that helps, and its suggestion; all later items must help, too."""
+    """Return the first item with a suggestion, found by bisection: all later items have one."""
     first, last, best = 0, len(tried), None
     while first < last:
         middle = (first + last) // 2

@@ -75,7 +75,7 @@ class ActivePodsWithBorrowers:
         return self._pop_of_borrower(borrowing, now)
 
     def _order_anew(self, borrowing: Borrowing, now: float) -> None:
-        """Sort the Queues that borrow by their shares; move the pods of Queues that do not."""
+        """Sort the Queues by share; move the pods of Queues that borrow no more to `_within`."""
         self._order = [(borrowing.shares(name), name) for name in self._of_borrowers]
         heapify(self._order)
         while self._order and not self._order[0][0]:

@@ -20,7 +20,7 @@ _Key = TypeVar("_Key")
 
 
 class _Entry(NamedTuple, Generic[_Key]):
-    """A pod, and the ticket that the pod had when it was added."""
+    """A pod in the heap; the entry is valid while the pod's `ticket` is still this `ticket`."""
 
     key: _Key
     ticket: int
@@ -57,7 +57,7 @@ class PodHeap(Generic[_Key]):
         return len(self._entries) + len(self._searched)
 
     def push(self, key: _Key, queued: QueuedPod) -> None:
-        """Add the pod with its current ticket."""
+        """Add the pod; `pop` returns pods with smaller keys first."""
         if not self._searched and len(self._entries) >= self._most:
             self._entries, self._searched = [], self._entries
         if self._searched:

@@ -1,4 +1,4 @@
-"""Pods in flight, with the number of cluster events before each attempt began.
+"""Pods in flight, and the first cluster event that each pod missed during its attempt.
 
 An event that comes during an attempt may make the pod schedulable after all. So the queue checks a
 pod that turns out to be unschedulable against the events that it missed (active_queue.go).
@@ -23,7 +23,7 @@ class InFlight:
         return (queued for queued, _ in self._pods.values())
 
     def enter(self, queued: QueuedPod, since: int) -> None:
-        """Add a pod; `since` is the number of the first event after its attempt begins."""
+        """Add a pod; `since` is the sequence number of the next event, which the pod will miss."""
         self._pods[queued.pod.uid] = (queued, since)
 
     def get(self, uid: Uid) -> QueuedPod | None:
@@ -32,9 +32,9 @@ class InFlight:
         return entry[0] if entry is not None else None
 
     def leave(self, uid: Uid) -> int:
-        """Remove the pod; return the number of the first event after its attempt began."""
+        """Remove the pod; return the sequence number of the first event that it missed."""
         return self._pods.pop(uid)[1]
 
     def oldest(self) -> int | None:
-        """Return the number of the first event that pods in flight missed; None without pods."""
+        """Return the sequence number of the first event that any pod missed; None without pods."""
         return next((since for _, since in self._pods.values()), None)

@@ -16,7 +16,7 @@ _EVENT: Final = 2048
 
 
 class EventLog:
-    """Cluster events by number. The first event had number 0; the oldest events are dropped."""
+    """Cluster events by sequence number, from 0 on; the oldest events are dropped."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self.most_bytes = most_bytes
@@ -27,7 +27,7 @@ class EventLog:
         self._events: list[ClusterEvent] = []
         self._sizes: list[int] = []
         self.start = 0
-        """The number of the first event that is kept."""
+        """The sequence number of the oldest event that is kept."""
 
     def __len__(self) -> int:
         """Return how many events are kept."""
@@ -42,7 +42,7 @@ class EventLog:
 
     @property
     def end(self) -> int:
-        """The number that the next event will have."""
+        """The sequence number that the next event will have."""
         return self.start + len(self._events)
 
     def extend(self, events: Iterable[ClusterEvent]) -> None:
@@ -58,7 +58,7 @@ class EventLog:
             self.drop_before(self.start + 1 + len(self._events) // 8)
 
     def drop_before(self, number: int) -> None:
-        """Drop the events with smaller numbers."""
+        """Drop the events with sequence numbers below `number`."""
         if number > self.start:
             dropped = slice(number - self.start)
             self.bytes -= sum(self._sizes[dropped])

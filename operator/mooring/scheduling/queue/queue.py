@@ -387,8 +387,8 @@ class SchedulingQueue:
     def run_hints(self, now: float) -> bool:
         """Run the hints of one pod for one event; return False if there are none left to run.
 
-        Hints run for one pod per group, and only this pod is moved, so many equal unschedulable
-        pods cost no more than one (MoveAllToActiveOrBackoffQueue).
+        Hints run for one pod per group, and only this pod is moved, so thousands of equal
+        pods need no more hints than one pod (MoveAllToActiveOrBackoffQueue).
         """
         if not self._unschedulable.has_hints_to_run():
             self._drop_events()

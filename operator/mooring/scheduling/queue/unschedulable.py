@@ -38,9 +38,9 @@ class _Group:
     """Pods with the same signature, in the order in which they were added."""
 
     seen: int
-    """All events with smaller numbers have been checked by the group's hints."""
+    """The group's hints have checked all events with smaller sequence numbers."""
     next: int
-    """The number of the event that the group's hints check next."""
+    """The sequence number of the event that the group's hints check next."""
     pods: dict[Uid, QueuedPod] = field(default_factory=dict)
     free: dict[Uid, QueuedPod] = field(default_factory=dict)
     """The pods without a nomination, and those that wait for quota."""
@@ -60,14 +60,14 @@ class _Entry:
     signature: Hashable
     node: str | None
     since: int
-    """The number of the first event after the pod was added."""
+    """The sequence number of the first event after the pod was added."""
     rejected_by: tuple[tuple[str, str], ...]
     """(plugin, profile) of each plugin that rejected the pod."""
 
 
 @dataclass(slots=True, eq=False)
 class _Missed:
-    """A pod, and the numbers of events that it missed in its last attempt: `next` to `end` - 1."""
+    """A pod, and the events that it missed: sequence numbers from `next` to `end` - 1."""
 
     queued: QueuedPod
     next: int
@@ -278,9 +278,9 @@ class UnschedulablePods:
         return next(iter(group.pods.values()))
 
     def _to_try(self, group: _Group, number: int, node: str | None) -> list[tuple[QueuedPod, bool]]:
-        """Return the pods to try: all that are nominated to `node`, and one other pod.
+        """Return all pods that are nominated to `node`, and a pod without nomination, if any.
 
-        If all other pods are nominated to other nodes, the result has no other pod.
+        Pods that were added after the event `number` are left out.
         """
         nominated = [
             queued
@@ -302,7 +302,7 @@ class UnschedulablePods:
 def _moved(
     pods: list[tuple[QueuedPod, bool]], event: str, number: int | None = None
 ) -> list[tuple[QueuedPod, bool]]:
-    """Note in the pods which event moves them, and its number if a hint does; return the pods."""
+    """Note in each pod the event that moves it; `number` is set if a hint decided this."""
     for queued, _ in pods:
         queued.moved_by, queued.moved_at = event, number
     return pods
