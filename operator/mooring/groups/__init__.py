@@ -1,1 +1,1 @@
-"""Places pods in groups: objects, counts, plugins, search and status of pod groups."""
+"""Schedules pod groups: finds nodes for all members of a group together."""

@@ -76,7 +76,7 @@ _CONDITIONS: Final = {
 }
 """Maps the type of a condition to a field of `PodGroupStatus`."""
 _CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
-"""The same for Volcano's groups only, because other programs may use these condition types."""
+"""Maps the types of conditions that only Volcano's PodGroups have to fields of `PodGroupStatus`."""
 _LONGEST_ANNOTATION: Final = 8 * 320
 _LONGEST_NAME: Final = 253
 _LONGEST_NUMBER: Final = 12
@@ -144,7 +144,7 @@ class Reservation(NamedTuple):
         group: The group.
         until: The end of the reservation, in seconds since the epoch.
         priority: Pods with a lower priority must leave room for the group.
-        backfill_until: A pod that ends by this time may use the room, because the group cannot.
+        backfill_until: A pod that ends by this time may still run on the reserved nodes.
     """
 
     group: GroupKey
@@ -253,8 +253,8 @@ class PodGroup:
         created: Seconds since the epoch.
         generation: The object's `metadata.generation`.
         version: The object's `metadata.resourceVersion`; `==` ignores this field.
-        minimum: The number of members that are placed together or not at all; 0 or 1: each is bound
-            alone.
+        minimum: The number of members that are placed together or not at all; with 0 or 1, every
+            member is bound alone.
         roles: The minimum number of members with a role, by role.
         gang: False for the policy `basic`, which has no minimum.
         priority: The object's priority; None: the highest priority of the members is used.
@@ -324,13 +324,12 @@ class PodGroup:
 
 
 class GroupFormat(NamedTuple):
-    """A label or annotation by which pods name their group, other than those of kube-scheduler.
+    """A label or annotation by which pods name their group.
 
     Attributes:
         name_key: The label or annotation with the group's name; a label takes precedence.
         minimum_key: The label or annotation with the group's minimum; without it, the minimum is 1.
-        source: PODS if the members define the group; else an object does, or `minimum_key` of a
-            pod.
+        source: What defines the group; for a pod with `minimum_key`, the members define it.
         expected_key: A pod with this label must name its group before it can be scheduled.
         queue_keys: Labels that name the Queue; the first one that the pod has is used.
     """
@@ -405,7 +404,7 @@ def parse_pod_gang(raw: Mapping[str, Any]) -> PodGroup:
 
 
 class DeclaredByPod(NamedTuple):
-    """A group's requirements as the labels and annotations of one of its members state them.
+    """The requirements of a group that one member declares in its labels and annotations.
 
     If members differ, the greatest tuple is used, so that the order of members does not matter.
     """
@@ -728,7 +727,7 @@ def _mode(value: str, where: str) -> DisruptionMode:
 def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict[str, Any]:
     """Return the fields `minimum` and `roles` of PodGroup; the minimum covers all roles.
 
-    `where` is the path for errors; `{}` in it stands for the index of a role.
+    `where` is the path for errors, with `{}` for the index of a role.
     """
     of_roles = {role: least for role, least in roles.items() if least}
     if "" in of_roles:
@@ -738,7 +737,7 @@ def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
-    """Return the integer `field` of `raw`, or None; raise ManifestError if it is below `least`."""
+    """Return the integer `raw[field]` or None; raise ManifestError if it is below `least`."""
     value = integer(raw, field, where)
     if value is not None and not least <= value <= MAX_INT32:
         shown = str(value) if abs(value) < 10**18 else "out of range"

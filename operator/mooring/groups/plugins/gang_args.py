@@ -56,7 +56,7 @@ _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
 
 
 class GangSchedulingArgs(PolicyModel):
-    """Arguments of GangScheduling."""
+    """Arguments: which labels name groups, and when a waiting group gets reserved nodes."""
 
     pod_group_labels: tuple[PodGroupLabel, ...] = Field((), max_length=16)
     """Labels and annotations that name a pod's group; the first one that the pod has is used."""
@@ -66,7 +66,7 @@ class GangSchedulingArgs(PolicyModel):
     """How long a group waits before it gets reserved nodes, and how long it keeps them; `0` turns
     reservations off."""
     reserved_nodes_percent: int = Field(25, ge=1, le=100)
-    """The largest share of the nodes that may be reserved; at least one node."""
+    """The largest share of the nodes that may be reserved; one node may always be reserved."""
     delete_bound_members: bool = False
     """If some members of a gang cannot be bound, delete the members that were bound with them.
 

@@ -45,7 +45,7 @@ class TopologyPlacementGenerator:
     ) -> tuple[Placement, ...] | Unschedulable:
         """Return a placement for each domain, the smallest domains first.
 
-        Without a topology, the group gets only `parent`, the nodes that the plugin divides.
+        `parent` has the nodes to divide; a group without a topology gets only `parent`.
         """
         topology = group.definition.topology if group.definition is not None else None
         if topology is None or not topology.keys:

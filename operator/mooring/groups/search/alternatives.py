@@ -30,17 +30,17 @@ def claims_with_alternatives(searched: SearchedMembers) -> list[ResourceClaim]:
 def place_with_last_alternatives(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray
 ) -> Assignment:
-    """Place the members while all claims prefer their last alternatives."""
+    """Place the members; every claim tries its last alternative first."""
     return _placed(search, claims, candidates, _most_steps(claims))
 
 
 def place_with_later_alternatives(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray
 ) -> Assignment:
-    """Place the members on the candidate nodes while their claims prefer later alternatives.
+    """Place the members on the candidate nodes; their claims try later alternatives first.
 
-    First all claims prefer their last alternatives. If all members fit, a binary search then finds
-    the earliest alternatives with which all members still fit.
+    First every claim tries its last alternative. If all members fit, a binary search then finds the
+    earliest alternatives with which all members still fit.
     """
     low, high = 1, _most_steps(claims)
     best = place_with_last_alternatives(search, claims, candidates)

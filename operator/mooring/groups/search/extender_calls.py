@@ -32,8 +32,8 @@ def needed_about(
 ) -> Sequence[Needed]:
     """Return the next calls of extenders that the decision needs; empty if it needs none.
 
-    `answers` are the extenders' answers so far; None: no extender is called. With `again`, the
-    answers about a member are asked for again if one of its nodes does not fit any longer.
+    `answers` are the extenders' answers so far; None: no extender is called. With `again`,
+    extenders are asked again about a member if a node in their answer no longer fits.
     """
     if answers is None:
         return ()
@@ -64,7 +64,7 @@ def _is_filtered_or_scored(pod: Pod, pipeline: Pipeline) -> bool:
 
 
 def _fits(pod: Pod, pipeline: Pipeline, cache: ResultCache) -> BoolArray:
-    """Return bool[rows]: True for nodes that pass the filters which check single nodes."""
+    """Return bool[rows]: True for nodes that pass the filters for single nodes."""
     cluster = cache.cluster
     nowhere = np.zeros(len(cluster.nodes), np.bool_)
     if not cluster.node_count:

@@ -1,7 +1,7 @@
 """Decides about a whole pod group: a node for every member, or why there is none.
 
-See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision changes nothing. It
-may take long; then it pauses.
+See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision changes nothing. A
+long decision pauses, so that other work can run.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -264,7 +264,7 @@ def _policy(spec_preempts: object) -> str:
 
 
 def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
-    """Add to the best candidates what their members lack, for the message to users."""
+    """Store which resources the unplaced members of the best candidates lack, for users."""
     for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
         :_MOST_NAMED
     ]:
@@ -322,10 +322,10 @@ def preempt_for_group(
 ) -> GroupPreemption:
     """Run the PostFilter plugins for groups; return nodes for the minimum, and the victims.
 
-    `now` is in seconds since the epoch; `unschedulable_seconds` have passed since the first failed
-    attempt for a member. If several plugins reject the group, the last one's reason is returned
-    (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). Nodes that extenders filtered out
-    (`answers`) are not used. Nothing is preempted if an extender supports preemption, because
+    `now` is in seconds since the epoch; `unschedulable_seconds` is the time since the first
+    failed attempt for a member. If several plugins reject the group, the last one's reason is
+    returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). Nodes that extenders
+    filtered out (`answers`) are not used. Nothing is preempted if an extender supports preemption, because
     extenders preempt only for single pods.
     """
     if answers is not None:
@@ -384,7 +384,7 @@ class _GroupDryRun:
         )
 
     def is_last(self) -> bool:
-        """Return whether the remaining budget may be too small for two more searches."""
+        """Return whether the remaining budget may suffice for only one more search."""
         return self._budget.remaining < 2 * self._dearest
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
@@ -464,7 +464,7 @@ def _complete(
     tried: list[_Candidate],
     budget: SearchBudget,
 ) -> list[_Candidate]:
-    """Return the placements that fit all members, all from the lowest tier with such a placement.
+    """Return the placements that fit all members, from only the lowest tier that has any.
 
     All placements that were tried are added to `tried`. The search stops when the budget is spent.
     """
@@ -488,7 +488,7 @@ def _complete(
 def _partial(
     tried: Sequence[_Candidate], group: PodGroupState, members: Sequence[Pod]
 ) -> list[_Candidate]:
-    """Return the tried placements that fit the group's minimum, all from the lowest such tier."""
+    """Return the tried placements of the lowest tier on which the group's minimum fits."""
     needed = max(group.lacking, 1)
     enough = [c for c in tried if len(c.assignment.rows) >= needed]
     if group.roles:
@@ -651,7 +651,7 @@ def place_group(
     """Find a node for each member and commit the plan; return the decision.
 
     `commit` gets the row of each member by uid, and the devices that members must get. It raises
-    `PodRejected` if a Reserve or Permit plugin rejects a member; then a new plan avoids that node.
+    `PodRejected` if a Reserve or Permit plugin rejects a member; the next plan avoids that node.
     All plans share one budget. `answers` are the results of the extenders that filter or score
     nodes.
     """

@@ -1,4 +1,4 @@
-"""The common base of the searches for a group's nodes: its members, and a trial with them."""
+"""The members to place, and trials that put members on nodes; every group search uses them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -37,8 +37,8 @@ class Assignment:
     Attributes:
         rows: The row of each placed member, by uid.
         wanted: The number of all members.
-        tries: The number of tries.
-        impossible: True if certainly no solution exists; False also if none was found.
+        tries: How many times the search tried to place all members.
+        impossible: True only if the search proved that no solution exists.
         cause: The resources that the members without a node lack.
         devices: The devices that placed members must get; other members may get any.
     """
@@ -117,11 +117,11 @@ class SearchedMembers:
 
     Attributes:
         members: Members without a node.
-        rejected: Nodes where Reserve or Permit rejected a member: names by the member's uid.
+        rejected: The names of nodes where Reserve or Permit rejected a member, by its uid.
         budget: The limit for all searches together.
         others: Members that are not placed now; their nominations are ignored.
         ended: Pods that count as if they had left their nodes.
-        extended: The results of extenders about a member's rows, by the member's uid.
+        extended: The results of extenders about nodes for a member, by the member's uid.
     """
 
     members: Sequence[Pod]
@@ -152,7 +152,7 @@ class SearchedMembers:
     def without(self, pods: Collection[Pod]) -> "SearchedMembers":
         """Return the same search as if these pods had left their nodes.
 
-        Each trial removes the pods, at about 40 microseconds per pod.
+        Removing the pods takes each trial about 40 microseconds per pod.
         """
         return replace(self, ended=pods)
 

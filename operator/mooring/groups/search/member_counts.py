@@ -1,4 +1,4 @@
-"""Finds nodes for a group's members by counting free resources on columns, without a trial.
+"""Finds nodes for a group's members by comparing arrays of free resources, without a trial.
 
 The result is exact if the members' filters depend on other pods only through requests. The time
 hardly depends on the number of members.
@@ -32,7 +32,7 @@ from mooring.state.view import BoolArray, NodeView
 from mooring.volumes.model.pod_volumes import PodVolume
 
 _COST: Final = 5
-"""The steps of a search budget that counting one class takes."""
+"""Counting one class of members spends this many steps of the search budget."""
 _MEMBERS_AT_ONCE: Final = 500
 """After so many members, the division into classes lets other work run."""
 _PODS: Final = "pods"
@@ -254,7 +254,7 @@ class CountingSearch:
         return Assignment(rows, wanted, packing.tries, packing.impossible)
 
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
-        """Return the resources that one more node must have free to fit the others; "" if unknown.
+        """Return what a new node must have free for the members without a node; "" if unknown.
 
         The text names only resources that are short.
         """
@@ -279,10 +279,10 @@ class CountingSearch:
             return f"needs {' and '.join(texts)} more" if fits and short else ""
 
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Assignment:
-        """Place the members on the candidate rows as if the pods in `slots` had ended.
+        """Place the members on the candidate rows as if the pods of these PodTable slots had ended.
 
         Only requests, and filters that ignore pods, are checked; the first row is filled first.
-        Other filters may still reject members that cannot be counted, but "impossible" is certain.
+        Other filters may still reject members, so only the result `impossible` is certain.
         """
         with self.searched.trial():
             counted = self._all_requests()
@@ -316,7 +316,7 @@ class CountingSearch:
     def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
         """Return int64[resources, rows]: free amounts minus the requests of nominated pods.
 
-        With a view `at`, the result is about its nodes, and nominated pods are ignored.
+        With `at`, the result is for the nodes of that view and ignores nominated pods.
         """
         cluster, nodes = self._cluster, at if at is not None else self._cluster.nodes
         if at is None and len(cluster.nominations):
@@ -332,7 +332,7 @@ class CountingSearch:
         among: BoolArray,
         rank: Callable[[CountedClass, IntArray], tuple[IntArray, bool]],
     ) -> list[Item]:
-        """Return each class as an Item, with those of the rows `among` that have room for a member.
+        """Return an Item for each class; its nodes are those in `among` with room for a member.
 
         `rank` sorts the rows, and says whether to fill one node after the other.
         """
@@ -375,7 +375,7 @@ class CountingSearch:
         return ranked, bool(results.prefers_full_nodes)
 
     def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
-        """Return whether the best node stays the best with one member; None if it is then full."""
+        """Return whether the best node is still the best with one member; None if that fills it."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             assign_devices(self.searched.pipeline.reserve, members.pods[0], int(ranked[0]))
@@ -410,7 +410,7 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
 ) -> list[int]:
-    """Return indices: the fewest resources whose amounts must be `ample` so that all items fit."""
+    """Return the indices of the fewest resources that must be `ample` so that all items fit."""
     short = [*range(len(free))]
     for index in (None, *short):
         others = [each for each in short if each != index]

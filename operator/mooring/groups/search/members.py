@@ -1,4 +1,4 @@
-"""Takes the members of a group from the queue together, and delays them together."""
+"""Takes all members of a group from the scheduling queue at once, and delays them together."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -27,11 +27,11 @@ from mooring.state.view import BoolArray
 _MOST_TRIES: Final = 24
 _MOST_BACKTRACKED: Final = 12
 _MOST_STEPS: Final = 400
-"""The most members that backtracking places, each in less than a millisecond."""
+"""The most steps of backtracking; a step places one member in less than a millisecond."""
 _MOST_SPECS: Final = 500
 """The most specs of members; the search over all nodes runs once for each spec."""
 _MOST_DIAGNOSED: Final = 256
-"""The most placed members that the diagnosis of a member without a node considers."""
+"""The diagnosis of a member without a node considers at most this many placed members."""
 
 
 class GroupSearch(CountingSearch):
@@ -42,7 +42,7 @@ class GroupSearch(CountingSearch):
         return GroupSearch(self.searched.without(pods))
 
     def place(self, candidates: IntArray | None = None) -> Assignment:
-        """Return nodes for the members among the candidate rows (int64; None means all rows).
+        """Find a node in `candidates` for each member (int64 rows; None means all nodes).
 
         The state is unchanged afterwards. If the budget is spent, the search ends at once.
         """
@@ -211,9 +211,9 @@ class GroupSearch(CountingSearch):
     def diagnosis(
         self, placed: Mapping[Uid, int], candidates: IntArray | None
     ) -> tuple[Diagnosis, str] | None:
-        """Return why the first member without a node has none, and what it lacks; None without one.
+        """Explain why the first unplaced member has no node; None if every member has a node.
 
-        Other members count on their nodes in `placed`.
+        Return the diagnosis, and what the member lacks. `placed` has the rows of placed members.
         """
         searched = self.searched
         left = next((pod for pod in searched.members if pod.uid not in placed), None)

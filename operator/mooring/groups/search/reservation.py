@@ -61,11 +61,11 @@ class GroupReservation:
         self._group: PodGroupState | None = None
         self._since = 0.0
         self._nominated_since: dict[PodGroupState, float] = {}
-        """Groups with nominated members but no victims to wait for, and since when."""
+        """Groups whose nominated members wait for no victims, and the time when that began."""
         self._ended: tuple[int, float] | None = None
         """The `number` of the group with the last expired reservation, and the time of its end."""
         self._not_found: dict[PodGroupState, tuple[float, int]] = {}
-        """Groups for which no nodes were found: when, and at which version of the nodes."""
+        """Maps a group for which a search failed to the search's time and the nodes' version."""
         self._backfill_until = -math.inf
 
     def holds(self, group: PodGroupState) -> bool:
@@ -130,7 +130,7 @@ class GroupReservation:
             self._reserve(group, reserved, until)
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
-        """Return whether enough seconds have passed since the last search that found no nodes."""
+        """Return whether to search again: `after` seconds later, or sooner if nodes changed."""
         if group not in self._not_found:
             return True
         at, version = self._not_found[group]
@@ -176,7 +176,7 @@ class GroupReservation:
     def _earliest_end(self, placed: PlacedPod) -> float:
         """Return the placed pod's deadline; minus infinity if the pod may end at any moment.
 
-        The start of a pod that has not started is its creation.
+        A pod that has not started counts as started at its creation.
         """
         pod, columns = placed.pod, self._cluster.pod_columns
         slot = columns.slot(pod.uid, nominated=False)
@@ -189,7 +189,7 @@ class GroupReservation:
     def expire(self, now: float) -> list[Pod]:
         """Withdraw the nominations that no attempt will withdraw; return their members.
 
-        It is called periodically. Such nominations belong to incomplete groups, to expired
+        Call this method periodically. Such nominations belong to incomplete groups, to expired
         reservations or to a former leader.
         """
         self._forget_gone()

@@ -1,4 +1,4 @@
-"""Limits the work of a search for a group's nodes."""
+"""Limits how long a search for a group's nodes may take."""
 
 from collections.abc import Callable
 from typing import Final

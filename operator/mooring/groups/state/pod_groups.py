@@ -401,7 +401,7 @@ class PodGroups:
 
     @property
     def disrupted_whole(self) -> Collection[PodGroupState]:
-        """The groups with members on nodes that may be disrupted only as a whole."""
+        """The groups that may be disrupted only as a whole and have members on nodes."""
         return self._disrupted_whole.values()
 
     def __len__(self) -> int:
@@ -424,7 +424,7 @@ class PodGroups:
         return self.named_by(pod)[0]
 
     def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
-        """Return the key of the pod's group, and the format if members define the group."""
+        """Return the key of the pod's group or None, and the format if members define the group."""
         if pod.scheduling_group is not None:
             key = GroupKey(GroupSource.KUBERNETES, pod.namespace, pod.scheduling_group)
             return key, None

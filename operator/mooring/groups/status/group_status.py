@@ -28,7 +28,7 @@ _MOST_GATES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The numbers of members that have succeeded or failed, for coscheduling groups."""
+    """Counts the members that have succeeded or failed, for coscheduling groups."""
 
     succeeded: int = 0
     failed: int = 0
@@ -63,7 +63,7 @@ def view_of(
 
     Args:
         group: The group. Once its minimum is bound, it counts as placed forever.
-        finished: The numbers of members that have ended.
+        finished: How many members have succeeded or failed.
         failure: Why the last decision found no nodes; "" otherwise.
         error: The error of the last attempt; "" without one.
         reserved: The reserved nodes, and until when; "" without a reservation.

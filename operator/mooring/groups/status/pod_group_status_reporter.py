@@ -158,7 +158,7 @@ class PodGroupStatusReporter:
         self._running = False
 
     def phases(self) -> Mapping[str, int]:
-        """Return the number of groups by phase, as the last examination of each group found it."""
+        """Return how many groups were in each phase when they were last examined."""
         return self._phases
 
     def on_events(self, events: Sequence[ClusterEvent]) -> None:
