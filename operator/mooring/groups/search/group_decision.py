@@ -325,8 +325,8 @@ def preempt_for_group(
     `now` is in seconds since the epoch; `unschedulable_seconds` is the time since the first
     failed attempt for a member. If several plugins reject the group, the last one's reason is
     returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). Nodes that extenders
-    filtered out (`answers`) are not used. Nothing is preempted if an extender supports preemption, because
-    extenders preempt only for single pods.
+    filtered out (`answers`) are not used. Nothing is preempted if an extender supports preemption,
+    because extenders preempt only for single pods.
     """
     if answers is not None:
         for extender in chain.from_iterable(interested(pipeline, pod) for pod in members):
