@@ -1,8 +1,9 @@
 """Handles the events of pods without kopf when many come at once.
 
 kopf starts a task for each object, and passes each event through a queue, a memory and some
-wrappers. This is a third of a pod's whole cost from its creation to its binding. kopf still lists
-and watches, and restarts its watch; a bookmark tells kopf up to which version events were handled.
+wrappers. This takes a third of the CPU time for a pod from its creation to its binding. kopf still
+lists, watches and restarts its watch; a bookmark tells kopf the version up to which events were
+handled.
 """
 
 import logging
@@ -25,8 +26,8 @@ OnPod = Callable[[Mapping[str, Any]], Awaitable[None]]
 class PodEventFilter:
     """Gives the events of a watch of pods to `on_pod`, except those that kopf must get.
 
-    All events of a pod must reach Mooring in order, and kopf hands events over late. Therefore kopf
-    gets all later events of a pod that it has seen, until the pod is deleted.
+    All events of a pod must reach Mooring in order, and kopf delivers events late. Therefore, once
+    kopf has seen a pod, kopf gets all events of this pod until its deletion.
     """
 
     def __init__(self, on_pod: OnPod, clock: Callable[[], float] = time.monotonic) -> None:

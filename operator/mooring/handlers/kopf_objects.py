@@ -30,9 +30,9 @@ _USUAL_BYTES: Final = 4096
 class ObjectHandlers:
     """Handles the objects that kopf reads; the methods `on_...` are kopf's handlers.
 
-    The handlers run while no other task has the `turn`. `listed` is called when kopf has listed a
-    resource again, `seen` with each queued pod and its raw object. `handled` is called after each
-    event of a pod, with the event's name in the metrics and its seconds.
+    Each handler waits for the `turn`. `listed` is called when kopf has listed a resource again,
+    `seen` with each queued pod and its raw object. `handled` is called after each event of a pod,
+    with the event's name in the metrics and the seconds that the handler took.
     """
 
     pod_enqueuer: PodEnqueuer
@@ -74,7 +74,7 @@ class ObjectHandlers:
             self._take_in(pod, raw)
 
     def _take_in_event(self, action: Action, raw: Mapping[str, Any]) -> None:
-        """Process a watch event of a pod, and give the seconds that this took to `handled`."""
+        """Handle a watch event of a pod, and call `handled` with the seconds that this took."""
         began = worked(self.clock)
         try:
             if action is Action.DELETE:
@@ -114,7 +114,7 @@ class ObjectHandlers:
     async def profiles_read(
         self, profiles: Iterable[Mapping[str, Any]], gone: Container[str]
     ) -> None:
-        """Put profiles in force that were read with a list, except those whose uid is in `gone`."""
+        """Put the listed `profiles` in force, except those whose uid is in `gone`."""
         slices = TimeSlices(clock=self.clock)
         for item in profiles:
             raw = {"apiVersion": API_VERSION, "kind": KIND, **item}  # which a list may leave out

@@ -144,7 +144,7 @@ class ProfileHandler:
     def settle_conflicts(self) -> list[str]:
         """Return the profiles whose conflicts must be reported now; [] while profiles still change.
 
-        They are reported when no profile has changed since the last call, or after
+        Conflicts are reported when no profile has changed since the last call, or after
         MOST_CONFLICT_WAITS calls. So a series of changes is reported once.
         """
         if not self._unsettled:
@@ -160,7 +160,7 @@ class ProfileHandler:
     def warnings(self, name: str, patch: Mapping[str, Any]) -> list[tuple[ObjectRef, str, str]]:
         """Return the Events to write for a patch of the profile's status: object, reason and note.
 
-        There is an Event only if the text in the status changes, so that a new leader repeats none.
+        Only a changed text in the status gives an Event, so that a new leader repeats no Event.
         """
         verdict, before = self._verdicts[name], self._shown[name]
         regarding = ObjectRef(KIND, name, uid=verdict.uid, api_version=API_VERSION)
@@ -367,7 +367,7 @@ class ProfileHandler:
             yield condition("Warning", "True", reason, text)
 
     def _ready_message(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> str:
-        """Return the message of the condition Ready; it also tells if other profiles take all pods.
+        """Return the message of the condition Ready; it also says if other profiles take all pods.
 
         While conflicts still change, that part is taken from the status `before`.
         """
@@ -412,7 +412,7 @@ class ProfileHandler:
     def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
         """Return a short and a long text about the profile's conflicts; None without a conflict.
 
-        While conflicts still change, these are the texts of the status `before`.
+        While conflicts still change, the texts of the status `before` are returned.
         """
         if name in self._unsettled:
             conditions = before.get("conditions") or ()
@@ -437,8 +437,8 @@ class ProfileStatusWriter:
     """Gives profiles to a ProfileHandler, and writes their statuses.
 
     Other writers set two fields, `shadow` and `rebalancing`. A status that the API server refused
-    is written again after some seconds, or when the profile is shown again. After the status with a
-    profile's mistakes was written, an Event reports them.
+    is written again after some seconds, or when kopf reports the profile again. After the status
+    with a profile's mistakes was written, an Event reports them.
     """
 
     handler: ProfileHandler

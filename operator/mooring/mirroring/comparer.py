@@ -114,7 +114,7 @@ class CacheComparer:
             left -= pause
 
     def _is_known_again(self, compared: WatchedResource) -> bool:
-        """Return whether a pod in `_in_doubt` is queued again; forget ended attempts."""
+        """Return whether a pod in `_in_doubt` is queued again; keep only running attempts in it."""
         if not (in_doubt := self._in_doubt.get(compared.resource)):
             return False
         known = not in_doubt.isdisjoint(compared.known())
@@ -167,7 +167,7 @@ class CacheComparer:
     ) -> None:
         """Read unknown objects and call `found` with each, at most `MOST_FETCHED`.
 
-        It begins with the key after `_last_read`, so that every object is read at some time.
+        The first key read is the one after `_last_read`, so that every object is read at some time.
         """
         found, last = 0, self._last_read.get(compared.resource, "")
         slices, by_key = TimeSlices(clock=self.clock), dict[str, Mapping[str, Any]]()

@@ -26,7 +26,7 @@ EXPECTED: Final[Mapping[Kind, Resource]] = {
 _LOOKS: Final = 2
 _LOOKS_AT_VERSION: Final = 10
 """The number of equal answers in a row after which a new version counts. During an upgrade, old and
-new servers answer in turn, and each new version restarts the replica."""
+new servers answer in turn, and each change of the version restarts the replica."""
 _VERSIONS: Final[Mapping[Kind, tuple[Resource, ...]]] = {
     **{kind: (resource,) for kind, resource in EXPECTED.items()},
     **{

@@ -198,7 +198,7 @@ class Reflectors:
         return {str(resource): self._lag(resource) for resource in (*self._reflectors, *served)}
 
     def _unknown_devices(self) -> dict[str, list[str]]:
-        """Return the plural names of device resources that are not known, by the reason."""
+        """Return, by reason, the plural names of the device resources that are not known."""
         unknown: dict[str, list[str]] = {_FORBIDDEN: [], _FAILING: [], _UNSERVED: [], _UNLISTED: []}
         for kind in DEVICE_KINDS:
             served = self._served.get(kind)
@@ -221,7 +221,7 @@ class Reflectors:
     def _tell_of_devices(self) -> None:
         """Give `devices_known` the reason why no device can be allocated, and log a new reason.
 
-        Nothing is logged while the first list of a kind is awaited, so that one line names all.
+        Nothing is logged before the first list of each kind, so that one line names all kinds.
         """
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]

@@ -12,7 +12,7 @@ from mooring.model.selectors import LabelSelector, parse_label_selector
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """An inter-pod term: pods selected by labels in some namespaces, per value of a node label.
+    """An inter-pod affinity term: the pods that it selects, and the topology key of its domains.
 
     `namespaces` is the term's list, or the pod's own namespace if the term has neither a list nor a
     selector. `namespace_selector` adds the namespaces that it matches; None adds none. The API

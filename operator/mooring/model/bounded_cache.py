@@ -31,8 +31,8 @@ _Arguments = ParamSpec("_Arguments")
 def bytes_of(*values: object) -> int:
     """Return the estimated bytes of the values and of all objects to which they refer.
 
-    An object with an integer `memory` counts with that size. All objects are examined, so use this
-    function only for values that took longer to make and do not refer to the cluster.
+    An object with an integer `memory` counts with that size. All objects are examined. So use this
+    only for values that took longer to make and do not refer to the cluster.
     """
     total, left, seen = 0, list(values), set[int]()
     while left:
@@ -105,7 +105,7 @@ class BoundedCache(Generic[_Key, _Value]):
         return found[0]
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Keep the value instead of the key's former one; drop old entries until all fit."""
+        """Store the value of the key; remove the least recently used entries until all fit."""
         self.pop(key)
         size = _ENTRY + self._size(key, value)
         if size > self.most_bytes:

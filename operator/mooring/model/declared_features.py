@@ -21,7 +21,7 @@ _GROUPS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
 def declared_features(names: tuple[str, ...]) -> frozenset[str]:
-    """Return those features of the list that a pod may need."""
+    """Return the features among `names` that a pod may need."""
     return _KNOWN.intersection(names)
 
 

@@ -114,7 +114,7 @@ def pod_demand(
 def demands_by_version(
     spec: Mapping[str, Any], status: Mapping[str, Any] | None, newest: Demand
 ) -> Mapping[str, Demand] | None:
-    """Return an assigned pod's demand by Kubernetes version; None if it is `newest` for all."""
+    """Return an assigned pod's demand by Kubernetes version; None if every version has `newest`."""
     if not status:
         return None
     has_pod_level = status.get("resources") is not None

@@ -21,7 +21,7 @@ MAX_INT32: Final = 2**31 - 1
 
 
 def naming_the_object(kind: str) -> Callable[[_Parser[_Value]], _Parser[_Value]]:
-    """Return a decorator for parsers: their errors begin with the object: `Service team-a/web`."""
+    """Return a decorator that puts the object (`Service team-a/web`) before a parser's errors."""
 
     def decorate(parse: _Parser[_Value]) -> _Parser[_Value]:
         @wraps(parse)
@@ -178,7 +178,7 @@ def called(raw: Mapping[str, Any]) -> str:
 
 
 def at_most(number: int, most: int, where: str, what: str) -> None:
-    """Raise ManifestError if `number` is over `most`; `what` names the things that were counted."""
+    """Raise ManifestError if `number` exceeds `most`; `what` names the counted things."""
     if number > most:
         raise ManifestError(where, f"has {number} {what}; Mooring reads at most {most}")
 

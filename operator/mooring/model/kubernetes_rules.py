@@ -2,8 +2,8 @@
 
 All of them are in the table `KUBERNETES_RULES`, and no other code compares versions. Plugins read
 facts from `handle.kubernetes`, the scheduler from `pipeline.kubernetes`; data that all profiles
-share follows `ClusterState.kubernetes`. Source: `pkg/scheduler` and `pkg/features/kube_features.go`
-of v1.34.4, v1.35.4, v1.36.3, v1.37.2 and v1.38.0-beta.0, with the default feature gates of each.
+share uses `ClusterState.kubernetes`. Source: `pkg/scheduler` and `pkg/features/kube_features.go` of
+v1.34.4, v1.35.4, v1.36.3, v1.37.2 and v1.38.0-beta.0, with the default feature gates of each.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Finds the uids of pods by namespace/name, for users who ask with a name.
 
-All other data about a pod is kept by its uid, because a name returns: the pods of a StatefulSet
-have fixed names. Two streams of events may show that a name's next pod begins before they show that
-its last pod has ended.
+All other data about a pod is kept by its uid, because a later pod may have the same name, as in a
+StatefulSet. The watch may show this later pod before it shows that the earlier pod has ended.
 """
 
 from mooring.model.pod import Uid
@@ -13,7 +12,7 @@ class Names:
 
     def __init__(self) -> None:
         self._uids: dict[str, Uid | tuple[Uid, ...]] = {}
-        """By name, its uid, or several uids: 150,000 tuples of one uid would take 10 MB."""
+        """By name, one uid or a tuple of several; 150,000 tuples would take 10 MB."""
 
     def add(self, key: str, uid: Uid) -> None:
         """Add a pod under a name; `latest` then returns its uid for this name."""
@@ -29,11 +28,11 @@ class Names:
             del self._uids[key]
 
     def of(self, key: str) -> tuple[Uid, ...]:
-        """Return the uids with this name, in the order in which they were added."""
+        """Return the uids of the pods with this name, in the order in which they were added."""
         uids = self._uids.get(key, ())
         return uids if isinstance(uids, tuple) else (uids,)
 
     def latest(self, key: str) -> Uid | None:
-        """Return the uid that was last added under this name; None if there is none."""
+        """Return the uid of the pod that was last added under this name; None if there is none."""
         uids = self.of(key)
         return uids[-1] if uids else None

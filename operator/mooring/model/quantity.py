@@ -59,7 +59,7 @@ class Quantity:
 
 
 def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
-    """Divide by `base`, up to `most` times, without remainder; return result and times."""
+    """Return `number` without up to `most` factors `base`, and how many factors were removed."""
     power = 0
     while power < most and number % base == 0:
         number, power = number // base, power + 1

@@ -33,7 +33,7 @@ class Toleration:
     effect: str
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether the taint is tolerated; Lt and Gt never match (their gate is off)."""
+        """Return whether the taint is tolerated; Lt and Gt never match (feature gate off)."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:

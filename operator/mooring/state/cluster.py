@@ -2,10 +2,10 @@
 
 The mirror calls `put`, `delete` and `replacing`; kopf's handlers call `put_unscheduled` and
 `delete_unscheduled` for pods without a node; the scheduler calls `assume`, `forget`, `nominate` and
-`withdraw` for its own decisions. Each of these changes everything first, and then delivers its
-cluster events to the one sink of `on_events`. If the sink itself writes, the events of that write
-are delivered after the sink has returned. All of it is synchronous and runs on one thread, so there
-is nothing to lock and the live columns are the snapshot of a decision.
+`withdraw` for its own decisions. Each of these calls first makes all its changes, and then delivers
+its cluster events to the one sink of `on_events`. If the sink itself writes, the events of that
+write are delivered after the sink has returned. All of it is synchronous and runs on one thread, so
+there is nothing to lock and the live columns are the snapshot of a decision.
 """
 
 import math
@@ -109,7 +109,7 @@ class ClusterState:
         return self._server_version
 
     def follow_server(self, version: str) -> None:
-        """Follow the rules of Kubernetes `version`; compute the demand of pods in resize again."""
+        """Use the rules of Kubernetes `version`; compute the demand of pods in a resize again."""
         before, self._server_version = self._kubernetes, version
         self._kubernetes = self.evictions.kubernetes = rules_of_server(version)
         if self._kubernetes is not before:
@@ -121,7 +121,7 @@ class ClusterState:
     def devices_known(self, why_not: str | None) -> None:
         """Store why some ResourceClaims, ResourceSlices or DeviceClasses are unknown, or None.
 
-        When the reason is replaced by None, deliver an UPDATE of ResourceSlices without objects.
+        When None replaces a reason, deliver an UPDATE of kind ResourceSlice that names no object.
         """
         before, self.dynamic_resources.unknown = self.dynamic_resources.unknown, why_not
         if before is not None and why_not is None:
@@ -409,7 +409,7 @@ class ClusterState:
         self._deliver(events)
 
     def expect_confirmation(self, pod: Pod, deadline: float) -> None:
-        """Set the time (see `overdue`) when the watch must have shown the assumed pod bound."""
+        """Set the time by which the watch must show the assumed pod as bound (see `overdue`)."""
         assumption = self.pods.assumption(pod.uid)
         if assumption is not None:
             assumption.deadline = deadline
@@ -422,7 +422,7 @@ class ClusterState:
         reservation: Reservation | None = None,
         victims: Iterable[Pod] = (),
     ) -> None:
-        """Nominate the pod to this node only; to no node if there is none of this name."""
+        """Nominate the pod to this node and no other; an unknown node ends the nomination."""
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
@@ -476,7 +476,7 @@ class ClusterState:
         self.evictions.eviction_refused(victim, by_budget=by_budget)
 
     def grow_older(self) -> None:
-        """End old charges and refusals of evictions; must be called every OLDER_SECONDS."""
+        """End old charges to budgets and old refusals of evictions, every OLDER_SECONDS."""
         self.evictions.grow_older()
 
     def assume_volumes(
@@ -493,9 +493,9 @@ class ClusterState:
         self.storage.volumes.restore(pod.uid)
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return counts of GPU cards in this format, kept up to date while the caller uses them.
+        """Return the counts of GPU cards in this format; the state keeps them up to date.
 
-        With `demand`, they also count typical requests for cards.
+        With `demand`, typical requests for cards are counted, too.
         """
         return self.devices.track(form, demand=demand)
 
@@ -573,7 +573,7 @@ class ClusterState:
         """Recognize pod groups by exactly these formats from now on.
 
         Every pod is assigned to its group again; other tasks may run after each pod. The caller
-        must keep them from changing the state meanwhile.
+        must keep these tasks from changing the state.
         """
         counted = self.pod_groups.track(formats)
         try:
@@ -591,9 +591,9 @@ class ClusterState:
 
     @property
     def queues(self) -> Queues:
-        """The queues, after all changes of queues and namespaces have been applied.
+        """The Queues (of quota), after all changes of Queues and namespaces have been applied.
 
-        If there were changes, pods are counted in their queues again. Other tasks may run after
+        If there were changes, pods are counted in their Queues again. Other tasks may run after
         each pod, but must not change the state.
         """
         if not self._queues.is_settled:
@@ -612,9 +612,9 @@ class ClusterState:
         return [placed for placed in found if placed is not None]
 
     def _renew_queue(self, placed: PlacedPod, *, leaves: bool = True) -> None:
-        """Count the pod in the queue that its labels and its group name now.
+        """Count the pod in the Queue that its labels and its group name now.
 
-        If they name no queue, the pod stays in its former queue, unless `leaves` is True. So nobody
+        If they name no Queue, the pod stays in its former one, unless `leaves` is True. So nobody
         can enlarge a quota by removing labels from pods on nodes.
         """
         before, number = placed.queue, self._queues.number_of(placed.pod)
@@ -625,7 +625,7 @@ class ClusterState:
             self.pod_columns.requeue(placed.slot, number)
 
     def _renew_queues_of(self, group: PodGroupState) -> None:
-        """Count the group's pods in the queue that the PodGroup object names now."""
+        """Count the group's pods in the Queue that the PodGroup object names now."""
         members = group.unscheduled, group.assumed, group.assigned, group.terminating
         for uid in (uid for pods in members for uid in pods):
             if (placed := self.pods.get(uid)) is not None:
@@ -753,15 +753,16 @@ class ClusterState:
             self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """Withdraw the pod's nomination; return its DELETE event, or () if it was to this row."""
+        """Withdraw the pod's nomination; return the DELETE event, or () if it was to this `row`."""
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw(pod.uid)
         return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
-        """Update all data made from an object other than a node or pod; `after` None: deleted.
+        """Update the data made from an object of another kind than node or pod.
 
-        Return the version that decisions have used: `before`, or an assumed version.
+        `after` is None if the object was deleted. Return the version that decisions have used:
+        `before`, or an assumed version.
         """
         self.storage.object_changed(kind, key, before, after)
         self._queues.changed(kind, key, before, after)
@@ -775,7 +776,7 @@ class ClusterState:
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context manager for changing the node's labels; it then recounts the pods."""
+        """Return a context manager in which the node's labels may change; it then recounts pods."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
@@ -792,7 +793,7 @@ class ClusterState:
         """Move the pods to `row`, because their node was added or deleted.
 
         All pods must be on one row now. Other tasks may run after each pod; the caller must keep
-        them from changing the state meanwhile.
+        these tasks from changing the state.
         """
         moved = tuple(pods)
         if not moved:
@@ -991,7 +992,7 @@ class Trial:
             self._undo.callback(objects.put, kind, key, before)
 
     def ask(self, claim: str, spec: ClaimSpec) -> None:
-        """Replace the requests of the ResourceClaim of uid `claim`, which must have no devices."""
+        """Replace the requests of the ResourceClaim of uid `claim`, which must not be allocated."""
         claims = self._state.dynamic_resources.claims
         self._undo.enter_context(claims.asking(claim, spec))
 

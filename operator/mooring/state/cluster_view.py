@@ -54,7 +54,7 @@ class ClusterView:
 
     @property
     def queues(self) -> Queues:
-        """The queues with their quotas and their use, read-only."""
+        """The Queues with their quotas and their use, read-only."""
         return self._state.queues
 
     @property
@@ -102,7 +102,7 @@ class ClusterView:
 
     @property
     def node_set_version(self) -> int:
-        """A number that grows when a node is added or deleted; a row is valid until then."""
+        """A number that grows when a node is added or deleted; row numbers are valid until then."""
         return self._state.nodes.set_version
 
     @property
@@ -124,7 +124,7 @@ class ClusterView:
     def disrupted_with(self, row: int) -> dict[Uid, Pod]:
         """Return, by uid, the pods on a node, and the pods on other nodes in their groups.
 
-        `row` is the node's row. The pods of a group count only if it is disrupted as a whole.
+        `row` is the node's row. A group counts only if its pods can only be disrupted together.
         """
         groups = self.pod_groups
         found = {placed.pod.uid: placed.pod for placed in self.pods_on(row)}

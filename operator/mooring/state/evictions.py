@@ -102,7 +102,7 @@ class Evictions:
         return pod.uid in self._records.evicting
 
     def among(self, uids: AbstractSet[Uid]) -> AbstractSet[Uid]:
-        """Return those of the uids whose pods this scheduler is evicting."""
+        """Return the subset of `uids` that belongs to pods that this scheduler is evicting."""
         return uids & self._records.evicting.keys()
 
     def awaits_victims(self, preemptor: Pod) -> bool:

@@ -24,7 +24,7 @@ EACH_NODE: Final = ""
 
 
 class Domains:
-    """The topology domains by the node label `key`: `values[codes[row]]`; `codes` is int64."""
+    """The topology domains by the node label `key`; a row's domain is `values[codes[row]]`."""
 
     __slots__ = ("codes", "key", "values")
 
@@ -127,7 +127,7 @@ class LabelColumns:
     """The label columns of a node table.
 
     A column is made when its key is first read, and freed when no node has the key any more. A
-    count that still uses the LabelColumn gets nodes that have the key later.
+    freed column that a count still uses is filled when a node gets the key again.
     """
 
     def __init__(self, columns: Columns) -> None:

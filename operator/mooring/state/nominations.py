@@ -22,7 +22,7 @@ class Nominee(NamedTuple):
             pods of equal priority must leave room for it, too.
         moved: Whether the pod replaces one that rebalancing evicted and that kept its place.
         evicted: The highest priority of the pod's victims. Pods that replace the victims must leave
-            room for the pod.
+            room for `pod`.
     """
 
     pod: Pod
@@ -64,7 +64,7 @@ def _no_queue(_pod: Pod) -> int:
 class Nominations:
     """The nominated pods by uid and by row; only ClusterState writes to it.
 
-    Every nominated pod is in `columns`, too. `queue_of` returns the number of a pod's queue.
+    Every nominated pod is in `columns`, too. `queue_of` returns the number of a pod's Queue.
     """
 
     def __init__(self, columns: PodColumns, queue_of: Callable[[Pod], int] = _no_queue) -> None:
@@ -111,7 +111,10 @@ class Nominations:
         ]
 
     def reservation_at(self, row: int, pod: Pod, ends: float = math.inf) -> Reservation | None:
-        """Return the reservation that keeps the pod off the free resources of this row, or None."""
+        """Return a reservation on this row for which `pod` must leave room; None without one.
+
+        `pod` will have ended at `ends`, in seconds since the epoch.
+        """
         kept = (self._by_uid[other.uid] for other in self.at(row, pod.spec.priority, pod.uid, ends))
         return next((each.reservation for each in kept if each.reservation is not None), None)
 
@@ -140,14 +143,14 @@ class Nominations:
         self._columns.nominate(pod, nominee.row, below, until, self._queue_number(nominee))
 
     def requeue(self) -> None:
-        """Update the queue numbers of nominated pods in the pod columns, after queues changed."""
+        """Set the Queue of each nominated pod in the pod columns, after Queues have changed."""
         for uid, nominee in self._by_uid.items():
             if (slot := self._columns.slot(uid, nominated=True)) is not None:
                 self._columns.requeue(slot, self._queue_number(nominee))
             pause()
 
     def _queue_number(self, nominee: Nominee) -> int:
-        """Return the number of the queue that keeps quota for the nominated pod, or NO_QUEUE."""
+        """Return the number of the Queue that keeps quota for the nominated pod, or NO_QUEUE."""
         return NO_QUEUE if nominee.reservation is not None else self._queue_of(nominee.pod)
 
     def drop(self, uid: Uid) -> Nominee | None:

@@ -134,22 +134,22 @@ class PodColumns:
 
     @property
     def queues(self) -> IntArray:
-        """The number of each slot's queue; NO_QUEUE for pods without a queue."""
+        """The number of the Queue of each slot's pod; NO_QUEUE for pods without a Queue."""
         return read_only(self._queues.data[: len(self._pods)])
 
     def queue_of(self, pod: Pod) -> int:
-        """Return the number of the queue in which the placed pod is counted, or NO_QUEUE."""
+        """Return the number of the Queue in which the placed pod is counted, or NO_QUEUE."""
         placed = self._placed.get(pod.uid)
         return placed.queue if placed is not None else NO_QUEUE
 
     def requeue(self, slot: int, queue: int) -> None:
-        """Set the number of the queue of the slot's pod."""
+        """Set the number of the Queue of the slot's pod."""
         self._queues.data[slot] = queue
 
     def nominated_in_queues(self, other_than: Iterable[Pod]) -> IntArray:
-        """Return the slots (int64) of nominated pods that are in a queue, except `other_than`.
+        """Return the slots (int64) of nominated pods that are in a Queue, except `other_than`.
 
-        A pod for which nodes are reserved has no queue here.
+        A pod for which nodes are reserved has no Queue here.
         """
         slots = np.fromiter(self._nominees.values(), np.int64, len(self._nominees))
         own = [self._nominees.get(pod.uid, _NOWHERE) for pod in other_than]

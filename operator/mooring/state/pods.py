@@ -19,7 +19,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.state.topology.equivalent_pods import EquivalentPods
 
 NO_QUEUE: Final = -1
-"""Stands for the queue number of a pod that is in no queue."""
+"""The value of `queue` for a pod that is in no Queue."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class PlacedPod:
     cards: tuple[CardFormat, Assignment] | None = None
     """The GPU cards assigned to the pod, and the format of the assignment; None without cards."""
     queue: int = NO_QUEUE
-    """The number of the queue in which the pod is counted."""
+    """The number of the Queue in which the pod is counted."""
     equivalent: EquivalentPods = field(init=False, repr=False)
     slot: int = field(init=False, repr=False)
     index: int = field(init=False, repr=False)

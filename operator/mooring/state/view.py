@@ -277,7 +277,7 @@ class NodeView:
 
 
 class NodeViewWithNominated(NodeView):
-    """A view of nodes with additional pods: `more_*` (int64) have an item for each table row."""
+    """A view of nodes with nominated pods added; `more_*` (int64) are by row of the table."""
 
     __slots__ = ("_more_pods", "_more_requested")
 

@@ -45,7 +45,7 @@ _SLICE_ROWS: Final = 2048
 """After about this number of rows, `count_some` stops: a DaemonSet has a pod on every row."""
 
 _FEW_ROWS: Final = 16
-"""If there are too many counts, terms with owners on at most this many rows have no count."""
+"""If there are too many counts, terms whose owners are on at most this many rows have no count."""
 
 _Source = Selection | OwnedTerm
 """The pods to count: those that a selection includes, or those that have an inter-pod term."""

@@ -91,7 +91,7 @@ class DomainCounts:
             self.total += number
 
     def add_each(self, rows: Sequence[int], numbers: Sequence[int]) -> None:
-        """Add `numbers[i]` pods in the domain of the node in row `rows[i]`, for each i."""
+        """Add `numbers[i]` pods in the domain of row `rows[i]`, for each i."""
         codes = self.domains.codes.data[np.array(rows, np.int64)]
         inside = codes != ABSENT
         added = np.array(numbers, np.int64)[inside]

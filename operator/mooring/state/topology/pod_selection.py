@@ -137,7 +137,7 @@ class SelectionIndex(Generic[_Item]):
 
 
 def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
-    """Yield pairs of namespace and label (None: any): an index stores the selection by these."""
+    """Yield the pairs of namespace and label by which an index stores `pods`; None means any."""
     namespaces, pairs = _places(pods.parts[0])
     for namespace in namespaces:
         for pair in pairs:
