@@ -1,7 +1,7 @@
-"""Keeps pods and groups within the quota of their queue.
+"""Keeps pods and groups within the quota of their Queue.
 
 The requests of nominated pods count as used, so that no other pod takes what preemption frees for
-them. Nominated pods of the same queue with lower priority do not count.
+them. Nominated pods of the same Queue with lower priority do not count.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ _MOST_NAMED: Final = 3
 
 
 class CapacityScheduling:
-    """Rejects a pod whose queue may not use what it requests."""
+    """Rejects a pod whose Queue may not use what it requests."""
 
     name: ClassVar[str] = CAPACITY_SCHEDULING
     depends_on_node_only: ClassVar[bool] = False
@@ -45,14 +45,14 @@ class CapacityScheduling:
         pass
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | Unschedulable:
-        """Return SKIP if the pod is in no queue or its queue may use what it requests."""
+        """Return SKIP if the pod is in no Queue or its Queue may use what it requests."""
         return quota_rejection((pod,), cluster) or SKIP
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a queue or namespace changed, or a pod left the pod's tree of queues.
+        """Return QUEUE if a Queue or namespace changed, or a pod left a Queue of the same tree.
 
-        A pod whose labels change may leave its queue; a pod that is resized may use less. A group
-        may name another queue, and a claim may be made again with fewer devices.
+        A pod whose labels change may leave its Queue; a pod that is resized may use less. A group
+        may name another Queue, and a claim may be made again with fewer devices.
         """
         before, after = event.before, event.after
         if isinstance(before, PodGroup) or isinstance(after, PodGroup):
@@ -72,9 +72,9 @@ class CapacityScheduling:
 
 
 def quota_rejection(pods: Collection[Pod], cluster: ClusterView) -> Unschedulable | None:
-    """Return why the queue of these pods cannot take all of them now; None if it can.
+    """Return why the Queue of these pods cannot take all of them now; None if it can.
 
-    All pods must be in the same queue, or all in no queue.
+    All pods must be in the same Queue, or all in no Queue.
     """
     queues, names = cluster.queues, dict[str, QueueState | None]()
     for pod in pods:

@@ -1,4 +1,4 @@
-"""Computes what placed and nominated pods use of their queues."""
+"""Computes what placed and nominated pods use of their Queues."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -16,7 +16,7 @@ from mooring.state.pods import NO_QUEUE
 
 
 def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
-    """Return how much of each queue the pods in these slots of the pod columns use."""
+    """Return how much of each Queue the pods in these slots of the pod columns use."""
     columns, queues = cluster.pod_columns, cluster.queues
     slots = slots[columns.queues[slots] != NO_QUEUE]
     numbers, at, pods = np.unique(columns.queues[slots], return_inverse=True, return_counts=True)
@@ -36,10 +36,10 @@ def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
 
 
 def nominated_usage(pods: Collection[Pod], cluster: ClusterView) -> Usage:
-    """Return the usage of nominated pods for which the given pods must leave quota.
+    """Return how much quota `pods` must leave to nominated pods, by Queue.
 
-    The given pods, pods of the same queue with lower priority, and pods with reserved nodes do not
-    count.
+    Nominated pods with lower priority in the same Queue, pods with reserved nodes and `pods`
+    themselves do not count.
     """
     if not len(cluster.nominations):
         return {}

@@ -60,7 +60,7 @@ class Estimate:
 
 
 def estimates(trial: PlanTrial, pods: Sequence[Pod]) -> list[Estimate] | None:
-    """Return an estimate for each node that has some of these equal pods; None if impossible.
+    """Return an estimate for each node with some of these equal pods; None if a plugin forbids it.
 
     The nodes are in no particular order. A node has no estimate if a drain or the node controller
     moves its pods.
@@ -116,7 +116,7 @@ class _Rows:
         ]
 
     def _fits_alone(self) -> BoolArray:
-        """Return bool[rows]: True where node-only filters accept a pod that has left the node."""
+        """Return bool[rows]: True where a pod, had it left, would pass node-only filters."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = search.results.fits_without_pods[self._rows]
         if pre_filtered.restricted_by:

@@ -74,7 +74,7 @@ def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[Equal
 
 
 def _in_order(numbers: list[int], pods: list[Pod]) -> list[EqualPods]:
-    """Return the pods sorted by their numbers, in groups of at most `_MOST_TOGETHER` pods."""
+    """Sort the pods by `numbers`, one per pod; return groups of at most `_MOST_TOGETHER` pods."""
     if len(pods) == 1:
         return [EqualPods(numbers[0], (pods[0],))]
     order = np.argsort(np.array(numbers, np.int64), kind="stable").tolist()

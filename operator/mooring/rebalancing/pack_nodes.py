@@ -91,7 +91,7 @@ class _Packing:
         self.planning.moved.update(move.pod.uid for move in moves)
 
     def _own(self, name: str) -> list[Move]:
-        """Return moves without targets of the node's pods; [] if one of the pods may not move."""
+        """Return a move without target for each pod of the node; [] if one may not move."""
         planning = self.planning
         came = {m.pod.uid for m in chain.from_iterable(self.emptied.values()) if m.target == name}
         pods = [pod for pod in _own_pods(planning, name) if pod.uid not in came]
@@ -162,9 +162,9 @@ def _step(node: str, moves: Sequence[Move]) -> Step:
 def _emptied(
     planning: Planning, node: _InUse, others: Collection[str], last: Collection[str]
 ) -> list[Move] | None:
-    """Move all pods from the node; if one of them fits nowhere, move nothing and return None.
+    """Move all pods from the node to `others`; move nothing and return None if one does not fit.
 
-    To make room for one of the pods, pods of other nodes may move too.
+    A node in `last` gets a pod only if no other fits. Pods of other nodes may move to make room.
     """
     moves = list[Move]()
     mark = len(planning)
@@ -183,7 +183,7 @@ def _emptied(
 def _elsewhere(
     planning: Planning, pod: Pod, others: Collection[str], last: Collection[str], more: int
 ) -> list[Move] | None:
-    """Return the moves that make room on a node, and the pod's move to it; None if this fails."""
+    """Return at most `more` moves of other pods, then the pod's move into `others`; else None."""
     if more < 0 or planning.budget.spent:
         return None
     before = tuple[Move, ...]()

@@ -134,7 +134,7 @@ class PlanTrial:
         return self.cluster.node(placed.row) if placed is not None else None
 
     def leaving(self, pods: Iterable[Pod]) -> list[Move]:
-        """Return a move for each pod from its node; the caller sets the target, which is ""."""
+        """Return a Move with the target "" for each pod on a node; the caller sets the target."""
         nodes = ((pod, self.node_of(pod)) for pod in pods)
         return [Move(pod, node.name, "") for pod, node in nodes if node is not None]
 

@@ -152,7 +152,7 @@ class ProfileRebalancing:
     async def _until_former_moves_end(self) -> None:
         """Wait until the moves of a former leader have ended or timed out.
 
-        Its replacements are not moved again for a time. If a replacement was not ready in time, no
+        The replacements are not moved again for a time. If a replacement was not ready in time, no
         pod of its controller is moved for a time.
         """
         parts, former = self.parts, self.record.former
@@ -222,7 +222,7 @@ class ProfileRebalancing:
         """Begin these moves together as soon as limits, budgets and windows allow them.
 
         Raises:
-            Stopped: They cannot begin, or not before `begin_by`.
+            Stopped: The moves cannot begin, or cannot begin before `begin_by`.
         """
         parts, expected = self.parts, self.parts.expected
         self._check_size(running.step, moves)

@@ -21,7 +21,7 @@ _OTHER_GROUP: Final = "a pod group that you may not get"
 
 @dataclass(frozen=True, slots=True)
 class MovedPod:
-    """A move; `owner` is the kind of the pod's controller."""
+    """A pod that moves from one node to another; `owner` is the kind of its controller."""
 
     pod: PodRef
     owner: str

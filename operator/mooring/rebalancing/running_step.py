@@ -52,7 +52,7 @@ class RunningStep:
         begun: How many of its moves have begun.
         is_over: Whether no more of its moves will begin.
         until: After `is_over`, until when it waits for its pods to leave their nodes.
-        why: Why it was skipped.
+        why: Why the step was skipped.
     """
 
     step: Step

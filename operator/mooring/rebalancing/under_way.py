@@ -26,7 +26,7 @@ _COMPARED: Final = tuple(each.name for each in fields(PodSpec) if each.name not 
 
 
 class Result(StrEnum):
-    """The result of a move."""
+    """How a move ended; with REFUSED and FAILED, no pod was evicted."""
 
     MOVED = "moved"
     """The replacement is ready on the node that is meant for it."""

@@ -1,7 +1,7 @@
-"""A Queue of `scheduling.mooring.dev`: quotas for the pods of a team, in a tree of queues.
+"""A Queue of `scheduling.mooring.dev`: quotas for the pods of a team, in a tree of Queues.
 
 The field names are those of Kueue's ClusterQueue and Cohort (apis/kueue/v1beta1), but here one kind
-does the work of both. Only a queue without child queues may have pods.
+does the work of both. Only a Queue without child Queues may have pods.
 """
 
 from collections.abc import Mapping
@@ -25,21 +25,21 @@ from mooring.model.resources import CPU, parse_amounts
 from mooring.model.selectors import LabelSelector, parse_label_selector
 
 QUEUE_LABEL: Final = "scheduling.mooring.dev/queue"
-"""The label by which a pod names its queue."""
+"""The label by which a pod names its Queue."""
 CAPACITY_SCHEDULING: Final = "CapacityScheduling"
-"""The name of the plugin that keeps pods within the quota of their queue."""
+"""The name of the plugin that keeps pods within the quota of their Queue."""
 PODS: Final = "pods"
 """The resource that counts pods."""
 _MOST_RESOURCES: Final = 100
 
 
 class Preempts(StrEnum):
-    """The priorities of the pods that a pod of the queue may preempt."""
+    """The priorities of the pods that a pod of the Queue may preempt."""
 
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
     ANY = "Any"
-    """In the pod's own queue, this means lower priority, or equal priority and newer."""
+    """In the pod's own Queue, this means lower priority, or equal priority and newer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ NO_QUOTA: Final = Quota()
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue with the fields of its spec.
+    """A Queue with the fields of its spec.
 
     `parent` is "" for the root of a tree. `namespaces` selects the namespaces whose pods may be in
-    the queue; None means that the queue may have child queues only. `invalid` says what is wrong
+    the Queue; None means that the Queue may have child Queues only. `invalid` says what is wrong
     with the spec, with the path of the field; if it is set, only `namespaces` is valid. `status` is
     the status on the API server.
     """
@@ -94,7 +94,7 @@ def parse_queue(raw: Mapping[str, Any]) -> Queue:
 
 
 def _selector_of(raw: Mapping[str, Any]) -> LabelSelector | None:
-    """Return the namespace selector of an invalid queue; None if the selector is invalid too."""
+    """Return the namespace selector of an invalid Queue; None if the selector is invalid too."""
     try:
         spec = mapping(raw, "spec")
         selector = optional_mapping(spec, "namespaceSelector", "spec")

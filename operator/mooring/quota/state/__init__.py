@@ -1,1 +1,1 @@
-"""Counts what the pods of each queue use, and how much more they may use."""
+"""Counts what the pods of each Queue use, and how much more they may use."""

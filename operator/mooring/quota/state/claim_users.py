@@ -1,6 +1,6 @@
-"""Counts the pods of each queue that use a ResourceClaim, and the devices that the queue uses.
+"""Counts the pods of each Queue that use a ResourceClaim, and the devices that the Queue uses.
 
-A claim counts once in each queue with pods that name it. Its amount is the most devices of each
+A claim counts once in each Queue with pods that name it. Its amount is the most devices of each
 class that it may get, as in a ResourceQuota; its requests never change. In amounts, the key of a
 claim begins with CLAIM, and the key of devices is the extended resource of their class.
 """
@@ -22,20 +22,20 @@ Amounts = Mapping[str, int]
 
 
 class ClaimUsers:
-    """The number of pods on nodes by claim and by queue; only Queues writes it."""
+    """Counts the pods on nodes that use a claim, for each Queue; only `Queues` changes it."""
 
     def __init__(self, objects: Objects) -> None:
         self._claims: Mapping[str, ResourceClaim] = objects.of(Kind.RESOURCE_CLAIM)
         self._users: dict[str, Counter[int]] = {}
 
     def queues_of(self, claim: str) -> Collection[int]:
-        """Return the numbers of the queues whose pods name the claim of this namespace/name."""
+        """Return the Queues, each as its `number`, whose pods name this claim (namespace/name)."""
         return tuple(self._users.get(f"{CLAIM}{claim}", ()))
 
     def in_devices(self, number: int, amounts: Amounts) -> Amounts:
-        """Return the amounts with devices in place of claims.
+        """Return the amounts; devices that the Queue `number` would use replace the claims.
 
-        A claim adds no devices if other pods of the queue use it already.
+        A claim adds no devices if other pods of the Queue use it already.
         """
         claims = [name for name in amounts if name.startswith(CLAIM)]
         if not claims:
@@ -49,7 +49,7 @@ class ClaimUsers:
         return found
 
     def counted(self, number: int, amounts: Amounts) -> Amounts:
-        """Count pods that begin or end to use claims; return `amounts` with devices for claims."""
+        """Count pods that use claims from now on (or no more, if negative); return `in_devices`."""
         found = self.in_devices(number, amounts)
         if found is not amounts:
             for name, count in amounts.items():

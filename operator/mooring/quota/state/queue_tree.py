@@ -1,7 +1,7 @@
-"""One queue in a tree of queues, with the usage of its pods and of its child queues.
+"""One Queue in a tree of Queues, with the usage of its pods and of its child Queues.
 
 The arithmetic is Kueue's (pkg/cache/scheduler/resource_node.go and fair_sharing.go). The part of
-its quota that a queue does not lend is guaranteed to the queue, and its parent cannot use this
+its quota that a Queue does not lend is guaranteed to the Queue, and its parent cannot use this
 part. Amounts by resource are millicores, bytes and counts.
 """
 
@@ -13,12 +13,12 @@ from mooring.quota.model.queue import NO_QUOTA, Queue
 
 
 class QueueState:
-    """A queue in force; `number` stands for the queue in the columns of pods.
+    """A Queue in force; `number` stands for the Queue in the columns of pods.
 
     `nominal` is its quota plus the quota that its children lend. `guaranteed` is the part that it
     does not lend. `used` is the usage of its pods plus the usage of its children beyond their
-    guaranteed parts. These three have the resources that any queue of the tree names; other
-    resources are not limited. `path` is the queue, its parent, and so on to the root.
+    guaranteed parts. These three have the resources that any Queue of the tree names; other
+    resources are not limited. `path` is the Queue, its parent, and so on to the root.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class QueueState:
             parent.children.append(self)
 
     def add_up(self, resources: Mapping[str, object]) -> None:
-        """Set the quotas of the queue and of all queues below it; set what they use to 0."""
+        """Set the quotas of the Queue and of all Queues below it; set what they use to 0."""
         for child in self.children:
             child.add_up(resources)
         for resource in resources:
@@ -68,27 +68,27 @@ class QueueState:
             self.used[resource] = 0
 
     def note_guaranteed(self, *, lends_all: bool) -> None:
-        """Note whether the queue and all its ancestors lend their whole quota."""
+        """Note whether the Queue and all its ancestors lend their whole quota."""
         self._lends_all = lends_all and not any(self.guaranteed.values())
         for child in self.children:
             child.note_guaranteed(lends_all=self._lends_all)
 
     @property
     def name(self) -> str:
-        """The name of the queue."""
+        """The name of the Queue."""
         return self.queue.name
 
     @property
     def root(self) -> "QueueState":
-        """The queue at the root of the tree."""
+        """The Queue at the root of the tree."""
         return self.path[-1]
 
     def borrowed(self, resource: str) -> int:
-        """Return how much the queue uses beyond its nominal quota."""
+        """Return how much the Queue uses beyond its nominal quota."""
         return max(0, self.used[resource] - self.nominal[resource])
 
     def available(self, resource: str) -> int:
-        """Return how much more the queue may use now; negative if it uses too much."""
+        """Return how much more the Queue may use now; negative if it uses too much."""
         nominal, used = self.nominal[resource], self.used[resource]
         if self.parent is None:
             return nominal - used
@@ -100,7 +100,7 @@ class QueueState:
         return max(0, guaranteed - used) + from_parent
 
     def stays_nominal(self, amounts: Mapping[str, int]) -> bool:
-        """Return whether the queue and its ancestors could use these amounts without borrowing."""
+        """Return whether the Queue and its ancestors could use these amounts without borrowing."""
         for state in self.path:
             used, nominal = state.used, state.nominal
             for resource, amount in amounts.items():
@@ -109,7 +109,7 @@ class QueueState:
         return True
 
     def charge(self, amounts: Mapping[str, int]) -> None:
-        """Add amounts, which may be negative, to the usage of the queue and its ancestors."""
+        """Add amounts, which may be negative, to the usage of the Queue and its ancestors."""
         if self._lends_all:  # the usual case; this runs for each pod
             for state in self.path:
                 used = state.used
@@ -128,7 +128,7 @@ class QueueState:
                     break
 
     def use(self, resource: str, amount: int) -> int:
-        """Add the amount to the queue's usage; return how much the usage of its parent grows."""
+        """Add the amount to the Queue's usage; return how much the usage of its parent grows."""
         before = self.used[resource]
         after = self.used[resource] = before + amount
         self._share = None
@@ -138,7 +138,7 @@ class QueueState:
 
     @property
     def share(self) -> float:
-        """The largest borrowed fraction of a resource of the parent, divided by the weight."""
+        """Borrowed amount / parent's quota, the maximum of all resources, divided by the weight."""
         if self._share is None:
             self._share = self._computed_share()
         return self._share

@@ -1,6 +1,6 @@
-"""Finds which queues are in force, which queue each pod is in, and how much each queue uses.
+"""Finds which Queues are in force, which Queue each pod is in, and how much each Queue uses.
 
-A queue comes into force when its spec is valid and its parents are in force. An older version stays
+A Queue comes into force when its spec is valid and its parents are in force. An older version stays
 in force until the newer one can replace it. All pods on nodes and all assumed pods count, whichever
 scheduler placed them.
 """
@@ -27,16 +27,16 @@ from mooring.state.pods import NO_QUEUE
 from mooring.state.topology.pod_selection import PodSelector, SelectionIndex, selection
 
 DEEPEST: Final = 16
-"""The largest number of queues on the path from a queue to the root."""
+"""The largest number of Queues on the path from a Queue to the root."""
 _MOST_NAMED: Final = 3
 _DEFAULT: Final = "default"
-"""The queue of Volcano's pods that name no queue; it counts only if it exists."""
+"""The Queue of Volcano's pods that name no Queue; it counts only if it exists."""
 
 _MEMBERSHIPS_BYTES: Final = 2**20
 
 Membership = tuple[QueueState | None, str | None]
 Usage = Mapping[int, Mapping[str, int]]
-"""Maps the numbers of queues to amounts by resource."""
+"""Maps each Queue's `number` to amounts by resource."""
 
 
 def _no_name(_pod: Pod) -> str:
@@ -44,7 +44,7 @@ def _no_name(_pod: Pod) -> str:
 
 
 class Queues:
-    """The queues in force; only ClusterState writes it."""
+    """The Queues in force; only ClusterState writes it."""
 
     def __init__(self, objects: Objects, queue_of: Callable[[Pod], str] = _no_name) -> None:
         self._objects = objects
@@ -55,70 +55,70 @@ class Queues:
         self._by_number: dict[int, QueueState] = {}
         self._numbers: dict[str, int] = {}
         self._used: dict[int, dict[str, int]] = {}
-        """The amounts by resource that the pods of each queue use, by the queue's number."""
+        """The amounts by resource that the pods of each Queue use, by the Queue's number."""
         self._claims = ClaimUsers(objects)
         self._drawing: SelectionIndex[str] = SelectionIndex()
-        """The queues in force that select namespaces; their pods need no queue label."""
+        """The Queues in force that select namespaces; their pods need no label."""
         self._not_ready: list[tuple[str, LabelSelector]] = []
-        """The queues that select namespaces, but are not in force; pods there have to wait."""
+        """The Queues that select namespaces, but are not in force; pods there have to wait."""
         self._memberships: BoundedCache[tuple[str, str], Membership] = BoundedCache(
             _MEMBERSHIPS_BYTES, lambda key, found: getsizeof(key) + getsizeof(found[1] or "")
         )
-        """Maps a pod's namespace and queue label to the queue of the pod."""
+        """Maps (namespace, name in the Queue label) of a pod to the pod's Queue."""
         self._queues_changed = False
         self._changed_namespaces: set[str] = set()
         self._names_changed = False
         self.resources: frozenset[str] = frozenset()
-        """The resources for which a queue in force has a quota."""
+        """The resources for which a Queue in force has a quota."""
         self.changes = 0
-        """The number of changes of queues and of their usage."""
+        """The number of changes of Queues and of their usage."""
         self.decreases = 0
         """The number of decreases of usage, and of changes of quotas."""
 
     @property
     def states(self) -> Mapping[str, QueueState]:
-        """The queues in force by name."""
+        """The Queues in force by name."""
         return self._states
 
     def problem(self, name: str) -> str | None:
-        """Return why the newest version of a queue is not in force; None if it is."""
+        """Return why the newest version of a Queue is not in force; None if it is."""
         return self._problems.get(name)
 
     def pods_in(self, state: QueueState) -> int:
-        """Return how many pods of this queue, without its child queues, are on nodes."""
+        """Return how many pods of this Queue, without its child Queues, are on nodes."""
         return self._used[state.number].get(PODS, 0)
 
     def numbered(self, number: int) -> QueueState | None:
-        """Return the queue with this number in the pod columns; None if it is not in force."""
+        """Return the Queue with this number in the pod columns; None if it is not in force."""
         return self._by_number.get(number)
 
     def of(self, pod: Pod) -> QueueState | None:
-        """Return the queue in force that the pod is in; None if there is none."""
+        """Return the Queue in force that the pod is in; None if there is none."""
         return self.membership(pod)[0] if self._states else None
 
     def number_of(self, pod: Pod) -> int:
-        """Return the number of the pod's queue, or NO_QUEUE."""
+        """Return the number of the pod's Queue, or NO_QUEUE."""
         state = self.of(pod)
         return NO_QUEUE if state is None else state.number
 
     def borrower_of(self, pod: Pod) -> str:
-        """Return the pod's queue if this queue or one of its ancestors has borrowed; else ""."""
+        """Return the pod's Queue if this Queue or one of its ancestors has borrowed; else ""."""
         state = self.of(pod)
         if state is None or not any(each.share for each in state.path):
             return ""
         return state.name
 
     def shares(self, name: str) -> tuple[float, ...]:
-        """Return the shares of a queue and its ancestors; the one next to the root comes first.
+        """Return the shares of a Queue and its ancestors; the share next to the root comes first.
 
-        Return () if none of them has borrowed, or if the queue is not in force.
+        Return () if none of them has borrowed, or if the Queue is not in force.
         """
         state = self._states.get(name)
         shares = tuple(each.share for each in state.path)[::-1] if state is not None else ()
         return shares if any(shares) else ()
 
     def lacking(self, state: QueueState, amounts: Mapping[str, int]) -> str | None:
-        """Return why the queue may not use these amounts in addition; None if it may."""
+        """Return why the Queue may not use these amounts in addition; None if it may."""
         amounts = self.in_devices(state.number, amounts)
         if state.stays_nominal(amounts):
             return None
@@ -128,15 +128,15 @@ class Queues:
         return None
 
     def in_devices(self, number: int, amounts: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the amounts with devices in place of claims that the queue does not use yet."""
+        """Return the amounts with devices in place of claims that the Queue does not use yet."""
         return self._claims.in_devices(number, amounts)
 
     def without(self, usage: Usage) -> AbstractContextManager[None]:
-        """Subtract this usage from the queues while the context manager is entered."""
+        """Subtract this usage from the Queues while the context manager is entered."""
         return self._counting(usage, -1)
 
     def with_more(self, usage: Usage) -> AbstractContextManager[None]:
-        """Add this usage to the queues while the context manager is entered."""
+        """Add this usage to the Queues while the context manager is entered."""
         return self._counting(usage, 1)
 
     @contextmanager
@@ -154,12 +154,12 @@ class Queues:
                 state.charge(self._claims.counted(number, signed))
 
     def attach(self, number: int, pod: Pod) -> None:
-        """Add the pod's requests to its queue when the pod comes to a node."""
+        """Add the pod's requests to its Queue when the pod comes to a node."""
         if number != NO_QUEUE:
             self._count(number, demand_of((pod,)))
 
     def detach(self, number: int, pod: Pod) -> None:
-        """Subtract the pod's requests from its queue when the pod leaves its node."""
+        """Subtract the pod's requests from its Queue when the pod leaves its node."""
         if number != NO_QUEUE:
             self.decreases += 1
             self._count(number, {r: -amount for r, amount in demand_of((pod,)).items()})
@@ -173,7 +173,7 @@ class Queues:
             state.charge(amounts)
 
     def changed(self, kind: Kind, key: str, before: object, after: object) -> None:
-        """Note that a queue or a namespace may have changed, for the next `settle`."""
+        """Note that a Queue or a namespace may have changed, for the next `settle`."""
         if before == after:
             return
         if kind in (Kind.QUEUE, Kind.ELASTIC_QUOTA):
@@ -187,7 +187,7 @@ class Queues:
     def _claim_changed(
         self, numbers: Iterable[int], before: Mapping[str, int], after: Mapping[str, int]
     ) -> None:
-        """Change the devices that these queues use through a claim from `before` to `after`."""
+        """Change the devices that these Queues use through a claim from `before` to `after`."""
         if before != after:
             self.decreases += 1
             for number in numbers:
@@ -195,7 +195,7 @@ class Queues:
                 self._count(number, after)
 
     def names_changed(self) -> None:
-        """Note that pods may name other queues now, because other presets are on."""
+        """Note that pods may name other Queues now, because other presets are on."""
         self._names_changed = bool(self._in_force or self._names_changed)
 
     @property
@@ -204,9 +204,9 @@ class Queues:
         return not (self._queues_changed or self._changed_namespaces or self._names_changed)
 
     def settle(self) -> Collection[str] | None:
-        """Apply the changes; return the namespaces whose pods need new queue numbers (None: all).
+        """Apply the changes; return the namespaces (None: all) where pods may change their Queue.
 
-        After the caller has set these numbers, it calls `settled`.
+        When the caller has set the Queue of each pod again, it calls `settled`.
         """
         if not self._queues_changed:
             return None if self._names_changed else tuple(self._changed_namespaces)
@@ -249,7 +249,7 @@ class Queues:
         return None if self._names_changed else tuple(self._changed_namespaces)
 
     def settled(self) -> None:
-        """Note that all pods have their new queue numbers."""
+        """Note that the caller has set the Queue of each pod again."""
         self._queues_changed = False
         self._changed_namespaces = set()
         self._names_changed = False
@@ -257,7 +257,7 @@ class Queues:
     def _make(
         self, queue: Queue, in_force: Mapping[str, Queue], states: dict[str, QueueState]
     ) -> QueueState:
-        """Return the state of the queue; create its state and those of its parents if needed."""
+        """Return the state of the Queue; create its state and those of its parents if needed."""
         if (known := states.get(queue.name)) is not None:
             return known
         parent = self._make(in_force[queue.parent], in_force, states) if queue.parent else None
@@ -266,9 +266,9 @@ class Queues:
         return state
 
     def membership(self, pod: Pod) -> Membership:
-        """Return the queue that counts the pod, and the reason if no queue takes it as a new pod.
+        """Return the Queue that counts the pod, and the reason if no Queue takes it as a new pod.
 
-        A pod on a node counts in a queue of its namespace even if its label names no valid queue,
+        A pod on a node counts in a Queue of its namespace even if its label names no valid Queue,
         so that a changed label does not free quota.
         """
         key = pod.namespace, self.name_in(pod)
@@ -279,7 +279,7 @@ class Queues:
         return found
 
     def name_in(self, pod: Pod) -> str:
-        """Return the name of the queue in the pod's label, ours or another scheduler's; else ""."""
+        """Return the name of the Queue in the pod's label, ours or another scheduler's; else ""."""
         if name := pod.labels.get(QUEUE_LABEL):
             return name
         name = self._queue_of(pod) if self._states or self._problems else ""
@@ -310,7 +310,7 @@ class Queues:
         return default, _why_inner(default)
 
     def _why_not_named(self, name: str, namespace: str) -> str | None:
-        """Return why the queue `name` takes no pods of the namespace; None if it takes them."""
+        """Return why the Queue `name` takes no pods of the namespace; None if it takes them."""
         state = self._states.get(name)
         if state is None:
             why = self._problems.get(name)
@@ -322,7 +322,7 @@ class Queues:
 
 
 def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
-    """Return the queues that select only some namespaces."""
+    """Return the Queues that select only some namespaces."""
     found = SelectionIndex[str]()
     for name, queue in in_force.items():
         if queue.namespaces is not None and not queue.namespaces.empty:
@@ -333,15 +333,15 @@ def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
 
 
 def written_queues(objects: Objects) -> Mapping[str, Queue]:
-    """Return the newest version of each queue; a Queue counts before an ElasticQuota."""
+    """Return the newest version of each Queue; a Queue counts before an ElasticQuota."""
     elastic, queues = objects.of(Kind.ELASTIC_QUOTA), objects.of(Kind.QUEUE)
     return {**queues_of(elastic), **queues} if elastic else queues
 
 
 def _why_inner(state: QueueState | None) -> str | None:
-    """Return why a queue with child queues takes no new pods; None without child queues.
+    """Return why a Queue with child Queues takes no new pods; None without child Queues.
 
-    Pods that were in the queue before its first child was created still count.
+    Pods that were in the Queue before its first child was created still count.
     """
     if state is None or not state.children:
         return None
@@ -365,7 +365,7 @@ def demand_of(pods: Collection[Pod]) -> Mapping[str, int]:
 
 
 def below(state: QueueState) -> Iterator[QueueState]:
-    """Yield the queue and all queues below it."""
+    """Yield the Queue and all Queues below it."""
     yield state
     for child in state.children:
         yield from below(child)
@@ -374,9 +374,9 @@ def below(state: QueueState) -> Iterator[QueueState]:
 def _resolved(
     written: Mapping[str, Queue], former: Mapping[str, Queue]
 ) -> tuple[dict[str, Queue], dict[str, str]]:
-    """Return the queues that are in force now, and why each other queue is not, by name.
+    """Return the Queues that are in force now, and why each other Queue is not, by name.
 
-    A queue with a mistake keeps its former version and the former versions of its parents.
+    A Queue with a mistake keeps its former version and the former versions of its parents.
     """
     problems = {name: why for name in written if (why := _problem(name, written)) is not None}
     in_force = {name: queue for name, queue in written.items() if name not in problems}
@@ -390,7 +390,7 @@ def _resolved(
 
 
 def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
-    """Return why the queue cannot be in force, with the path of the field; None if it can be."""
+    """Return why the Queue cannot be in force, with the path of the field; None if it can be."""
     path, queue = [name], written[name]
     pause()
     while True:
@@ -410,7 +410,7 @@ def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
 
 
 def _why_not(state: QueueState, resource: str, amount: int) -> str:
-    """Return why the queue may not use this amount in addition, and which queues have borrowed."""
+    """Return why the Queue may not use this amount in addition, and which Queues have borrowed."""
 
     def text(value: int) -> str:
         return amount_text(resource, value)

@@ -1,4 +1,4 @@
-"""Computes the status of a queue: its usage with its child queues, and whether it is in force."""
+"""Computes the status of a Queue: its usage with its child Queues, and whether it is in force."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ _MILLI: Final = 10**6
 
 
 class Amounts(NamedTuple):
-    """The quota and the usage of a queue for one resource, in millicores, bytes or counts.
+    """The quota and the usage of a Queue for one resource, in millicores, bytes or counts.
 
-    `nominal` is its quota plus what the queues below it lend. `used` is its whole usage, `borrowed`
-    is the usage beyond `nominal`, and `lent` is the part of its quota that other queues use.
+    `nominal` is its quota plus what the Queues below it lend. `used` is its whole usage, `borrowed`
+    is the usage beyond `nominal`, and `lent` is the part of its quota that other Queues use.
     """
 
     nominal: int
@@ -34,7 +34,7 @@ class Amounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """The status of a queue for users; the counts include the pods of the queues below.
+    """The status of a Queue for users; the counts include the pods of the Queues below.
 
     `problem` says why this generation is not in force; None if it is. `in_force` is the generation
     that is in force, or 0.
@@ -53,7 +53,7 @@ class QueueView:
 def queue_views(
     written: Mapping[str, Queue], queues: Queues, waiting: Mapping[str, int]
 ) -> dict[str, QueueView]:
-    """Return the view of each queue; `waiting` has the number of waiting pods by queue."""
+    """Return the view of each Queue; `waiting` has the number of waiting pods by Queue."""
     pods = Counter({name: queues.pods_in(state) for name, state in queues.states.items()})
     waits, amounts = Counter(waiting), dict[str, dict[str, Amounts]]()
     for state in queues.states.values():
@@ -80,9 +80,9 @@ def queue_views(
 
 
 def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
-    """Return the amounts of each queue of a tree, by name and resource.
+    """Return the amounts of each Queue of a tree, by name and resource.
 
-    The amount that a queue lends is at most what it does not use, and at most what its siblings and
+    The amount that a Queue lends is at most what it does not use, and at most what its siblings and
     the borrowers from its parent have borrowed.
     """
     found = defaultdict[str, dict[str, Amounts]](dict)
@@ -101,7 +101,7 @@ def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
 
 
 def status_of(queue: Queue, view: QueueView, now: str) -> dict[str, Any]:
-    """Return the status of the queue; `now` is the time in RFC 3339."""
+    """Return the status of the Queue; `now` is the time in RFC 3339."""
     known: Sequence[Mapping[str, Any]] = queue.status.get("conditions") or ()
     before = next((each for each in known if each.get("type") == "Ready"), {})
     ready = "True" if view.problem is None else "False"
@@ -143,9 +143,9 @@ def _message(view: QueueView) -> str:
 def queue_documents(
     named: Mapping[str, tuple[str, Mapping[str, Any]]], top: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return each queue as a JSON value after its parent, those in a circle last.
+    """Return the Queues as JSON values, parents first; Queues in a circle of parents come last.
 
-    `named` has the parent and the status of each queue. With `top` only this queue and those below
+    `named` has the parent and the status of each Queue. With `top` only this Queue and those below
     it are returned.
     """
     children = defaultdict[str, list[str]](list)

@@ -1,4 +1,4 @@
-"""Writes the statuses of the queues that have changed, once per second if they are few."""
+"""Writes the statuses of the Queues that have changed, once per second if they are few."""
 
 import asyncio
 from collections import Counter
@@ -25,7 +25,7 @@ from mooring.quota.status.queue_status import (
 from mooring.scheduling.scheduler_state import SchedulerState
 
 ROUND_SECONDS: Final = 1.0
-"""The least seconds between two updates of `views`."""
+"""The minimum number of seconds between two updates of `views`."""
 _PATCHED_PER_SECOND: Final = 20
 """If more statuses change, `views` is updated less often than once per second."""
 _LANES: Final = 2
@@ -35,10 +35,10 @@ _COUNTED_PER_SECOND: Final = 5_000
 
 
 class QueueStatusReporter:
-    """Writes the statuses of queues.
+    """Writes the statuses of Queues.
 
     Attributes:
-        views: The last known state of each queue, by name.
+        views: The last known state of each Queue, by name.
     """
 
     def __init__(self, scheduler: SchedulerState, client: ApiClient) -> None:
@@ -51,18 +51,18 @@ class QueueStatusReporter:
         self._waiting: Mapping[str, int] = {}
         self._count_at = 0.0
         self._seen: object = None
-        """The inputs from which `views` was computed: queues, their changes, and waiting pods."""
+        """The inputs from which `views` was computed: Queues, their changes, and waiting pods."""
 
     def nominal(self) -> dict[tuple[str, str], float]:
-        """Return the quota of each queue and resource in cores, bytes or counts."""
+        """Return the quota of each Queue and resource in cores, bytes or counts."""
         return self._amounts(lambda amounts: amounts.nominal)
 
     def used(self) -> dict[tuple[str, str], float]:
-        """Return what each queue uses of each resource in cores, bytes or counts."""
+        """Return what each Queue uses of each resource in cores, bytes or counts."""
         return self._amounts(lambda amounts: amounts.used)
 
     def waiting(self) -> dict[str, int]:
-        """Return how many pods wait in each queue, and in the queues below it."""
+        """Return how many pods wait in each Queue, and in the Queues below it."""
         return {name: view.waiting for name, view in self.views.items()}
 
     def _amounts(self, read: Callable[[Amounts], int]) -> dict[tuple[str, str], float]:
@@ -87,7 +87,7 @@ class QueueStatusReporter:
             await self._scheduler.sleep(seconds)
 
     def _look(self) -> list[str]:
-        """Update `views`; return the names of the queues whose view has changed."""
+        """Update `views`; return the names of the Queues whose view has changed."""
         written = written_queues(self._scheduler.state.objects)
         if not written and not self.views:
             return []
@@ -104,7 +104,7 @@ class QueueStatusReporter:
         return [name for name, view in self.views.items() if view != before.get(name)]
 
     def _count_waiting(self, queues: Queues) -> None:
-        """Count the waiting pods of each queue; also of queues that are not in force."""
+        """Count the waiting pods of each Queue; also of Queues that are not in force."""
         now = self._scheduler.clock()
         if now < self._count_at:
             return
@@ -136,7 +136,7 @@ class QueueStatusReporter:
             )
 
     async def _write_elastic(self, name: str, view: QueueView) -> None:
-        """Write the queue's usage into the status of its ElasticQuota, if it has one."""
+        """Write the Queue's usage into the status of its ElasticQuota, if it has one."""
         elastic: Mapping[str, Queue] = self._scheduler.state.objects.of(Kind.ELASTIC_QUOTA)
         found = ((key, queue) for key, queue in elastic.items() if queue.uid == view.uid)
         key, quota = next(found, ("", None))
