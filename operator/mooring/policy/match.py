@@ -144,7 +144,7 @@ def _first(most: int, names: Iterable[str]) -> str:
 
 @dataclass(slots=True)
 class _LabelConstraint:
-    """The conditions of selectors on one label; `allowed` has the possible values, None: all."""
+    """All requirements for one label; `allowed` has the possible values (None means all)."""
 
     allowed: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()

@@ -176,13 +176,13 @@ class MoveBegun(PolicyModel):
 
 
 class MoveEnded(PolicyModel):
-    """A move that has ended."""
+    """A move that evicted its pod and no longer waits for the replacement."""
 
     pod: str
     """Namespace and name of the pod that was evicted."""
     uid: str
-    """The uid of the object that is not moved for a time. This is the replacement if the result is
-    moved, else the controller, none of whose pods is then moved."""
+    """The uid of the replacement if the result is moved, else of the controller. The replacement,
+    or all pods of the controller, are not moved for a time."""
     from_: str = Field(alias="from")
     """The node that the pod left."""
     to: str
@@ -208,7 +208,7 @@ class RebalancingStatus(PolicyModel):
     """The number of moves that ended with a ready replacement on the target, since the section was
     added."""
     refused: tuple[RefusedMoves, ...] = ()
-    """The numbers of pods that would gain by a move but may not be moved, by reason."""
+    """How many pods would gain by a move but may not be moved, for each reason."""
     message: str = Field("", max_length=1024)
     """What Mooring is doing, or why the last plan ended early."""
     evicted_in_last_hour: int = Field(0, ge=0)

@@ -152,7 +152,7 @@ def _resolve(
 
 
 def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
-    """Yield the mistakes; of a plugin that cannot be loaded, only the first mistake."""
+    """Yield the mistakes, but only the first one about each plugin that cannot be loaded."""
     seen = set[str]()
     for mistake in mistakes:
         if mistake.plugin not in seen:

@@ -67,7 +67,7 @@ class _LeaderElection(PolicyModel):
     resource_name: str = ""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes: a leader must give up before its lease expires."""
+        """Yield a mistake unless the leader gives up before its lease expires."""
         if not self.leader_elect:
             return
         if self.lease_duration <= self.renew_deadline:

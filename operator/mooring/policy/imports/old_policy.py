@@ -192,7 +192,7 @@ def _score(priority: Priority, path: str) -> _Use:
 
 
 def _with_one_strategy(uses: list[_Use]) -> list[_Use]:
-    """Replace the plugin that scores resources by NodeResourcesFit, if there is only one."""
+    """If only one plugin scores resources, put NodeResourcesFit in its place."""
     scoring = [use for use in uses if use.plugin in STRATEGIES]
     if len(scoring) != 1:
         return uses

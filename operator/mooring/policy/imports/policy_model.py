@@ -42,7 +42,7 @@ class LabelPreference(PolicyModel):
 
 
 class Ratio(PolicyModel):
-    """A score by utilization."""
+    """A score that depends on the node's utilization."""
 
     shape: Shape
     resources: Resources = CPU_AND_MEMORY
@@ -58,14 +58,14 @@ class _Argument(PolicyModel):
 
 
 class PredicateArgument(_Argument):
-    """The argument of a predicate with a free name."""
+    """The argument of a predicate, which may then have any name."""
 
     service_affinity: Labels | None = None
     labels_presence: LabelsPresence | None = None
 
 
 class PriorityArgument(_Argument):
-    """The argument of a priority with a free name."""
+    """The argument of a priority, which may then have any name."""
 
     service_anti_affinity: ServiceLabel | None = None
     label_preference: LabelPreference | None = None
@@ -73,14 +73,14 @@ class PriorityArgument(_Argument):
 
 
 class Predicate(PolicyModel):
-    """A filter; with an argument, the name is free."""
+    """A filter; if it has an argument, it may have any name."""
 
     name: str = Field(min_length=1)
     argument: PredicateArgument | None = None
 
 
 class Priority(PolicyModel):
-    """A score; with an argument, the name is free."""
+    """A score; if it has an argument, it may have any name."""
 
     name: str = Field(min_length=1)
     weight: int = Field(ge=1, le=2**31 - 1)

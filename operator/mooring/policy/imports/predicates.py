@@ -35,7 +35,7 @@ PREDICATES: Final[Mapping[str, tuple[str, ...]]] = {
     "EvenPodsSpread": ("PodTopologySpread",),
     "MatchInterPodAffinity": ("InterPodAffinity",),
 }
-"""The plugins of each predicate, in the order predicates run.
+"""Maps each predicate, in the order in which predicates run, to its plugins.
 
 Volumes of the in-tree Cinder plugin are migrated to CSI, so NodeVolumeLimits counts them.
 """
@@ -62,7 +62,7 @@ PRESSURES: Final[Mapping[str, str]] = {
     "CheckNodeDiskPressure": "DiskPressure",
     "CheckNodePIDPressure": "PIDPressure",
 }
-"""The node condition that each of these predicates checks."""
+"""Maps each predicate about a node condition to this condition."""
 
 PRIORITIES: Final[Mapping[str, str]] = {
     "BalancedResourceAllocation": "NodeResourcesBalancedAllocation",

@@ -50,7 +50,7 @@ _IN_NAMESPACES: Final[Sequence[tuple[Type, ...]]] = ((), (list_of(STRING),), (_S
 
 
 def _counting(name: str, *of: Type) -> tuple[Overload, ...]:
-    """Return the signatures of a function that counts pods; `of` has the type before the dot."""
+    """Return the signatures of a function that counts pods; `of` is the type before the dot."""
     return tuple(
         Overload(f"{name}_{number}", (*of, *pods, *namespaces), INT, bool(of), is_generic=False)
         for number, (pods, namespaces) in enumerate(product(_SELECTED_BY, _IN_NAMESPACES))

@@ -48,7 +48,7 @@ _MOST_COUNTS: Final = 8
 """The maximum number of counts of pods in one expression."""
 
 _COUNTED_PODS: Final = "node.pods"
-"""The variable that a count of pods reads; its key is the label of the domain; None: the node."""
+"""The variable of a count of pods. Its `key` is the domain's label, or None for the node alone."""
 _COUNTS: Final = ("pods", _COUNTED_PODS)
 
 _AMOUNTS: Final = ("node.allocatable", "node.requested")
@@ -159,7 +159,7 @@ class PodCount:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interpreted:
-    """A part of an expression that is interpreted; `type` is the kind of the result's type.
+    """A part of an expression that is interpreted; `type` is the type of its result (`kind_of`).
 
     `of_node` are the variables that differ between nodes, and `of_pod` are the others. `cost` is an
     estimate in units of `mooring.policy.rules.cost`.
@@ -179,7 +179,7 @@ class Interpreted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """An operation on columns, by its CEL name; `type` is the kind of the operands' type."""
+    """An operation on columns, by its CEL name; `type` is the type of the operands (`kind_of`)."""
 
     function: str
     operands: tuple["Step", ...]
@@ -269,7 +269,7 @@ def _interpreted(checked: Checked, part: Expression, reads: Iterable[Read]) -> I
 
 
 def kind_of(part: Expression) -> str:
-    """Return the kind of a part's type: "bool" or "list"."""
+    """Return the CEL type of the part without type arguments, such as "list" for list(string)."""
     return "" if part.type is None else part.type.kind
 
 
