@@ -180,7 +180,7 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return why evaluations exceed a limit, and the total costs up to each of the others."""
+        """Return why some evaluations exceed a limit; for the others, the total cost up to each."""
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),

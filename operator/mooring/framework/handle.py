@@ -91,7 +91,7 @@ class Api(Protocol):
         """Return an async context that only one caller at a time can enter for the same key.
 
         If a caller is cancelled while `update` waits for an answer, the write continues, and the
-        next caller enters after its answer. A write that was not sent yet is not sent. A write
+        next caller enters after the answer. A write that was not sent yet is not sent. A write
         without an answer for 30 s may be carried out later, unless the object gets another version.
         """
 

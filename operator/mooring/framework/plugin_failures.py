@@ -136,8 +136,8 @@ class PluginFailures:
         """Record an exception that a plugin raised; return the exception to raise instead.
 
         The traceback is logged, except for a PluginError, which a plugin raises on purpose. An
-        ObjectError is not recorded. KeyboardInterrupt and PluginFailed are raised again: after
-        PluginFailed, the failure of another plugin, which this plugin called, is already recorded.
+        ObjectError is not recorded. KeyboardInterrupt and PluginFailed are raised again.
+        PluginFailed comes from another plugin, which this plugin called, and is already recorded.
         """
         if isinstance(error, KeyboardInterrupt | PluginFailed):
             raise error

@@ -143,8 +143,8 @@ class GroupNomination:
     """The members fit on `nodes` (node names by the member's uid) once the victims are gone.
 
     Victims may be on any nodes. `violations` is the number of victims whose eviction violates a
-    disruption budget. `disruptions` is the number of single pods among the victims, and the number
-    of groups that are evicted as a whole.
+    disruption budget. `disruptions` has the number of single pods among the victims, then the
+    number of groups that are evicted as a whole.
     """
 
     nodes: Mapping[Uid, str]

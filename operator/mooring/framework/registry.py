@@ -59,7 +59,7 @@ class Registry:
         return self._specs.keys() | self._announced.keys()
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """Return the plugin's points, or None; raise PluginLoadError if the plugin is broken."""
+        """Return the plugin's extension points or None; raise PluginLoadError if it is broken."""
         spec = self._spec(name)
         return spec.points if spec else None
 

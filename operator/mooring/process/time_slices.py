@@ -17,7 +17,7 @@ from mooring.pausing import Interrupted, Work
 _Result = TypeVar("_Result")
 
 REST: Final = 3.0
-"""The usual `rest` for work that users request; decisions continue in between."""
+"""The usual `rest` of `TimeSlices` for work that users request; decisions run in between."""
 
 _SLICES_PER_COLLECTION: Final = 10
 """The number of slices between two collections of young garbage, which take 1 to 5 ms."""

@@ -269,10 +269,10 @@ def _hashed(method: Callable[[Pod], Hashable], pod: Pod) -> Hashable:
 def run_post_filter(
     pipeline: Pipeline, plugin: PostFilterPlugin, state: PostFilterState
 ) -> PostFilterResult:
-    """Run `post_filter`; raise PluginFailed unless its nodes exist and have the victims.
+    """Run `post_filter`; raise PluginFailed unless the nodes exist and the victims are there.
 
     Two kinds of victims may be on other nodes: members of a group that is disrupted as a whole, if
-    another member is on the nominated node, and victims of a pod in a queue. Candidates are allowed
+    another member is on the nominated node, and victims of a pod in a Queue. Candidates are allowed
     only if extenders take part and have not answered yet.
     """
     point = ExtensionPoint.POST_FILTER
@@ -438,7 +438,7 @@ def wrong_explanation(why: object, nodes: int) -> str:
 
 
 def _wrong_pre_filter(answer: object) -> str:
-    """Return why a result of `pre_filter` is wrong if it is not a state; "" if it is right."""
+    """Return why a result of `pre_filter` that is not a state is wrong; "" if it is right."""
     if isinstance(answer, Unschedulable):
         return _wrong_reason(answer.reason)
     if not isinstance(answer, PreFilterResult):

@@ -123,7 +123,7 @@ class Pipeline:
     """The distribution that each plugin comes from, by plugin name; error messages name it."""
     failures: PluginFailures
     api: Api
-    """The API for the plugins' writes. Their annotations are removed after each attempt."""
+    """The API for the plugins' writes; it drops annotations of plugins after each attempt."""
     extenders: tuple[Extender, ...]
     """The profile's extenders, in the order in which they are called."""
     placement_generate: tuple[PlacementGeneratePlugin, ...] = ()
@@ -142,7 +142,7 @@ class Pipeline:
     """The estimated bytes of the pipeline with its plugins."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
-        """Return the plugin, its distribution and the point; "unknown" if the profile lacks it."""
+        """Return the plugin with its distribution; "unknown" if the profile lacks the plugin."""
         source = self.distributions.get(plugin)
         if source is None:
             return Blamed("unknown", "an unknown distribution", point)

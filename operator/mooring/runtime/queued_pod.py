@@ -90,8 +90,8 @@ class QueuedPod:
     unschedulable_count: int = 0
     """The number of attempts that ended unschedulable; each of them doubles the backoff."""
     consecutive_errors_count: int = 0
-    """The number of last attempts that all ended with an error; each of them doubles the
-    backoff."""
+    """The number of attempts in a row, up to the last one, that ended with an error; each doubles
+    the backoff."""
     backoff_expiration: float = 0.0
     queue: SubQueue | None = None
     """The part of the queue that the pod is in; None while an attempt runs."""
@@ -114,7 +114,7 @@ class QueuedPod:
     moved_by: str = field(default="", repr=False)
     """The event that last moved the pod out of the unschedulable pods, as in the metrics."""
     moved_at: int | None = field(default=None, repr=False)
-    """The number of that event if a hint moved the pod, and the pod has not changed since.
+    """The sequence number of the event whose hint moved the pod; None if the pod changed since.
 
     If it is set, the pod is tried only if hints still return QUEUE.
     """
