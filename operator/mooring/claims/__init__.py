@@ -1,1 +1,1 @@
-"""Gives devices to pods by ResourceClaims (dynamic resource allocation)."""
+"""Allocates devices to pods through ResourceClaims (dynamic resource allocation)."""

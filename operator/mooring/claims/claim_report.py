@@ -42,7 +42,7 @@ class RequestReport:
 
 @dataclass(frozen=True, slots=True)
 class ClaimReport:
-    """A claim of the pod; `name` is its name in the pod's spec.
+    """A claim of the pod; `name` is the name of the claim's entry in the pod's spec.
 
     `claim` is the ResourceClaim's name, or None if it was not created yet. `requests` is empty if
     the claim already has devices.

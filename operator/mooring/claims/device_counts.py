@@ -79,7 +79,7 @@ class DeviceCounts:
 
 @dataclass(slots=True, eq=False)
 class _SliceDevices:
-    """A slice's devices that a class selects (`selected`) or cannot be checked for (`failed`)."""
+    """A slice's devices that a class selects, and those for which a selector of the class fails."""
 
     slice: ResourceSlice
     selected: list[Device] = field(default_factory=list)

@@ -28,7 +28,7 @@ class ClassesOfResources:
         return self.of(resource) is not None
 
     def of_pod(self, pod: Pod) -> Hashable:
-        """Return the pod's extended resources that have a DeviceClass, as a key; or None."""
+        """Return a key: the pod's extended resources that have a DeviceClass; None without any."""
         if not pod.spec.containers:
             return None
         return tuple(name for name in pod.spec.demand.resources if self.has(name))

@@ -47,7 +47,7 @@ class DeviceId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceToleration:
-    """A toleration of device taints; a running pod tolerates for `seconds`, or for ever if None."""
+    """A toleration of device taints; for a running pod, it ends after `seconds` (None: never)."""
 
     toleration: Toleration
     seconds: int | None
@@ -200,7 +200,7 @@ class ResourceClaim:
     Attributes:
         allocation: None if the claim has no devices yet.
         controller_uid: The uid of the pod for which a template's claim was created.
-        for_extended_resources: Whether a scheduler made it for a pod's extended resources.
+        for_extended_resources: Whether a scheduler created the claim for extended resources.
         malformed: The mistake if no pod can use the claim; see `unreadable_claim`.
     """
 

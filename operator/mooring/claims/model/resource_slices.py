@@ -205,7 +205,7 @@ class _Content:
 
 
 _PARSED_PER_BYTE: Final = 4
-"""Estimated bytes of memory for each byte of a device's JSON, beside `_BYTES_PER_DEVICE`."""
+"""Estimated bytes of memory per byte of a device's JSON, in addition to `_BYTES_PER_DEVICE`."""
 _BYTES_PER_DEVICE: Final = 350
 _contents: Final[BoundedCache[bytes, _Content]] = BoundedCache(
     32 * 2**20,

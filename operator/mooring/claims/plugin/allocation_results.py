@@ -86,7 +86,7 @@ def _of_claim(
 
 
 def _for_all(entry: AllocationConfig, chosen: Sequence[Slot]) -> AllocationConfig:
-    """Return the entry; if it names all requests, without names, which means the same."""
+    """Return the entry; if it names all requests, remove the names, which means the same."""
     if all(_named(slot, entry.requests) for slot in chosen):
         return AllocationConfig(entry.source, (), entry.opaque)
     return entry

@@ -12,16 +12,16 @@ _UNITS_PER_STEP: Final = 40
 
 @dataclass(eq=False, repr=False)
 class Budget:
-    """Limits searches for devices in steps.
+    """Limits the number of steps that searches for devices may take.
 
-    A step is a candidate that the search tries after it has gone back. So a search that never goes
-    back uses no steps.
+    A step is a candidate that the search tries after backtracking. So a search without backtracking
+    uses no steps.
 
     Args:
         steps: The limit for all nodes together.
         steps_on_node: The limit for one node.
         least_on_node: The limit for one node after `steps` are used up.
-        evaluations: The attempt's budget, from which steps are taken too; None: no limit.
+        evaluations: The budget of the attempt; steps reduce this budget too. None: no limit.
     """
 
     steps: int = 300_000
@@ -43,17 +43,17 @@ class Budget:
         self._left = self._left_before
 
     def work(self, units: int) -> None:
-        """Take units of `Evaluations` from the attempt's budget."""
+        """Subtract units of work (see `Evaluations`) from the attempt's budget."""
         if self.evaluations is not None:
             self.evaluations.spend(units)
 
     def pause(self) -> None:
-        """Let other tasks run at times; raise PluginFailed if the attempt's budget is used up."""
+        """Let other tasks run now and then; raise PluginFailed if the attempt's budget is spent."""
         if self.evaluations is not None:
             self.evaluations.pause("searching for devices for the pod's claims")
 
     def spend(self, steps: int) -> None:
-        """Take steps from the budget; raise AllocationError if too few are left for the node."""
+        """Subtract steps; raise AllocationError if the node has used more steps than its limit."""
         self.work(_UNITS_PER_STEP * steps)
         self._left -= steps
         self._left_on_node -= steps

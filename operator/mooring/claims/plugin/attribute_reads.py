@@ -15,7 +15,7 @@ from mooring.model.bounded_cache import cached
 
 
 class ComparedAttribute(NamedTuple):
-    """An attribute, named without a domain, that is only compared with these texts."""
+    """An attribute, without its domain, that an expression only compares with these `texts`."""
 
     name: str
     texts: frozenset[str]
@@ -97,7 +97,7 @@ def reads_of(
 
 
 def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
-    """Return the full names of the attributes in `reads`, each with the texts to compare it with.
+    """Return those of the full `names` that `reads` contains, each with its comparison texts.
 
     The texts are None if the expression may use the attribute in another way.
     """

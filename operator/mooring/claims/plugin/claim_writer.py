@@ -80,7 +80,7 @@ class ClaimWriter:
         return parse_resource_claim(await self._api.create(_CLAIMS, new.fields(pod)))
 
     async def until_known(self, claim: ResourceClaim) -> None:
-        """Wait until the watch shows the created claim; PluginError if it does not in time."""
+        """Wait until the watch shows the created claim; PluginError if that takes too long."""
         try:
             await self._api.until(
                 lambda: self._claims.of_uid(claim.uid) is not None, _LONGEST_DELAY

@@ -55,7 +55,7 @@ class _OnAttribute:
 
 
 class MatchAttribute(_OnAttribute):
-    """The constraint that all devices have the same value."""
+    """The constraint that all devices have the same value of an attribute."""
 
     __slots__ = ("_devices", "_value")
 
@@ -83,7 +83,7 @@ class MatchAttribute(_OnAttribute):
 
 
 class DistinctAttribute(_OnAttribute):
-    """The constraint that all devices have different values."""
+    """The constraint that all devices have different values of an attribute."""
 
     __slots__ = ("_values",)
 

@@ -35,7 +35,7 @@ from mooring.state.view import NodeView
 MOST_PLACES: Final = 64
 """The most places that are counted for a claim on a node."""
 _MOST_KINDS: Final = 8
-"""How many kinds of claims are typical: the most common ones."""
+"""Only this number of the most common kinds of claims count as typical."""
 _MOST_STEPS: Final = 1_000
 """The most steps of the search for one place."""
 _MOST_COUNTS: Final = 300_000
@@ -55,7 +55,7 @@ _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node that stands for its class; `unused` is its class with all devices free."""
+    """A node that represents its class; `unused` is the class it has with all devices free."""
 
     row: int
     of_class: Hashable

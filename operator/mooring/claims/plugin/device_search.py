@@ -1,8 +1,8 @@
 """The search for the devices of all claims of a pod on one node (allocateOne of the allocator).
 
-It goes claim by claim and request by request. For each device it takes the first candidate, in the
-order of pools, slices and devices, with which the rest of the search succeeds. The result is the
-same as kube-scheduler's, device for device.
+The search goes claim by claim and request by request. For each device it takes the first candidate,
+in the order of pools, slices and devices, with which the rest of the search succeeds. The result is
+the same as kube-scheduler's, device for device.
 
 kube-scheduler tries every combination, which takes exponential time if there is no solution. Here
 the search begins anew when the first device is given back, and then skips branches that cannot

@@ -29,7 +29,7 @@ from mooring.model.quantity import Quantity
 IN_USE: Final = "in use"
 LITTLE_CAPACITY: Final = "too little capacity"
 FEW_COUNTERS: Final = "too few shared counters"
-"""The last of the reasons that may end when devices in use are freed."""
+"""The reason if the devices in use leave too few of the pool's shared counters."""
 _CONSTRAINT: Final = "constraint"
 _NOTHING: Final[Mapping[str, int]] = {}
 

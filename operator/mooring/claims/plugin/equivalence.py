@@ -380,7 +380,7 @@ class EquivalentNodes:
         return self._own_parts[signature]
 
     def spend(self, units: int) -> None:
-        """Take work from the attempt's budget; raise PluginFailed if the budget is used up."""
+        """Subtract units of work from the attempt's budget; raise PluginFailed if it is used up."""
         self.evaluations.spend(units)
         self.evaluations.pause("reading the devices of the nodes")
 

@@ -92,7 +92,7 @@ class NewClaim:
 
 @dataclass(slots=True, eq=False)
 class ExtendedResources:
-    """The extended resources of a pod, of which at least one has a DeviceClass.
+    """The extended resources of a pod; at least one of them has a DeviceClass.
 
     `classes` maps resources to their DeviceClasses; `others` are the resources without one. `stale`
     is a claim of an earlier attempt; the pod fits no node until this claim is deleted.

@@ -131,7 +131,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
         """By pod: the claims that PreBind has begun to write, by the claim's uid."""
         self._unreserved = count()
-        """Makes each holder that `unreserve` uses unique."""
+        """Numbers the calls of `unreserve`, so that each holds claims under a unique id."""
         self._new: dict[Uid, NewClaim] = {}
         """The claims for extended resources that PreBind must create, by pod."""
         self._overdue: dict[str, None] = {}
@@ -159,7 +159,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims
 
     def filter(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return True where allocated claims are usable and the other claims can get devices."""
+        """Return True for nodes that can use allocated devices and have the missing devices."""
         fits = self._available(nodes, claims)
         left = np.flatnonzero(fits)
         if len(left):

@@ -180,8 +180,8 @@ def is_reserved(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 def may_be_freed(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
     """Return whether the claim's devices can be freed, because no pod on a node uses the claim.
 
-    A reservation for the pod does not matter, nor for a member of its group without a node. If no
-    member has a node, a reservation for the group does not matter either.
+    Reservations for the pod itself, and for members of its group without a node, do not count. If
+    no member has a node, a reservation for the group does not count either.
     """
     group = cluster.pod_groups.of(pod)
     for each in claim.reserved_for:

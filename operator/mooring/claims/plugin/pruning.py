@@ -16,14 +16,14 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 
 _PLENTY = 2**31
-"""The number of requests that can take a shared device: more than there ever are."""
+"""Stands for "no limit" as the number of requests that can share a device."""
 
 
 def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
     """Return whether the search may skip branches without a change of its result.
 
-    Before Kubernetes 1.37, it may not if pools of the same name have counters, because the counters
-    then come from the pool that the search reads first.
+    The answer is False before Kubernetes 1.37 if pools of the same name have counters, because the
+    counters then come from the pool that the search reads first.
     """
     names = [pool.name for pool in node.pools if pool.counter_sets]
     return rules.counters_by_driver or len(names) == len(set(names))

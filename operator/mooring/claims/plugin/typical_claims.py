@@ -16,7 +16,7 @@ _DIGEST_BYTES: Final = 16
 
 
 class TypicalClaims:
-    """The kinds of the claims that have devices in use."""
+    """Counts the claims with devices in use; claims with equal requests are of one kind."""
 
     def __init__(self) -> None:
         self._version = -1
@@ -27,7 +27,7 @@ class TypicalClaims:
         self._samples: dict[bytes, ResourceClaim] = {}
 
     def most_common(self, cluster: ClusterView, most: int) -> list[tuple[ResourceClaim, int]]:
-        """Return the `most` most common kinds: a sample claim without devices, and a count."""
+        """Return up to `most` kinds, most frequent first: a claim of the kind, and their number."""
         self._follow(cluster)
         ordered = sorted(self._counts.items(), key=lambda each: (-each[1], each[0]))
         return [(self._samples[kind], number) for kind, number in ordered[:most]]

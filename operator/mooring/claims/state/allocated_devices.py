@@ -14,7 +14,7 @@ from mooring.model.indexes import add_count, drop_item
 from mooring.model.quantity import Quantity
 
 _KEPT: Final = 16_384
-"""The number of changes that are kept for readers."""
+"""The most changes that `changed_since` can look back."""
 
 _NOTHING: Final[Mapping[str, Hashable]] = {}
 

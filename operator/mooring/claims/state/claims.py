@@ -171,7 +171,7 @@ class ResourceClaims:
 
     @contextmanager
     def without(self, consumer: Uid) -> Iterator[None]:
-        """Treat claims that only the pod of the uid `consumer` uses as free until the context ends.
+        """Until the context ends, treat claims as free if only the pod of this uid uses them.
 
         Claims in flight are included.
         """

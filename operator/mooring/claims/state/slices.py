@@ -16,7 +16,7 @@ from mooring.pausing import pause
 from mooring.state.objects import Objects
 
 _KEPT: Final = 16_384
-"""The number of changes that are kept for readers."""
+"""The most changes that `changed_since` can look back."""
 
 
 class ResourceSlices:
