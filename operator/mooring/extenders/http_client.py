@@ -70,7 +70,7 @@ class ExtenderClient:
         decode: Callable[[bytes], _Result],
         may_send: Callable[[], bool] | None = None,
     ) -> _Result:
-        """POST the body and return the decoded answer; `what` is the purpose, for errors.
+        """POST the body and return the decoded answer; `what` names the call in errors.
 
         There is only one try, as in kube-scheduler; the time limit begins after the wait for other
         calls. `may_send` is called immediately before the request. Raises ExtenderError if no

@@ -114,7 +114,7 @@ def _name(node: object) -> Any:
 def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
     """Return the scores in a HostPriorityList, in the order of `nodes`; None if it is empty.
 
-    A node that is listed twice gets the sum of its scores, a missing node 0. Unknown hosts are
+    A node that is listed twice gets the sum of its scores; a missing node gets 0. Unknown hosts are
     ignored. Raises AnswerError for a malformed answer.
     """
     scores: dict[str, int] = {}

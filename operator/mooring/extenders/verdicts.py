@@ -26,7 +26,7 @@ from mooring.state.view import BoolArray
 MOST_ROUNDS: Final = 5
 """The most times that an attempt asks extenders to filter, if nodes were taken meanwhile."""
 _MOST_DIFFERENT: Final = 500
-"""The most different answers with scores about one group; as many more may have no scores."""
+"""The most different answers with scores about one group, and the most without scores."""
 _MOST_REASONS: Final = 1_000
 """The most different reasons that are kept in an attempt."""
 ALWAYS_TAKEN: Final = (

@@ -39,7 +39,7 @@ def _annotation_prefix(prefix: str) -> str:
 
 
 class CardArgs(PolicyModel):
-    """The names of resources and annotations for GPU cards; a given field replaces the preset's."""
+    """The names of resources and annotations for GPU cards; a given field overrides the preset."""
 
     preset: Literal["gpushare", "hami", "kai"] = "gpushare"
     """The project whose names are the defaults."""

@@ -16,7 +16,7 @@ from mooring.state.cluster_view import ClusterView
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card: its memory in units of the format, its compute in percent, and its pods (`owners`).
+    """A card: memory in units of the CardFormat, compute in percent, and its pods (`owners`).
 
     `guessed` are pods without an annotation about their cards; such a pod may be on another card.
     """

@@ -28,7 +28,7 @@ from mooring.state.view import NodeView
 
 _HALF: Final = 50
 _SCALE: Final = 250
-"""The growth, in thousandths of a card, that scores 25; a decrease of this size scores 75."""
+"""Growth of fragmentation (thousandths of a card) that scores 25; the same decrease scores 75."""
 _FAR: Final = np.int64(2**40)
 
 

@@ -34,7 +34,7 @@ class _ExclusiveVolumes:
 
 
 class VolumeRestrictions:
-    """Rejects nodes where a disk of the pod is in use; all if its ReadWriteOncePod claim is."""
+    """Rejects nodes where the pod's disk is in use; all nodes if a ReadWriteOncePod claim is."""
 
     name: ClassVar[str] = "VolumeRestrictions"
     depends_on_node_only: ClassVar[bool] = False
@@ -53,7 +53,7 @@ class VolumeRestrictions:
     def pre_filter(
         self, pod: Pod, cluster: ClusterView
     ) -> Skip | _ExclusiveVolumes | Unschedulable:
-        """Return the disks and claims that no other pod may use, or that a claim is missing."""
+        """Return disks and claims that no other pod may use; Unschedulable if a claim is gone."""
         if not pod.volumes:
             return SKIP
         once = []
@@ -84,7 +84,7 @@ class VolumeRestrictions:
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a pod with such a disk or claim went, or a node or claim was added.
+        """Return QUEUE if another pod freed a disk or claim, or if a node or claim was added.
 
         A deleted node returns QUEUE too, unlike in kube-scheduler, because the claims of the node's
         pods become free.

@@ -128,7 +128,7 @@ def _preference(
     typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> IntArray:
-    """Return int64[row, card]: the share gets the card with the smallest value of its node."""
+    """Return int64[row, card]: the share gets the card with the smallest value in the row."""
     free_after: IntArray = remaining.free - need
     match choice:
         case "Binpack":

@@ -32,7 +32,7 @@ _REASONS: Final = (
     "node(s) had no free GPUs linked as requested",
 )
 _RESOLVABLE: Final = 4
-"""The index of the first reason that preemption may resolve."""
+"""The index in `_REASONS` of the first reason that preemption may resolve."""
 _MAX: Final = 100
 
 

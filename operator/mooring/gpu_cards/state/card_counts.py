@@ -49,7 +49,7 @@ _WIDTH: Final = 3 * MAX_CARDS + 4
 
 
 class CardDemand(NamedTuple):
-    """A class of requests: number of cards, memory on each (0: whole cards), millicores of cpu."""
+    """Requests with equal numbers of cards, memory per card (0: whole cards) and millicores."""
 
     cards: int
     memory: int
@@ -353,8 +353,7 @@ class Cards:
     def publish(self, row: int, uid: Uid) -> bool:
         """Note that the pod was placed; return whether `typical` was computed again.
 
-        This happens once so many pods were placed that the number of counted pods has grown by
-        half.
+        `typical` is computed again once the number of counted pods has grown by half.
         """
         if not self.followed or self._uncounted or uid not in self._row(row).held:
             return False
@@ -466,7 +465,7 @@ def _class_of(request: CardRequest, pod: Pod) -> CardDemand:
 
 
 def _frequency(entry: tuple[CardDemand, int]) -> tuple[int, CardDemand]:
-    """Return a sort key: frequent classes first; the class itself orders equal ones."""
+    """Return a sort key: frequent classes first; equally frequent classes in their own order."""
     return -entry[1], entry[0]
 
 

@@ -1,4 +1,4 @@
-"""Counts cards in every format that a plugin reads; `ClusterState` calls it at changes.
+"""Counts cards in every format that a plugin reads; `ClusterState` reports all changes.
 
 Counting begins with the first plugin that reads a format, and ends with the last.
 """

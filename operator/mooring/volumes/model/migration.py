@@ -93,7 +93,7 @@ def _zones(label: str) -> set[str]:
 
 
 def _aws_handle(volume_id: str) -> str:
-    """Return the id in `aws://zone/vol-1`; "" if malformed; a name of another form unchanged."""
+    """Return `vol-1` for `aws://zone/vol-1`, "" if malformed; leave other names unchanged."""
     if not volume_id.startswith(_AWS_URL):
         return volume_id
     name = volume_id.removeprefix(_AWS_URL).partition("/")[2].strip("/")

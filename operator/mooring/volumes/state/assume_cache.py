@@ -27,7 +27,7 @@ class AssumeCache(Generic[_Value]):
     """Assumed versions of objects, by key.
 
     A value is assumed until all its holders call `restore`, or until the watch shows a new resource
-    version. It has the resource version of the mirrored value from which it was made.
+    version. An assumed value has the resource version of the mirrored value from which it was made.
     """
 
     def __init__(self) -> None:

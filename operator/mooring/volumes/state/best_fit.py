@@ -12,7 +12,7 @@ from mooring.state.nodes import NodeTable
 from mooring.volumes.state.node_affinities import NO_AFFINITY, NodeAffinities
 
 NO_POSITION: Final = 2**62
-"""The position on a node where no item fits; it is larger than all positions."""
+"""Stands for the position of an item if no item fits; it is larger than all positions."""
 
 _MANY: Final = 64
 
@@ -87,7 +87,7 @@ class BestFitIndex(Generic[_Item]):
         return int(np.searchsorted(self._read_columns()[0], size))
 
     def largest_of_traits(self) -> IntArray:
-        """Return int64[traits]: the position of the largest item of each traits, or NO_POSITION."""
+        """Return int64[traits]: position of the largest item with these traits, or NO_POSITION."""
         traits = self._read_columns()[2]
         largest = np.full(len(self._traits), NO_POSITION)
         largest[traits] = np.arange(len(traits))

@@ -73,7 +73,7 @@ class Volumes:
     ) -> None:
         """Use these versions of the objects in decisions until the watch shows newer versions.
 
-        `holder` is the uid of the pod that needs them.
+        `holder` is the uid of the pod that needs these versions.
         """
         for volume in volumes:
             self._volumes.assume(holder, volume.name, volume)

@@ -33,7 +33,7 @@ class VolumeUsers:
         return key in self._claims
 
     def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
-        """Yield the rows of nodes with a pod whose use of the volume excludes this use."""
+        """Yield the rows of nodes with a pod whose volume conflicts with `volume`."""
         for row, users in self._disks.get(_name(volume), {}).items():
             if any(in_conflict(volume, other) for other in users):
                 yield row
@@ -75,7 +75,7 @@ def _name(volume: PodVolume) -> _Name:
 
 
 def in_conflict(one: PodVolume, other: PodVolume) -> bool:
-    """Return whether both are the same volume, and one node cannot use it twice."""
+    """Return whether both are the same volume, and pods on a node cannot use both."""
     match one, other:
         case Disk(), Disk():
             same = (one.kind, one.id) == (other.kind, other.id) and one.kind in _RESTRICTED

@@ -1,6 +1,6 @@
 """Checks whether a pod's claims have been bound (checkBindings in volumebinding/binder.go).
 
-It reads only mirrored objects, because other pods may have assumed changes of the objects.
+The check reads only mirrored objects, because other pods may have assumed changes of the objects.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ class BindingProgress:
     cluster: ClusterView
 
     def done(self) -> bool:
-        """Return whether all claims are bound; raise VolumesLostError if one no longer can be."""
+        """Return whether all claims are bound; raise VolumesLostError if that is impossible."""
         node = self.cluster.nodes.only(self.node)
         if not len(node):
             raise VolumesLostError(f'failed to get node "{self.node}": not found')

@@ -115,7 +115,7 @@ class _Taken:
         return frozenset(key for volume in self.available.items for key in volume.labels)
 
     def _values_of(self, key: str) -> tuple[Mapping[str | None, int], IntArray]:
-        """Return a number for each value of a label, and each volume's number for its value."""
+        """Return an id for each value of a label, and for each volume the id of its value."""
         found = self._values.get(key)
         if found is None:
             numbers: dict[str | None, int] = {}
