@@ -78,8 +78,9 @@ async def load_connection(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
-    """Return the connection of the first one found: `kubeconfig`, $KUBECONFIG, pod, ~/.kube/config.
+    """Return the connection to the API server that the first existing source names.
 
+    The sources are `kubeconfig`, $KUBECONFIG, the pod's service account and ~/.kube/config.
     `kubeconfig` may contain several files, joined by the path separator as in $KUBECONFIG.
     `context` defaults to the file's current context. Raises `ConfigError`.
     """

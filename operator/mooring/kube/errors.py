@@ -44,13 +44,13 @@ class ApiError(KubeError):
     """A request that did not succeed.
 
     Attributes:
-        call: Which verb on which resource.
+        call: The verb and the resource of the request.
         server: The API server's URL.
         message: The server's message, or the transport's if no answer came.
         status: The HTTP status, None if no answer came.
         reason: The machine-readable reason of the answer, such as `AlreadyExists`; may be empty.
         retry_after: The seconds to wait before the next try, if the server says so, else None.
-        subject: The name of the object that the answer is about; empty if it names none.
+        subject: The name of the object that the answer is about; "" if the answer names no object.
     """
 
     def __init__(

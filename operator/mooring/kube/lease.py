@@ -55,8 +55,8 @@ JITTER: Final = 1.2
 LOOK_SECONDS: Final = 0.5
 """A replica that does not lead reads the lease every 0.5 to 1.1 seconds, in one small request.
 
-So it takes over about a second after the lease was released, and soon notices a renewal. It also
-reads the lease at the moment when it expires. (client-go waits for the retry period.)
+So a replica takes over about a second after the lease was released, and soon notices a renewal. It
+also reads the lease when the lease expires. (client-go waits for the retry period.)
 """
 
 
@@ -229,7 +229,7 @@ class LeaderElector:
         return held
 
     async def _update_known(self) -> bool:
-        """Renew the lease with the version of this leader's last write, without reading it."""
+        """Renew the lease with the version of this leader's last write, without a read before."""
         if not self.is_leader:
             return False
         try:

@@ -63,7 +63,7 @@ _Key = tuple[ObjectRef, str, str, str, str, ObjectRef | None]
 
 
 class _Series:
-    """An Event with the number of times that it happened; the server knows of `written` times."""
+    """An Event and the number of its occurrences; the server knows of `written` occurrences."""
 
     __slots__ = ("body", "count", "key", "last", "pending", "since", "written")
 

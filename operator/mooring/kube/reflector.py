@@ -80,7 +80,7 @@ class Relist(Protocol):
     """
 
     def add(self, obj: dict[str, Any]) -> None:
-        """Add an object of the list, or its newer version; other work may run meanwhile.
+        """Add an object of the list, or its newer version; other tasks may run meanwhile.
 
         Objects of pages have no apiVersion and kind.
         """
@@ -89,7 +89,7 @@ class Relist(Protocol):
         """Remove an object that was deleted before the list was complete."""
 
     def apply(self) -> None:
-        """Replace the former objects by the added ones; other work may run meanwhile."""
+        """Replace the former objects by the added ones; other tasks may run meanwhile."""
 
 
 class Sink(Protocol):
@@ -103,7 +103,7 @@ class Sink(Protocol):
         """Begin a new list of the resource; called before the list is requested."""
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Store one added, changed or deleted object; other work may run meanwhile.
+        """Store one added, changed or deleted object; other tasks may run meanwhile.
 
         ADDED may come for an object that is known already.
         """

@@ -125,7 +125,7 @@ class Reviews:
     async def _cached(
         self, cache: _Cache[_K, _V], key: _K, review: Callable[[], Awaitable[_V]]
     ) -> _V:
-        """Return the cached answer, else that of `review`; equal requests that wait share one."""
+        """Return the cached answer, else that of `review`; raise ReviewError if there is none."""
         known = cache.get(key)
         if known is not None:
             return known[0]

@@ -50,7 +50,7 @@ LONGEST_RETRY_AFTER: Final = 10.0
 JSON: Final = "application/json"
 
 REVIEWS: Final = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
-"""Paths of reviews: to create one is a question about a user, not a write."""
+"""Paths of reviews; creating a review asks the server about a user, and writes nothing."""
 
 READ_BUFFER: Final = 256 * 1024
 """The most bytes that one read returns: a burst of events then wakes the process once."""

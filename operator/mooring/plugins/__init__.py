@@ -69,7 +69,7 @@ _OLDER: Final[tuple[type[Any], ...]] = (
     NodeResourcesMostAllocated,
     RequestedToCapacityRatioScore,
 )
-"""Plugins for policies of older clusters; a profile has them only if it enables them.
+"""Plugins that older versions of kube-scheduler had; a profile must enable each of them.
 
 The old priorities scored 0-10. These plugins score 0-100 like all others, as in kube-scheduler
 after plugins replaced priorities, so weights have the same meaning. Only ResourceLimits and

@@ -18,7 +18,7 @@ _MOST_PER_IMAGE: Final = 1000 * _MIB
 
 
 class ImageLocality:
-    """Scores nodes by the size of the pod's images that they have; rare images count less."""
+    """Scores nodes by the size of the pod's images that are on the node; rare images count less."""
 
     name: ClassVar[str] = "ImageLocality"
     depends_on_node_only: ClassVar[bool] = True

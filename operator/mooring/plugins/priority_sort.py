@@ -1,7 +1,7 @@
-"""Sorts the queue: higher priority first, then the pod that has waited longer (queuesort/).
+"""Sorts the scheduling queue by priority, then by waiting time (queuesort/).
 
-Within a priority, waiting members of a gang come first if other members are already on nodes,
-because the placed members are useless until the gang has its minimum.
+Among pods of one priority, waiting members of a gang come first if other members are already on
+nodes, because the placed members are useless until the gang has its minimum.
 """
 
 from math import inf

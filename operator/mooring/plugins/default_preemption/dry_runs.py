@@ -19,7 +19,7 @@ from mooring.plugins.default_preemption.victims import (
 )
 
 _TERMS_PER_CHECK: Final = 6
-"""Checking this number of inter-pod terms and spread constraints takes as long as all the rest."""
+"""This number of inter-pod terms and spread constraints takes as long as all other filters."""
 _VOLUMES_PER_CHECK: Final = 8
 _PORTS_PER_CHECK: Final = 32
 _RESOURCES_PER_CHECK: Final = 8
@@ -66,7 +66,7 @@ class DryRuns:
     def candidate(
         self, row: int, potential: Sequence[Victim], free: FreeResources | None = None
     ) -> Candidate | tuple[str, ...]:
-        """Return the candidate for this row, or why the pod fits not even without `potential`.
+        """Return the candidate for this row, or why the pod does not fit even without `potential`.
 
         `free` is set if only requests reject the pod. It has the free resources of the node with
         the pod placed and all `potential` victims removed.

@@ -2,7 +2,7 @@
 
 All pods of lower priority count as removed. If the group fits then, the pods are added back, the
 most important first, while the group still fits; the other pods are the victims. A group that may
-only be disrupted as a whole is one victim. For a pod or a group in a queue, the rules of the queue
+only be disrupted as a whole is one victim. For a pod or a group in a Queue, the rules of the Queue
 say which pods may be victims (`reclaim`).
 """
 
@@ -97,7 +97,7 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
 def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
     """Yield the potential victims: pods, or groups as a whole, of lower priority than the group.
 
-    Pods that are being evicted are left out, and all but the MOST_UNITS least important pods.
+    Single pods are at most the MOST_UNITS least important ones, without those being evicted.
     """
     cluster, priority = state.cluster, state.group.priority
     whole = cluster.pod_groups.disrupted_whole
@@ -126,7 +126,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
 
 
 def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
-    """Return bool[pod slots]: True for the youngest members above their group's minimum."""
+    """Return bool[pod slots]: True for the youngest members that exceed their group's minimum."""
     columns, groups = state.cluster.pod_columns, state.cluster.pod_groups.with_surplus
     found = np.zeros(len(columns.pods), np.bool_)
     slots = np.flatnonzero(columns.in_groups(group.number for group in groups))

@@ -154,7 +154,7 @@ class DefaultPreemption:
         return preempt_for_group(state)
 
     def _reclaim(self, state: PostFilterState, queue: QueueState) -> PostFilterResult:
-        """Return a nomination by the rules of the pod's queue, or why there is none."""
+        """Return a nomination by the rules of the pod's Queue, or why there is none."""
         if state.preempt_extenders:
             return Unschedulable(_PREEMPT_VERB)
         if state.cluster.evictions.awaits_victims(state.pod):

@@ -30,7 +30,7 @@ from mooring.state.view import BoolArray
 
 @dataclass(slots=True, eq=False)
 class FreeResources:
-    """The amounts and pod slots of a node that are free besides the pod to be placed."""
+    """The amounts and pod slots that stay free on a node once the pod to schedule is there."""
 
     amounts: dict[str, int]
     slots: int
@@ -284,7 +284,7 @@ class PotentialVictims:
     def _costs_of_groups(
         self, groups: IntArray
     ) -> tuple[IntArray, IntArray, IntArray, npt.NDArray[np.float64]]:
-        """Return the costs of the groups with these ascending numbers: all fields but `at`."""
+        """Return the fields of `_Costs` after `at`, for the groups with these ascending numbers."""
         columns, size = self._columns, len(groups)
         member = columns.in_groups(groups) & (columns.rows >= 0)
         slots = np.flatnonzero(member & ~columns.nominated & ~columns.evicting)

@@ -1,11 +1,11 @@
-"""Finds victims for a preemptor (a pod or a group) in a queue. Three kinds of pods may be victims.
+"""Finds victims for a preemptor (a pod or a group) in a Queue. Three kinds of pods may be victims.
 
-- Pods of the preemptor's queue: those of lower priority, or those that `preemption.withinQueue`
+- Pods of the preemptor's Queue: those of lower priority, or those that `preemption.withinQueue`
   allows.
-- Pods of other queues of the tree that have borrowed quota: if `preemption.reclaimWithinCohort`
-  allows this, and if the topmost queue on the preemptor's branch, below the common ancestor, stays
-  within its nominal quota. No queue loses nominal quota, so no queue can take back what it gave.
-- Pods of no queue, or of another tree: those of lower priority.
+- Pods of other Queues of the tree that have borrowed quota: if `preemption.reclaimWithinCohort`
+  allows this, and if the topmost Queue on the preemptor's branch, below the common ancestor, stays
+  within its nominal quota. No Queue loses nominal quota, so no Queue can take back what it gave.
+- Pods of no Queue, or of another tree: those of lower priority.
 
 The members that a gang needs for its minimum are one victim.
 """
@@ -45,7 +45,7 @@ _Slots = npt.NDArray[np.bool_]
 
 
 def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
-    """Return the victims for a preemptor in this queue, or why there are none.
+    """Return the victims for a preemptor in this Queue, or why there are none.
 
     Two sets of victims are computed: the least important ones, and those on the nodes where the
     preemptor fits best. The set that costs less is returned.
@@ -106,25 +106,25 @@ class _Rules:
             asked = cluster.queues.in_devices(queue.number, demand_of(preemptor.pods))
             self._demand = {r: amount for r, amount in asked.items() if r in queue.used and amount}
             self._entitled = [each for each in self._path if self._stays_below(each)]
-        """The queues from the preemptor's queue to the root that stay within their nominal quota if
+        """The Queues from the preemptor's Queue to the root that stay within their nominal quota if
         the preemptor and the nominated pods are counted."""
 
     def without_leaving(self) -> AbstractContextManager[None]:
-        """Return a context manager in which terminating pods of the tree use no quota.
+        """Return a context manager in which terminating pods of the Queue's tree use no quota.
 
         Nominated pods still use quota that they have borrowed.
         """
         return self._cluster.queues.without(self._leaving)
 
     def _stays_below(self, state: QueueState) -> bool:
-        """Return whether the queue stays within its nominal quota if the preemptor is counted."""
+        """Return whether the Queue stays within its nominal quota if the preemptor is counted."""
         used, nominal = state.used, state.nominal
         return all(used[r] + amount <= nominal[r] for r, amount in self._demand.items())
 
     def units(self) -> Iterator[Unit]:
         """Yield the pods and gangs that the preemptor may evict.
 
-        Nominal quotas of their queues are not checked here; see `within_nominal`.
+        Nominal quotas of their Queues are not checked here; see `within_nominal`.
         """
         cluster, columns = self._cluster, self._cluster.pod_columns
         borrow, others = self._allowed()
@@ -222,7 +222,7 @@ class _Rules:
         return (borrow & lower if reclaims is Preempts.LOWER_PRIORITY else borrow), others
 
     def _newer_equals(self, own: _Slots) -> _Slots:
-        """Return bool[pod slots]: the newer pods of `own` with the preemptor's priority."""
+        """Return bool[pod slots]: pods of `own` newer than the preemptor, of the same priority."""
         columns, oldest = self._cluster.pod_columns, min(p.created for p in self._preemptor.pods)
         found = np.zeros(len(own), np.bool_)
         for slot in np.flatnonzero(own & (columns.priority == self._preemptor.priority)).tolist():
@@ -231,7 +231,7 @@ class _Rules:
         return found
 
     def _may_reclaim_from(self, number: int) -> bool:
-        """Return whether the preemptor may evict pods of the queue with this number."""
+        """Return whether the preemptor may evict pods of the Queue with this number."""
         state = self._cluster.queues.numbered(number)
         if state is None or state is self._queue:
             return False
@@ -240,7 +240,7 @@ class _Rules:
         return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
-        """Return the topmost queue on the preemptor's branch, and all queues on that of `state`.
+        """Return the topmost Queue on the preemptor's branch, and all Queues on that of `state`.
 
         The branches begin below the common ancestor.
         """
@@ -250,7 +250,7 @@ class _Rules:
         return (own[-1] if own else common), its[: its.index(common)]
 
     def within_nominal(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the units that may be evicted, in this order, while queues keep nominal quota."""
+        """Return the units that may be evicted, in this order, while Queues keep nominal quota."""
         chosen, queues = list[Unit](), self._cluster.queues
         with ExitStack() as gone:
             for unit in units:
@@ -271,14 +271,14 @@ class _Rules:
         return {number: demand_of(pods) for number, pods in by_queue.items()}
 
     def _used_by(self, usage: Mapping[int, object]) -> dict[QueueState, dict[str, int]]:
-        """Return the present usage of each queue on the branches of the queues in `usage`."""
+        """Return the present usage of each Queue on the branches of the Queues in `usage`."""
         states = map(self._cluster.queues.numbered, usage)
         others = (state for state in states if state is not None and state is not self._queue)
         in_tree = (state for state in others if state.number in self._preemptor.tree)
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether each queue has given back borrowed but no nominal quota since `before`.
+        """Return whether each Queue has given back borrowed but no nominal quota since `before`.
 
         The borrowed quota must be of a resource that the preemptor needs.
         """

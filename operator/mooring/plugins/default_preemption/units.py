@@ -31,8 +31,8 @@ _MOST_SEARCHES: Final = 256
 class Preemptor:
     """The pod or pod group (`what`) that needs nodes.
 
-    For `place` and `is_last` see `PodGroupPostFilterState`. `tree` has the numbers of all queues in
-    the tree of the preemptor's queue; it is empty if the preemptor is in no queue.
+    For `place` and `is_last` see `PodGroupPostFilterState`. `tree` has the numbers of all Queues in
+    the tree of the preemptor's Queue; it is empty if the preemptor is in no Queue.
     """
 
     what: Literal["pod", "pod group"]
@@ -51,7 +51,7 @@ class Unit:
     """One pod, or several pods of a group that are evicted together; each pod with its node's row.
 
     `surplus` is True if the pod's group keeps its minimum without the pod, `borrows` if the pods
-    use quota that belongs to the preemptor's queue.
+    use quota that belongs to the preemptor's Queue.
     """
 
     pods: tuple[tuple[Pod, int], ...]
@@ -122,7 +122,7 @@ def leaving(preemptor: Preemptor) -> Iterator[tuple[Pod, int]]:
     """Yield the pods that are already leaving, each with its node's row.
 
     They are pods of lower priority that this scheduler is evicting, and all terminating pods in the
-    preemptor's tree of queues, because they free quota.
+    preemptor's tree of Queues, because they free quota.
     """
     columns = preemptor.cluster.pod_columns
     chosen = columns.evicting & (columns.priority < preemptor.priority)
@@ -179,7 +179,7 @@ class _Reprieve:
         return first + self.victims(units[half:])
 
     def on_the_nodes(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the victims on the preemptor's nodes if the others can stay, else all victims."""
+        """Return only the victims on the preemptor's nodes if that is enough; else all victims."""
         rows = set(self.rows.values())
         needed = [unit for unit in units if any(row in rows for _, row in unit.pods)]
         others = [unit for unit in units if not any(row in rows for _, row in unit.pods)]

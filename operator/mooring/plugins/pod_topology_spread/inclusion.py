@@ -39,7 +39,7 @@ class CountedNodes:
 
     @property
     def key(self) -> str:
-        """The label by which pods are counted; EACH_NODE if not all nodes with it count."""
+        """The constraint's label if all nodes with the label count; else EACH_NODE."""
         return self.domains.key if self.rows is None else EACH_NODE
 
     def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:

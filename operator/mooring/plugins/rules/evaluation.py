@@ -62,7 +62,7 @@ _FEW: Final = 8
 _MOST_COLUMNS: Final = 16
 """The most results for all nodes that are cached for each rule."""
 _MOST_COLUMN_BYTES: Final = 16 * 2**20
-"""The most bytes of these results for all rules of a profile; each rule keeps at least one."""
+"""The most bytes of cached results for all nodes, per profile; each rule keeps at least one."""
 _BYTES_PER_RESULT: Final = 26
 """The bytes of a cached result per node: its value, error, score and rank."""
 _MOST_KEPT_BYTES: Final = 512 * 1024

@@ -104,7 +104,7 @@ def _row(name: str, cluster: ClusterView) -> int:
 
 
 def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
-    """Return the most distinct combinations of values that nodes can have for `reads`."""
+    """Return how many distinct combinations of values for `reads` the nodes can have at most."""
     nodes, values = cluster.nodes, 1
     for read in reads:
         values *= _values_of(read, nodes)

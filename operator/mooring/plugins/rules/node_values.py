@@ -34,7 +34,7 @@ EMPTY: Final = {
 """By type of a step, its value for a node on which the evaluation fails."""
 DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
-"""The units of `Evaluations` for a step on one node: its evaluation, and 20 bytes."""
+"""The units of `Evaluations` per node, for reading its values and keeping the result."""
 _FEW: Final = 16
 """Up to this number of changed nodes are evaluated one by one."""
 
