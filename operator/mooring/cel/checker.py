@@ -318,7 +318,7 @@ class Checker:
 
 
 def _qualified(node: Expression) -> str:
-    """Return the node as a name with dots, for example `google.protobuf`; "" if it is none."""
+    """Return the node as a name with dots, for example `google.protobuf`; "" for other nodes."""
     match node:
         case Ident():
             return node.name

@@ -293,7 +293,7 @@ def _by_function(lines: Iterable[str]) -> dict[str, list[Overload]]:
 
 
 def _standard_lines(*, mixed: bool) -> Iterator[str]:
-    """Yield the id and signature of each overload; `mixed`: also between types of numbers."""
+    """Yield each overload's id and signature; `mixed` adds comparisons of an int with a double."""
     for block in (_OPERATORS, _CONVERSIONS):
         yield from block.strip().split("\n")
     for operator, word in (

@@ -163,7 +163,7 @@ def _constant(value: Value) -> Callable[[], Value]:
 
 
 def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Return the function such that each call takes work for its longest text from the budget."""
+    """Return a function that pays for its longest text (`WorkBudget`), then calls `function`."""
 
     def compute(*values: Value) -> Value:
         work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))

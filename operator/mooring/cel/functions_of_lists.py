@@ -96,7 +96,7 @@ def _numbers(count: int) -> Value:
 
 
 def _compared_each(items: Value) -> tuple[Value, ...]:
-    """Return the elements; the budget pays for the comparison of every pair of elements."""
+    """Return the elements; subtract from the `WorkBudget` the comparison of all pairs."""
     work.spend(_PER_PAIR * size_of(items) ** 2)
     return tuple(iterate(items))
 
@@ -137,7 +137,7 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Return the function such that each call takes work for comparing all pairs of elements."""
+    """Return a function that pays for comparing all pairs, and then calls `function`."""
 
     def compute(first: Value, second: Value) -> bool:
         work.spend(size_of(first) * size_of(second))

@@ -71,7 +71,7 @@ class Program:
 
     _evaluate: Evaluate
     _loops: int
-    """The number of variables of loops; each has a place in the frame."""
+    """The number of loop variables; each has an index in the `Frame`."""
     _size: int
 
     @property
@@ -80,7 +80,7 @@ class Program:
         return _PER_NODE * self._size
 
     def run(self, variables: Sequence[Value], most_work: int = MOST_WORK) -> Value:
-        """Return the value of the expression, or a Failure; it may do at most `most_work`."""
+        """Return the expression's value, or a Failure; do at most `most_work` units of work."""
         work.begin(most_work)
         try:
             work.spend(self._size)
@@ -297,8 +297,8 @@ def _run_loop(
 ) -> Callable[[Frame, Value], None]:
     """Return a function that runs a loop over the items of a value.
 
-    In the frame, index `slot` has the result, and the next ones have the `variables`. `size` is the
-    work of each round.
+    In the `Frame`, index `slot` has the result, and the `variables` follow. Each iteration takes
+    `size` units of work.
     """
 
     def run(values: Frame, over: Value) -> None:

@@ -35,7 +35,7 @@ _SORTED: Final = "@__sortBy_input__"
 
 
 class MacroError(Exception):
-    """A macro got wrong arguments."""
+    """The arguments of a macro are wrong; `at` is the position of the mistake in the source."""
 
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text)

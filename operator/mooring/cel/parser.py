@@ -111,7 +111,7 @@ class _SyntaxError(Exception):
 
 
 class _Parser:
-    """Parses from left to right; `mistakes` are those after which parsing could continue."""
+    """Parses from left to right; `mistakes` has the mistakes after which parsing continued."""
 
     def __init__(self, source: str, macros: Macros) -> None:
         self.mistakes: list[ExpressionMistake] = []
@@ -250,7 +250,7 @@ class _Parser:
         return self._tree(OR, [terms, disjunctions])
 
     def _tree(self, function: str, parts: Sequence[Sequence[Any]]) -> Expression:
-        """Return a balanced tree of calls of `function`; `parts`: operands, operators' offsets."""
+        """Return a balanced tree of calls of `function`; `parts` are operands and offsets."""
         terms, offsets = parts
 
         def balanced(low: int, high: int) -> Expression:

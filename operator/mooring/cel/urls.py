@@ -1,4 +1,4 @@
-"""Parses URLs as Go's package `net/url` does, in all that expressions can read."""
+"""Parses URLs as Go's package `net/url` does, but only the parts that expressions can read."""
 
 import ipaddress
 import re

@@ -87,7 +87,7 @@ def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
 
 
 def _not_accepted(node: Expression, kinds: frozenset[str], nested: bool) -> Expression | None:
-    """Return `node`, or one of its elements if `nested`, if its type is not in `kinds`."""
+    """Return `node` if its type is not in `kinds`; with `nested`, also check its elements."""
     if (node.type or DYN).kind not in kinds:
         return node
     if not nested or not isinstance(node, ListOf | MapOf):

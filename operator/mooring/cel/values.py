@@ -62,7 +62,7 @@ ABSENT: Final = Optional(False)
 
 
 class Opaque:
-    """The base of the values of Kubernetes' types."""
+    """The base class of values with a type that Kubernetes adds to CEL."""
 
     __slots__ = ()
     cel_type: ClassVar[Type]
@@ -88,14 +88,14 @@ LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
 """The most elements of two lists that are joined by a copy."""
 MOST_WORK: Final = 2_000_000
-"""The most work of an evaluation, about a second; Kubernetes allows less."""
+"""The most units of work in an evaluation, about one second; Kubernetes allows less."""
 _WORK_PER_STEP: Final = 4_000
 """The work after which an evaluation lets other tasks run."""
 _PER_READING: Final = 15
 _PER_ELEMENT: Final = 2
 """The work of reading a list's element; evaluating a node of the tree is 1."""
 _PER_ITEM: Final = 8
-"""The number of characters that are one unit of work."""
+"""Reading this number of characters is one unit of work."""
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 
 
@@ -127,7 +127,7 @@ class WorkBudget(threading.local):
         self._until = max(0, most - _WORK_PER_STEP)
 
     def spend(self, items: int) -> None:
-        """Take work from the budget, or raise EvaluationCrash; let other tasks run at times."""
+        """Subtract work; raise EvaluationCrash if too little is left; let other tasks run."""
         self.left -= items
         if self.left < self._until:
             if self.left < 0:
@@ -135,13 +135,13 @@ class WorkBudget(threading.local):
             self.step()
 
     def look_at(self, items: int) -> None:
-        """Count elements that are read again, without work; let other tasks run at times."""
+        """Count elements that are read again; this costs no work, but lets other tasks run."""
         self._looked_at += items
         if self._looked_at > _WORK_PER_STEP:
             self.step()
 
     def step(self) -> None:
-        """Let other tasks run if it is time; then restore this budget, which they may change."""
+        """Let other tasks run if it is time; then restore this budget, which tasks may change."""
         self._looked_at = 0
         own = dict(self.__dict__)
         pause()
@@ -153,7 +153,7 @@ class WorkBudget(threading.local):
         self._beside += _PER_READING
 
     def spend_on_text(self, characters: int) -> None:
-        """Take the work for a text of this length from the budget, before the text is made."""
+        """Subtract the work of making a text of this length; call this before making the text."""
         if characters >= _PER_ITEM:
             self.spend(characters // _PER_ITEM)
 
@@ -293,7 +293,7 @@ def iterate(value: Value) -> Iterator[Value]:
 
 
 def at_once(value: Value) -> Iterator[Value]:
-    """Yield the elements of a list; the work for all elements is taken first."""
+    """Subtract the work of reading the whole list from the budget; then yield its elements."""
     work.spend(_PER_ELEMENT * size_of(value))
     return paced(iterate(value))
 
@@ -390,7 +390,7 @@ def _equal_optionals(first: Optional, second: Optional) -> "bool | Failure":
 
 
 def _directly_equal(first: Value, second: Value) -> "bool | Failure":
-    """Return whether two values are equal; an Opaque as first value decides with its `equals`."""
+    """Return whether two values are equal; if the first is an Opaque, its `equals` decides."""
     if second is None and isinstance(first, Opaque):
         return first.equals(second)
     return equal(first, second)
