@@ -21,7 +21,7 @@ class _Thread(local):
 
     def __init__(self) -> None:
         self.idle = list[greenlet]()
-        """Greenlets that have no call to run. They are reused, because creating one takes long."""
+        """Greenlets without a call to run; reused, because creating a greenlet takes long."""
 
 
 _thread = _Thread()

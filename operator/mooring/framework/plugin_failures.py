@@ -40,7 +40,7 @@ _IMPORTLIB: Final = str(Path(importlib.__file__).parent)
 _MOST_MESSAGES: Final = 32
 """The maximum number of messages per plugin and extension point that are logged in an hour."""
 _FORGET_SECONDS: Final = 3600.0
-"""The seconds after its first message in which no message of a plugin is logged twice."""
+"""For this time in seconds after its first message, a plugin's messages are not logged again."""
 _MOST_CHARACTERS: Final = 1024
 """The maximum number of characters of an exception's text."""
 _MOST_BYTES: Final = 16 * 2**20

@@ -124,7 +124,7 @@ class TLSConfig(PolicyModel):
         return self.model_copy(update=unread)
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes: `insecure` with trusted certificates; a client certificate but no key."""
+        """Yield a mistake for `insecure` with a CA, and for a certificate without its key."""
         if self.insecure and (self.ca_file or self.ca_data):
             yield FieldError("insecure", "must be false where caFile or caData is given")
         if bool(self.cert_file or self.cert_data) != bool(self.key_file or self.key_data):
@@ -193,7 +193,7 @@ class Extender(PolicyModel):
         return self.http_timeout or _DEFAULT_TIMEOUT
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes: scores without a weight; a negative time limit."""
+        """Yield a mistake for `prioritizeVerb` without weight, and for a negative time limit."""
         if self.prioritize_verb and self.weight == 0:
             yield FieldError("weight", "must be at least 1 where prioritizeVerb is given")
         if self.http_timeout < timedelta(0):

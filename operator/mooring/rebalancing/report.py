@@ -70,7 +70,7 @@ class NodeBeforeAndAfter:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """A plan of one profile.
+    """A plan of one profile, as users read it.
 
     Attributes:
         pods: The number of running pods of the profile.

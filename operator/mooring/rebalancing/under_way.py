@@ -184,7 +184,7 @@ class ExpectedReplacements:
                 self._state.withdraw(place_uid(expected.move.pod.uid))
 
     def _match(self, pod: Pod) -> UnderWay | None:
-        """Find the move whose replacement this pod is; set its `replacement` and return it."""
+        """Return the move with this pod as its replacement, and note the pod there; else None."""
         owner = owner_of(pod)
         awaited = [each for each in self.moves if each.place and owner and each.owner == owner]
         if any(e.replacement is not None and e.replacement.uid == pod.uid for e in awaited):

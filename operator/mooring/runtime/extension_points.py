@@ -516,7 +516,7 @@ def _wrong_placements(answer: object, parent: Placement) -> str:
 
 
 def _wrong_verdict(answer: object, *types: type) -> str:
-    """Return why a result is wrong: neither None nor of one of `types`; "" if it is right."""
+    """Return why a result that is neither None nor of `types` is wrong; "" if it is right."""
     if answer is None:
         return ""
     if not isinstance(answer, types):

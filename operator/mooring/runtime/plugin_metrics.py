@@ -237,7 +237,7 @@ class PluginMetrics:
             self._recorder.keep_profiles(profiles)
 
     def evaluated(self, counters: Iterable[EvaluationCounter]) -> None:
-        """Count one use of a result of each of these plugins by the decision."""
+        """Count that the decision used a result of each of these plugins."""
         if self.deciding:
             for counter in counters:
                 counter.value += 1

@@ -1,4 +1,4 @@
-"""Changes of a pod, or of the requests in its ResourceClaims, which suggestions may try."""
+"""Changes of a pod, or of the requests in its ResourceClaims; suggestions try such changes."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ class Change:
 
 
 def conditions(changes: Sequence[Change], texts: Sequence[str], subject: str = "it") -> str:
-    """Return "if it ... and ..., once ..." for the changes; `texts` has a text for each."""
+    """Return "if it ... and ..., once ..." for the changes; `texts` has a text for each change."""
     both = [*zip(changes, texts, strict=True)]
     ifs = " and ".join(text for change, text in both if not change.once)
     onces = " and ".join(text for change, text in both if change.once)

@@ -674,7 +674,7 @@ class PodEnqueuer:
         return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:
-        """Find a profile for a pod that lost its profile in its attempt and was not bound."""
+        """Find a profile for a pod that lost its profile during an attempt and was not bound."""
         forgotten = event.before
         if event.kind is Kind.POD and event.after is None and isinstance(forgotten, Pod):
             pod = self._scheduler.without_profile.get(forgotten.uid)

@@ -44,7 +44,7 @@ _SERVE: Final[Mapping[GroupSource, str]] = {
         if source is not GroupSource.KUBERNETES
     },
 }
-"""Maps the source of a group to what a user must do if the API server does not serve its kind."""
+"""Maps the source of a group to the user's remedy if the API server does not serve the kind."""
 _FOR_VOLUMES: Final = (
     Kind.STORAGE_CLASS,
     Kind.CSI_NODE,

@@ -572,7 +572,7 @@ class ScheduleOne:
     async def finish(self, seconds: float) -> None:
         """End the bindings at Permit, wait for the other bindings, and cancel them after `seconds`.
 
-        It abandons attempts that wait for an extender immediately.
+        It immediately abandons attempts that wait for an extender.
         """
         await self.extender_attempts.cancel(_CANCELLED_SECONDS)
         for waiting in self.scheduler.waiting:

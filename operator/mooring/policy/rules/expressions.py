@@ -69,7 +69,7 @@ them into counts."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checked:
-    """A checked expression with its source."""
+    """An expression that has passed the type check, with its source text."""
 
     source: str
     root: Expression

@@ -93,7 +93,7 @@ class Rule(PolicyModel):
     """The factor of the score, as a plugin's weight; 1 if absent."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes: not exactly one of filter and score; a field of the other one."""
+        """Yield a mistake unless the rule has a filter or a score, and no field of the other."""
         if (self.filter is None) == (self.score is None):
             yield FieldError("", "must have either filter or score")
         elif self.filter is None and self.message is not None:

@@ -79,7 +79,7 @@ class Queue:
 
 @naming_the_object("Queue")
 def parse_queue(raw: Mapping[str, Any]) -> Queue:
-    """Parse a Queue; raise only if its name is malformed, set `invalid` if its spec is."""
+    """Parse a Queue; set `invalid` if the spec is malformed, and raise only if the name is."""
     metadata, name = mapping(raw, "metadata"), name_of(raw)
     try:
         queue = _parsed(mapping(raw, "spec"), name)

@@ -44,7 +44,7 @@ def _no_name(_pod: Pod) -> str:
 
 
 class Queues:
-    """The Queues in force; only ClusterState writes it."""
+    """The Queues in force; only `ClusterState` changes this object."""
 
     def __init__(self, objects: Objects, queue_of: Callable[[Pod], str] = _no_name) -> None:
         self._objects = objects

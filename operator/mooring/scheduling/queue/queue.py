@@ -205,7 +205,7 @@ class SchedulingQueue:
             self._try_next(queued, now)
 
     def _has_its_signature(self, queued: QueuedPod) -> bool:
-        """Return whether the signature of an unschedulable pod is still that of its group.
+        """Return whether an unschedulable pod still has the signature of its group.
 
         Returns False for a pod whose result was copied from an equal group.
         """

@@ -121,8 +121,8 @@ class UnschedulablePods:
     def add(self, queued: QueuedPod, since: int | None = None) -> None:
         """Add the pod at the end of the group with its signature.
 
-        `since` is the number of the first event that the pod missed, if any; hints run for these
-        events.
+        `since` is the sequence number of the first event that the pod missed, if any; hints run
+        for the missed events.
         """
         uid, node, end = queued.pod.uid, self._hints.nominated_node(queued), self._events.end
         signature = self._hints.signature(queued)
