@@ -476,7 +476,7 @@ class ProfileStatusWriter:
     async def read(self, raw: Mapping[str, Any]) -> None:
         """Put a profile in force that was read with GET, unless it is known already.
 
-        The status is written when kopf shows the profile, or some seconds later.
+        The status is written when kopf reports the profile, or some seconds later.
         """
         if await self._apply(raw, unless_known=True) is not None:
             self._later.add(raw["metadata"]["name"])
@@ -551,7 +551,7 @@ def _is_older(metadata: Mapping[str, Any], than: str) -> bool:
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: float) -> str:
-    """Return the time of the condition's last change: `now` if its status is not `holds` yet."""
+    """Return lastTransitionTime of the condition: `now` if its status becomes `holds` only now."""
     for condition in before.get("conditions") or ():
         if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))

@@ -46,7 +46,7 @@ RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
 server can restart or etcd can elect a leader. After the last try kopf ends."""
 
 GOOD_SECONDS: Final = 60.0
-"""If kopf has run for this number of seconds, it is restarted after a short pause again."""
+"""After kopf has run for this number of seconds, the pause before its restart is short again."""
 
 UNWATCHED_SECONDS: Final = 60.0
 """A replica is not ready if a needed resource was not watched for more seconds than this."""
@@ -194,7 +194,7 @@ class KopfRunner:
         return _NEEDED if trouble is not None else (*_NEEDED, PRIORITY_CLASS)
 
     async def _until_watchable(self, resource: Resource, backoff: Backoff) -> None:
-        """Wait until kopf may watch the resource: without the right it would log many lines."""
+        """Wait until kopf may watch the resource; without the right, kopf would log many lines."""
         said = ""
         while (trouble := await self._trouble_with(resource)) is not None:
             if trouble != said:
@@ -347,7 +347,6 @@ def _is_watcher(task: asyncio.Task[Any]) -> bool:
 
 
 def _is_of_kopf(task: asyncio.Task[Any]) -> bool:
-    """Return whether the task runs a coroutine of kopf's package."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code is not None and Path(code.co_filename).is_relative_to(_KOPF)
 

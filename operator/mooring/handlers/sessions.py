@@ -85,8 +85,8 @@ class KopfSessions:
     """Sessions with our own credentials and TLS, one for each login of kopf.
 
     Attributes:
-        on_pods: Called with the pods of the first list. A later list without pods is given to it,
-            too, because kopf calls no handler for an empty list.
+        on_pods: Called with the pods of the first list, and with a later list that has no pods,
+            because kopf calls no handler for an empty list.
         bursts: Gets the events of the watch of pods, and leaves some of them to kopf.
         may_write: Called immediately before each write is sent. If it returns False, the write is
             not sent, and kopf gets an `aiohttp.ClientConnectionError` and tries again.

@@ -112,7 +112,7 @@ def _scaled(text: str, digits: int) -> int:
 
 
 def _amount(text: str, digits: int) -> tuple[int, str, str | None]:
-    """Return `text` times 10**digits, its suffix and its exponent; ValueError if malformed."""
+    """Return the number times 10**digits, the suffix and the exponent; ValueError if malformed."""
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         shown = text if len(text) <= 40 else f"{text[:40]}..."

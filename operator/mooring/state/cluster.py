@@ -119,7 +119,7 @@ class ClusterState:
                     self.put(Kind.POD, placed.pod.uid, placed.pod)
 
     def devices_known(self, why_not: str | None) -> None:
-        """Store why some ResourceClaims, ResourceSlices or DeviceClasses are unknown, or None.
+        """Store why some objects of dynamic resources are unknown; None if all of them are known.
 
         When None replaces a reason, deliver an UPDATE of kind ResourceSlice that names no object.
         """
@@ -625,7 +625,6 @@ class ClusterState:
             self.pod_columns.requeue(placed.slot, number)
 
     def _renew_queues_of(self, group: PodGroupState) -> None:
-        """Count the group's pods in the Queue that the PodGroup object names now."""
         members = group.unscheduled, group.assumed, group.assigned, group.terminating
         for uid in (uid for pods in members for uid in pods):
             if (placed := self.pods.get(uid)) is not None:

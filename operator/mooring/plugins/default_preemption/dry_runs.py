@@ -31,7 +31,7 @@ REMOVALS_PER_CHECK: Final = 8
 def checks_of(pod: Pod) -> float:
     """Return how long the pod's filters take on one node, compared with those of an ordinary pod.
 
-    An ordinary pod has few volumes, ports, resources and requirements; they add nothing.
+    The few volumes, ports, resources and requirements of an ordinary pod add nothing.
     """
     spec = pod.spec
     required = spec.required_nodes.terms if spec.required_nodes is not None else ()

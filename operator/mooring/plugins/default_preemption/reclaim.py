@@ -184,7 +184,7 @@ class _Rules:
     def _of_group(
         self, group: PodGroupState, slots: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64] | None, bool]:
-        """Return the slots of members that must be evicted together, and whether they may be."""
+        """Return the slots of members to be evicted together, and whether the rules allow this."""
         if group.key == self._own_group():
             return slots, False
         if group in self._cluster.pod_groups.disrupted_whole:

@@ -177,7 +177,6 @@ _NO_LABELS: Final = SelectedLabels(LabelSelector())
 
 
 def _memory(key: _Key, pods: Selection) -> int:
-    """Return the estimated bytes of a selection and its key."""
     _, namespace, values = key
     return 400 + len(namespace) + 4 * sum(map(len, values)) + pods.memory
 
