@@ -290,7 +290,7 @@ class PreBindPlugin(Plugin, Protocol):
 
 
 class BindPlugin(Plugin, Protocol):
-    """Binds the pod."""
+    """Binds the pod to its node, or leaves this to the next Bind plugin."""
 
     async def bind(self, pod: Pod, node: str) -> Skip | None:
         """Bind the pod and return None, or SKIP for the next bind plugin; raise if it fails."""

@@ -214,7 +214,7 @@ class SchedulingProfileSpec(PolicyModel):
 
 @dataclass(frozen=True, slots=True)
 class SchedulingProfile:
-    """A profile with its name; `generation` is that of its API object, 0 for one from a file."""
+    """A profile with its name and the generation of its API object, 0 if it is from a file."""
 
     name: str
     spec: SchedulingProfileSpec

@@ -77,7 +77,7 @@ def _broken(
 
 
 def _steps(details: ErrorDetails, document: object) -> tuple[list[int | str], str | None]:
-    """Return the location without the tags of unions, and the innermost tag.
+    """Return the error's location without tags of unions, and the innermost tag or None.
 
     A step that does not exist in the document is a tag; only the last step may be a missing field.
     """

@@ -116,7 +116,7 @@ class _Rows:
         ]
 
     def _fits_alone(self) -> BoolArray:
-        """Return bool[rows]: True where a pod, had it left, would pass node-only filters."""
+        """Return bool[rows]: True where node-only filters accept the node's own pod again."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = search.results.fits_without_pods[self._rows]
         if pre_filtered.restricted_by:

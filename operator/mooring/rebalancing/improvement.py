@@ -267,7 +267,7 @@ def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None
 
 
 def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods that gain: filters reject their node, or decisions confirm an estimate."""
+    """Return the pods that gain, because filters reject their node or decisions confirm this."""
     candidates, on_good_nodes = list[GainingPod](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:

@@ -54,7 +54,7 @@ BUDGET_SECONDS: Final = 30.0
 """The seconds that a move waits if a disruption budget allows no eviction. The status of a budget
 changes shortly after the last replacement has become ready."""
 _PATIENCE_SECONDS: Final = 60.0
-"""The most seconds that a new plan waits while pods wait for decisions."""
+"""The maximum seconds that a new plan waits while pods wait for decisions."""
 _SHORTEST_LIFE: Final = 300.0
 """A plan is carried out for at least this time in seconds; for longer if the interval is longer."""
 _FORMER_SECONDS: Final = 5.0

@@ -185,7 +185,7 @@ class Record:
         name: The name of the profile.
         uid: The uid of the profile's object.
         message: The present activity, or why the last plan was not carried out to its end.
-        done: How many moves ended with a ready replacement on its node.
+        done: How many moves ended with a ready replacement on the target.
         evictions: The evictions of the last hour.
         former: Moves that a former leader began and that may not have ended.
         plan: The last plan. It is kept in a cache of one entry, which counts its bytes.

@@ -233,7 +233,7 @@ class RoomSearch:
         return best
 
     def _sets(self, pod: Pod, node: str, size: int) -> list[tuple[Pod, ...]]:
-        """Return sets of `size` pods that free enough resources; sets of small pods come first."""
+        """Return sets of `size` pods that free enough for `pod`; sets of small pods come first."""
         by_spec, rows = self._movable_on(node), self.planning.cluster.rows([node])
         short = {name: int(each[0]) for name, each in self._short(pod, rows).items() if each[0]}
         found = list[tuple[Pod, ...]]()

@@ -51,7 +51,7 @@ class RunningStep:
     Attributes:
         begun: How many of its moves have begun.
         is_over: Whether no more of its moves will begin.
-        until: After `is_over`, until when it waits for its pods to leave their nodes.
+        until: The time until which a step that is over waits for pods to leave their nodes.
         why: Why the step was skipped.
     """
 

@@ -76,9 +76,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EVENT_SECONDS: Final = 1.0
-"""The most seconds for writing events after the last binding."""
+"""The maximum seconds for writing events after the last binding."""
 _LAST_SECONDS: Final = 1.0
-"""The most seconds for cancelled tasks to end before the lease is released."""
+"""The maximum seconds to wait for cancelled tasks before the lease is released."""
 _HEALTH_SECONDS: Final = 1.0
 """The seconds between two checks whether a leader can work."""
 _UNABLE_SECONDS: Final = 60.0
@@ -122,7 +122,7 @@ def calm_the_collector() -> None:
 
 
 class Kopf(Protocol):
-    """Shows the handlers pods without a node, profiles and priority classes; see `KopfRunner`."""
+    """Passes pods without a node, profiles and PriorityClasses to handlers; see `KopfRunner`."""
 
     @property
     def restarts(self) -> int:

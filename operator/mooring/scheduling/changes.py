@@ -77,7 +77,7 @@ def conditions(changes: Sequence[Change], texts: Sequence[str], subject: str = "
 
 
 def pod_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
-    """Yield the changes of the pod to try, small changes first."""
+    """Yield changes of the pod, small changes first, for suggestions to try."""
     for resource in pod.spec.demand.resources:
         yield Change("", 0.0, resource=resource)
     yield from _tolerations(pod.spec, cluster)
@@ -213,7 +213,7 @@ def _scaled(
 
 
 def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
-    """Yield the changes of the pod's unallocated claims to try."""
+    """Yield changes of the pod's unallocated claims, for suggestions to try."""
     taints: Sequence[Taint] | None = None
     for name, claim in _waiting(pod, cluster):
         change = partial(Change, claim=claim.uid)

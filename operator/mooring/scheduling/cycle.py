@@ -165,7 +165,7 @@ def _feasible(
 
 
 def _highest(search: NodeSearch, found: _Feasible, seed: int) -> ScheduleResult:
-    """Return a node with the highest total score; do not score a single feasible node."""
+    """Return a node with the highest total score; skip scoring if only one node is feasible."""
     rows, nodes = found.rows, search.cluster.nodes
     if len(rows) == 1:
         row = int(rows[0])

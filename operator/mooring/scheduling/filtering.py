@@ -230,7 +230,7 @@ class NodeSearch:
         return rejected
 
     def _nominated_at(self, row: int) -> Sequence[Pod]:
-        """Return the pods nominated to the node whose resources this pod must leave free."""
+        """Return the pods nominated to the node; this pod must leave room for these pods."""
         pod = self.pod
         return self.cluster.nominations.at(row, pod.spec.priority, pod.uid, self.ends)
 

@@ -18,7 +18,7 @@ _HINT_SECONDS: Final = 0.001
 """The seconds for queueing hints between two decisions; at least one hint runs."""
 _MOST_BINDING: Final = 256
 _IDLE_SECONDS: Final = 10.0
-"""The most seconds that the loop waits for work; then it runs once to show that it is alive."""
+"""The maximum seconds that the loop waits for work; then it runs once to show that it is alive."""
 _STUCK_SECONDS: Final = 60.0
 """If the loop has not run for this time in seconds, the scheduler must be restarted."""
 

@@ -92,7 +92,7 @@ class PodEnqueuer:
         """
 
     async def run(self) -> NoReturn:
-        """Do in slices the work after changes of profiles and groups, until cancelled."""
+        """Do the work that follows changes of profiles and groups, in slices, until cancelled."""
         slices = TimeSlices(clock=self._clock)
         while True:
             await self._is_unsettled.wait()

@@ -103,8 +103,8 @@ class Shadow:
         self._left: OrderedDict[str, None] = OrderedDict()
         """The uids of pods that the watch has shown pending, but not bound."""
         self._unconfirmed: OrderedDict[str, _Comparison] = OrderedDict()
-        """Maps uids of bound pods that were not seen pending, perhaps static pods, to
-        comparisons."""
+        """Maps the uid of each bound pod that was never seen pending (perhaps a static pod) to
+        its comparison."""
         self._pending: dict[str, float | None] = {}
         self._look_at = 0.0
         self._due: deque[Pod] = deque()

@@ -95,7 +95,7 @@ _WITHOUT_POINT: Final = {
     "pod_group_post_filter": "pod groups preempt others where postFilter has DefaultPreemption",
     "placement_feasible": "a pod group takes a placement where its minimum of members fits",
 }
-"""Maps extension points that Mooring does not have to the note about plugins left out there."""
+"""Maps each extension point that Mooring lacks to a note about the plugins left out there."""
 _ALL_PLACEMENTS: Final = "Mooring scores all placements of a pod group"
 
 
@@ -298,7 +298,7 @@ def _unknown_without_point(profiles: Iterable[_Profile], catalog: Catalog) -> It
 
 
 def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
-    """Yield a note for each setting about pod groups that Mooring does not have."""
+    """Yield a note for each setting for pod groups that Mooring does not support."""
     for point, reason in _WITHOUT_POINT.items():
         plugins: PluginSet = getattr(profile.plugins, point)
         if plugins.enabled or plugins.disabled:

@@ -225,13 +225,13 @@ class RulePlan:
 
 @cached(16 * 2**20)
 def plan_filter(source: str) -> RulePlan:
-    """Plan a boolean expression; raise ProfileInvalid with positions, without paths."""
+    """Plan a boolean expression; raise ProfileInvalid with the positions of mistakes, no paths."""
     return _plan(source, ("bool",), "must be true or false")
 
 
 @cached(16 * 2**20)
 def plan_score(source: str) -> RulePlan:
-    """Plan an expression for a number; raise ProfileInvalid with positions, without paths."""
+    """Plan a numeric expression; raise ProfileInvalid with the positions of mistakes, no paths."""
     return _plan(source, _NUMBERS, "must be a number (an int or a double)")
 
 

@@ -71,9 +71,9 @@ class Queues:
         self.resources: frozenset[str] = frozenset()
         """The resources for which a Queue in force has a quota."""
         self.changes = 0
-        """The number of changes of Queues and of their usage."""
+        """How many times a Queue or its usage has changed."""
         self.decreases = 0
-        """The number of decreases of usage, and of changes of quotas."""
+        """How many times a usage has decreased or a quota has changed."""
 
     @property
     def states(self) -> Mapping[str, QueueState]:

@@ -1,4 +1,4 @@
-"""Keeps the cluster events that some pods still have to be checked against, in their order."""
+"""Keeps the cluster events, in order, until hints have run for all pods that missed them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -543,7 +543,7 @@ class SchedulingQueue:
     ) -> None:
         """Move the pod to the queue; `event` is the reason, as in the metrics.
 
-        `since` is the number of the first cluster event that an unschedulable pod missed.
+        `since` is the sequence number of the first event that an unschedulable pod missed.
         """
         if queued.queue is not queue:
             counted = SubQueue.UNSCHEDULABLE if queue is SubQueue.GATED else queue
