@@ -43,7 +43,7 @@ def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
 
 
 def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return the sum or difference as Kubernetes 1.36 does: a decimal `value` changes, too."""
+    """Return the sum or difference; as in Kubernetes 1.36, also change a decimal `value`."""
     made = _changed(sign, value, other)
     if value.is_decimal:
         made.source = value

@@ -90,7 +90,7 @@ def optional_of(value: Type) -> Type:
 
 
 def type_of(value: Type) -> Type:
-    """Return the type of a type, such as that of `int` in `type(1) == int`."""
+    """Return the type of a type; in `type(1) == int`, the name `int` has such a type."""
     return Type("type", "type", (value,))
 
 

@@ -112,8 +112,8 @@ class ExtenderClient:
         """Note that a call has ended, and adapt the number of calls allowed at the same time.
 
         A time-out lowers the number by one, down to 1, because the extender may be able to serve
-        only one call at a time. After as many successful answers as this number, it grows by one,
-        up to MOST_CALLS.
+        only one call at a time. After as many successful answers as this number, the number grows
+        by one, up to MOST_CALLS.
         """
         self._answers += result == "success"
         if result == "timeout" and self._bound > 1:

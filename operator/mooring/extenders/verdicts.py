@@ -24,7 +24,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_ROUNDS: Final = 5
-"""The most times that an attempt asks extenders to filter, if nodes were taken meanwhile."""
+"""An attempt asks extenders to filter at most this often if other pods take the nodes."""
 _MOST_DIFFERENT: Final = 500
 """The most different answers with scores about one group, and the most without scores."""
 _MOST_REASONS: Final = 1_000
@@ -51,7 +51,7 @@ class Needed:
         nodes: The names of the nodes to filter and score.
         rows: The rows (int64) of the nodes, in version `node_set_version` of the node set.
         evaluated_nodes: The number of nodes that the search examined.
-        is_sample: Whether other nodes fit, too.
+        is_sample: Whether more nodes fit than `nodes` has.
         nominated: Whether `nodes` has only the pod's nominated node.
         candidates: For a preemption: the candidates that extenders may reject.
     """
@@ -74,7 +74,7 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class NodeFailure:
-    """Why an extender rejected a node, and whether preemption could help there."""
+    """Why an extender rejected a node, and whether preemption could help on the node."""
 
     reason: str
     resolvable: bool

@@ -110,7 +110,7 @@ class ResourceSlice:
     Attributes:
         node_name: "" if not set.
         slice_count: The number of slices in this generation of the pool.
-        alike: Slices with equal values differ only in devices' names and attributes' values.
+        alike: A key; slices with equal keys differ only in devices' names and attributes' values.
     """
 
     name: str
@@ -296,7 +296,7 @@ def _device(raw: Mapping[str, Any], where: str) -> Device:
 
 
 def _attribute(raw: Mapping[str, Any], at: str) -> AttributeValue:
-    """Return the attribute's value; if several types are set, the first one of the API's order."""
+    """Return the attribute's value; if several types are set, the first in the API's order."""
     if raw.get("int") is not None:
         return integer(raw, "int", at)
     if raw.get("bool") is not None:

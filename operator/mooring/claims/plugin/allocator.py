@@ -23,7 +23,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 
 _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
-"""The least work of a search for each device of a node, in units of `Evaluations`."""
+"""A search uses at least this many units of the attempt's budget (`Evaluations`) per device."""
 _MOST_SLOTS: Final = 256
 """The most requests of a pod, including subrequests; a single claim may have as many."""
 

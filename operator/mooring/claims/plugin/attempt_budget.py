@@ -7,7 +7,7 @@ from mooring.claims.plugin.allocation_error import AllocationError
 from mooring.framework.evaluations import Evaluations
 
 _UNITS_PER_STEP: Final = 40
-"""The work of one step, in units of `Evaluations`."""
+"""One step uses this many units of the attempt's budget (`Evaluations`)."""
 
 
 @dataclass(eq=False, repr=False)

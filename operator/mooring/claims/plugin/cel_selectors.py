@@ -26,7 +26,7 @@ from mooring.model.quantity import Quantity, QuantityFormat
 _UNITS_PER_EVALUATION: Final = 400
 _UNITS_PER_WORK: Final = 3
 _UNITS_IF_KNOWN: Final = 50
-"""The work of reading a cached answer, in units of `Evaluations`."""
+"""Reading a cached answer uses this many units of the attempt's budget (`Evaluations`)."""
 
 
 class Selector(Protocol):

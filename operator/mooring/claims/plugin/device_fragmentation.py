@@ -46,7 +46,7 @@ _MOST_CLASSES: Final = 10_000
 _MAX: Final = 100
 _SCALE: Final = 1_000
 _UNITS_PER_DEVICE: Final = 5
-"""The work of finding the claims that hold a device, in units of `Evaluations`."""
+"""Finding a device's claims uses this many units of the attempt's budget (`Evaluations`)."""
 
 
 _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
@@ -136,7 +136,7 @@ class DeviceFragmentation:
     def _lost(
         self, nodes: Sequence[_Place], waiting: Sequence[ResourceClaim], kinds: _Kinds
     ) -> IntArray:
-        """Return int64[nodes, kinds]: lost places, in thousandths of a place of this pod."""
+        """Return int64[nodes, kinds]: the places that each kind of claims loses; see `_lost_by`."""
         own = kind_of(waiting)
         key = own, tuple(kind for kind, _ in kinds)
         known = self._known.pop(key, None) or {}

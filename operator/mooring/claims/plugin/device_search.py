@@ -67,12 +67,12 @@ class _Alternatives(_Frame):
 
 @dataclass(slots=True)
 class _EndOfClaim(_Frame):
-    """The end of a claim. It has no other choice."""
+    """Marks the end of a claim; there is nothing else to try."""
 
 
 @dataclass(slots=True)
 class _State(_Frame):
-    """The search's state at a request; from equal states, the search goes on equally."""
+    """The state of the search at a request; equal states lead to equal results."""
 
     key: Hashable
 

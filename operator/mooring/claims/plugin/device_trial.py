@@ -277,7 +277,7 @@ class DeviceTrial:
         return Taken(slot, position, consumed, shared=True, counters=counters, first_share=first)
 
     def _constrain(self, slot: Slot, position: int) -> bool:
-        """Add the device to all constraints of the request; if one rejects it, add it to none."""
+        """Add the device to all constraints of the request; if a constraint rejects it, to none."""
         for added, each in enumerate(self._constraints_on[slot]):
             value = each.values[position]
             if not each.admits(value):

@@ -58,7 +58,7 @@ _UNITS_PER_POOLS: Final = 200
 _UNITS_PER_SIGNATURE: Final = 100
 _UNITS_PER_CLASS: Final = 40
 _UNITS_PER_VALUE: Final = 2
-"""The work for each attribute value of a node, in units of `Evaluations`."""
+"""Reading one attribute value uses this many units of the attempt's budget (`Evaluations`)."""
 _ROWS_AT_ONCE: Final = 32
 """The number of nodes that are computed before the budget is checked."""
 _LEAST_STEPS: Final = 1_000
@@ -72,7 +72,7 @@ Result = list[Allocation] | AllocationError | None
 _UNKNOWN: Final = -1
 _TOO_FEW: Final = 0
 _FITS: Final = 1
-"""The verdict on a class with enough devices."""
+"""The verdict for a class of nodes with enough devices."""
 _NOT_KNOWN: Final = -1
 _serials: Final = count()
 _NO_NODE: Final = 0
@@ -126,20 +126,20 @@ class NodeClasses:
         self.serial = next(_serials)
         """Identifies this object; class numbers are comparable only within one object."""
         self.numbers: IntArray = np.zeros(0, np.int64)
-        """The class of the node of each row."""
+        """int64[rows]: the class number of each node."""
         self._classes = _Numbers()
         self._keys = _Numbers()
         self._row_keys: IntArray = np.zeros(0, np.int64)
         self._row_versions: IntArray = np.zeros(0, np.int64)
-        """The value of `EquivalentNodes.versions` for which each row's key was computed."""
+        """For each row, the value of `EquivalentNodes.versions` when the row's key was computed."""
         self._key_signatures: IntArray = np.zeros(0, np.int64)
         self._key_versions: IntArray = np.zeros(0, np.int64)
-        """The value of `signature_versions` for which each key's class was computed."""
+        """For each key, the value of `signature_versions` when the key's class was computed."""
         self._key_classes: IntArray = np.zeros(0, np.int64)
         self._unused: set[int] = set()
         """Keys that no node had when the classes were last computed."""
         self._read: dict[Hashable, list[tuple[int, str, frozenset[str] | None]]] = {}
-        """For slices with equal `alike`: the attributes of their devices that claims read."""
+        """Maps `ResourceSlice.alike` to the attributes that claims read from such slices."""
         self.counted = 0
         """The bytes of this object that the cache has counted."""
 
@@ -191,7 +191,7 @@ class NodeClasses:
         nodes.spend(units)
 
     def _take_key(self, key: int, nodes: "EquivalentNodes") -> None:
-        """Compute the class of the nodes with this key; mark the key as unused without nodes."""
+        """Compute the class of nodes with this key; mark the key as unused if there are none."""
         signature = int(self._key_signatures[key])
         part, units = nodes.own_part(signature), 1
         if part is None:
@@ -247,7 +247,7 @@ class _Results:
         self.verdicts = np.zeros(0, np.int8)
         """For each class, `_UNKNOWN`, `_TOO_FEW` or `_FITS`."""
         self.scores = np.zeros(0, np.int64)
-        """The score of each class, from the alternatives that the claims get there."""
+        """The score of each class, from the alternatives that claims get on its nodes."""
         self.budget: Budget | None = None
         """The budget of the searches; None once every class has a result."""
         self._bytes = self.counted = 0
@@ -301,13 +301,13 @@ class ResultsOnNodes:
 
     @property
     def scores(self) -> IntArray:
-        """int64[nodes]: the score of each node, from the alternatives that the claims get there."""
+        """int64[nodes]: the score of each node for the alternatives that claims get on it."""
         return self._known.scores[self.numbers]
 
 
 @dataclass(eq=False, repr=False)
 class EquivalentNodes:
-    """The pools and the classes of all nodes, and the results of searches; each call updates them.
+    """The pools and classes of all nodes, and the results of searches; each call applies changes.
 
     `allocated` are the devices that count as in use; None means the cluster's devices in use.
     """
@@ -469,7 +469,7 @@ class EquivalentNodes:
             self._cached -= entry.counted
 
     def _bound(self, *used: NodeClasses | _Results) -> None:
-        """Count the bytes of the used entries; drop others until the cache is small enough."""
+        """Update the cache's size for the used entries; drop other entries if it is too large."""
         for each in used:
             self._cached += each.bytes - each.counted
             each.counted = each.bytes
@@ -645,7 +645,7 @@ class EquivalentNodes:
         return number
 
     def state(self, pool: Pool) -> int:
-        """Return a number for the state of a shared pool; nodes that see the same pool share it."""
+        """Return a number that is equal for equal states of a shared pool."""
         of_key = self._states.setdefault((pool.driver, pool.name), {})
         known = of_key.get(id(pool))
         if known is None:
@@ -727,7 +727,7 @@ def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], t
 
 
 def _matches(pool: Pool, node: Node) -> Hashable:
-    """Return bools: whether the node can use each device of slices that select nodes per device."""
+    """Return whether the node can use each device in slices with `perDeviceNodeSelection`."""
     return tuple(
         [
             node_matches(device, node.name, node.labels)

@@ -94,7 +94,7 @@ class NewClaim:
 class ExtendedResources:
     """The extended resources of a pod; at least one of them has a DeviceClass.
 
-    `classes` maps resources to their DeviceClasses; `others` are the resources without one. `stale`
+    `classes` maps resources to their DeviceClasses; `others` are resources without a class. `stale`
     is a claim of an earlier attempt; the pod fits no node until this claim is deleted.
     """
 
@@ -111,7 +111,7 @@ class ExtendedResources:
         )
 
     def _claim_for(self, resources: tuple[str, ...]) -> NewClaim | None:
-        """Return the claim for these resources, in the order of `classes`; None without any."""
+        """Return the claim for these resources (in the order of `classes`); None if empty."""
         if resources not in self._new:
             self._new[resources] = new_claim(self.pod, {r: self.classes[r] for r in resources})
         return self._new[resources]
@@ -122,7 +122,7 @@ class ExtendedResources:
         return self.stale is None and not self.others
 
     def kinds(self, nodes: NodeView) -> Iterator[tuple[IntArray, NewClaim | None]]:
-        """Yield pairs: the positions of nodes that lack the same resources, and their claim."""
+        """Yield pairs: positions of nodes that lack the same resources, and the claim to create."""
         lacking = [nodes.allocatable(name) == 0 for name in self.classes]
         kind, first = np.zeros(len(nodes), np.int64), [0][: len(nodes)]
         for lacks in lacking:
@@ -187,7 +187,7 @@ def _of_resource(
     """Return the requests for devices of one resource, and the containers that use each request.
 
     Each ordinary container and sidecar has its own request. An init container ends earlier and uses
-    the devices of later containers. If these are too few, one more request has the missing devices.
+    the devices of later containers. If those have too few, one more request asks for the rest.
     """
     lasting = [
         (index, container.name, f"container-{index}-request-{_index_of(resource, container)}", n)

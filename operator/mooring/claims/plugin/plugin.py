@@ -127,9 +127,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._metrics, self._profile = handle.device_metrics, handle.profile
         self._nodes = EquivalentNodes(handle.kubernetes, handle.evaluations)
         self._expected: dict[Uid, dict[str, Allocation]] = {}
-        """By pod: the allocations of its claims that Reserve chose, by the claim's uid."""
+        """Maps a pod to the allocations that Reserve chose for its claims, by the claim's uid."""
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
-        """By pod: the claims that PreBind has begun to write, by the claim's uid."""
+        """Maps a pod to the claims that PreBind has begun to write, by the claim's uid."""
         self._unreserved = count()
         """Numbers the calls of `unreserve`, so that each holds claims under a unique id."""
         self._new: dict[Uid, NewClaim] = {}

@@ -124,7 +124,7 @@ def is_owned(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 
 
 def _group(pod: Pod, cluster: ClusterView) -> PodGroup | None:
-    """Return the pod's group as defined by its object; None without one."""
+    """Return the pod's group as defined by its object; None without a group."""
     group = cluster.pod_groups.of(pod)
     return group.definition if group is not None else None
 

@@ -66,7 +66,7 @@ class Pruning:
         )
 
     def state(self, claim: int) -> Hashable:
-        """Return a key of the search's state; from equal keys on, the search goes on equally."""
+        """Return a key of the search's state; states with equal keys lead to equal results."""
         kinds, trial = self.kinds, self.trial
         return (
             trial.number_of_results(claim),
@@ -138,7 +138,7 @@ class Pruning:
         )
 
     def _answer(self, slot: Slot, position: int) -> Hashable:
-        """Return a key: devices with equal keys are equal for the request."""
+        """Return a key that is equal for devices that the request cannot tell apart."""
         device = self.node.candidates[position].device
         in_all = slot.every is not None and position in slot.every
         try:

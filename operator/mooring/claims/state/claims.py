@@ -26,7 +26,7 @@ from mooring.state.objects import Objects
 
 @dataclass(slots=True)
 class _InFlight:
-    """An allocation that is not written yet, and its pods; `gone` is the claim if deleted."""
+    """An allocation that is not written yet, its pods, and the claim if it is deleted (`gone`)."""
 
     allocation: Allocation
     holders: dict[Uid, None] = field(default_factory=dict)

@@ -187,7 +187,7 @@ class GroupTopology(NamedTuple):
     """The topology domain for the members of a group; without keys, they may be on any node.
 
     `keys` are node labels, the widest domain first (block, rack, host). All members are placed in
-    one domain. If `required` is False and no domain has room, they may be spread over several
+    one domain. If `required` is False and no domain has room, members may be spread over several
     domains. With the key HYPER_NODE_KEY, the domains are HyperNodes with tiers up to
     `highest_tier`: a number, a name, or None for all tiers.
     """
@@ -235,7 +235,7 @@ class PodGroupStatus:
 
     @property
     def reserved_until(self) -> float | None:
-        """When the reservation in the status ends, in seconds since the epoch; None without one."""
+        """When the reservation in the status ends, in epoch seconds; None without a reservation."""
         if self.reserved is None or self.reserved.status != "True":
             return None
         *_, time = self.reserved.message.rpartition(" until ")

@@ -46,7 +46,7 @@ def task_groups_of(pod: Pod) -> TaskGroups | None:
     """Return the task groups that the pod declares; None if it declares none.
 
     Only the pod's own task group gets a minimum, because Spark's driver creates the other pods
-    after it has started. The requests are those of all task groups. Raises ManifestError if the
+    after it has started. The requests cover all task groups. Raises ManifestError if the
     annotation is malformed.
     """
     if not (written := pod.annotations.get(TASK_GROUPS)):

@@ -1,4 +1,4 @@
-"""Keeps the members of a gang out of the queue until enough of them exist (gangscheduling/).
+"""Keeps members of a gang out of the scheduling queue until enough members exist (gangscheduling/).
 
 A profile with this plugin also places the members of a group together.
 """

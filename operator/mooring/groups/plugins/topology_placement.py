@@ -105,7 +105,7 @@ class TopologyPlacementGenerator:
         return [placement for _, placement in found]
 
     def _rows_of_all(self, cluster: ClusterView) -> Mapping[str, IntArray]:
-        """Return the nodes' rows of each HyperNode, low tiers first.
+        """Return the rows of the nodes in each HyperNode, low tiers first.
 
         A HyperNode may contain only HyperNodes of lower tiers, so loops are impossible.
         """

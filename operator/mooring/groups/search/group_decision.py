@@ -420,7 +420,7 @@ class _GroupDryRun:
     def _place(self, without: Collection[Pod], rows: IntArray) -> Assignment:
         """Place the members on these rows as if the pods in `without` were evicted.
 
-        If they do not all fit, the members' claims try their last alternatives first.
+        If not all members fit, the members' claims try their last alternatives first.
         """
         if self._search.is_counted():
             slots = self._cluster.pod_columns.slots_of(without)

@@ -95,7 +95,7 @@ class GroupSearch(CountingSearch):
         return Assignment(best, len(self.searched.members), tries, cause=cause)
 
     def _orders(self) -> Iterator[Order]:
-        """Yield orders of classes to try; the caller reports a failed try by `Order.failed`."""
+        """Yield orders of member classes to try; the caller calls `Order.failed` if one fails."""
         totals = self._totals
         shares = [
             max(

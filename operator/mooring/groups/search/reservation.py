@@ -53,7 +53,7 @@ class GroupReservation:
 
     def __init__(self, scheduler: SchedulerState, cache: ResultCache) -> None:
         self._until = 0.0
-        """When the reservation ends, in seconds since the epoch; 0 without one."""
+        """When the reservation ends, in seconds since the epoch; 0 if nothing is reserved."""
         self._scheduler = scheduler
         self._state = scheduler.state
         self._cluster = scheduler.cluster
@@ -140,8 +140,8 @@ class GroupReservation:
     def _busy_until(self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]]) -> float:
         """Return the earliest time when all reserved nodes may have room, in epoch seconds.
 
-        Returns minus infinity if they may have room now. A pod is expected to end at its deadline;
-        a pod without a deadline may end at any moment.
+        Returns minus infinity if the nodes may have room now. A pod is expected to end at its
+        deadline; a pod without a deadline may end at any moment.
         """
         by_row = defaultdict[int, list[Pod]](list)
         for pod, row in reserved:
@@ -323,7 +323,7 @@ class GroupReservation:
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
-        """Return bool[slots]: the placed pods that will make room for the group."""
+        """Return bool[slots of the PodTable]: True for pods that will make room for the group."""
         columns = self._cluster.pod_columns
         leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
         for slot in np.flatnonzero(leaving).tolist():
@@ -360,6 +360,6 @@ def _of_daemon_set(pod: Pod) -> bool:
 
 
 def _after(pipeline: Pipeline) -> float | None:
-    """Return the seconds of waiting before nodes are reserved; None if they never are."""
+    """Return after how many seconds nodes are reserved; None if the profile reserves none."""
     policy = pipeline.group_policy
     return policy.reserve_after_seconds if policy is not None else None

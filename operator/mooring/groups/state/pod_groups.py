@@ -376,7 +376,7 @@ class _Member:
 
 
 class PodGroups:
-    """All pod groups. Only `ClusterState` calls the methods that change them."""
+    """All pod groups. Only `ClusterState` calls the methods that change this object."""
 
     def __init__(self, pods: PodTable) -> None:
         self._pods = pods
@@ -467,7 +467,7 @@ class PodGroups:
         return declared.minimum if declared is not None else 0
 
     def opened(self, before: Pod, after: Pod) -> PodGroupState | None:
-        """Return the pod's group if the pod has lost its gates and so completed it; else None."""
+        """Return the pod's group if the pod completed it by losing its gates; else None."""
         return self.completed_by(after) if before.spec.gates and not after.spec.gates else None
 
     def counts_otherwise(self, before: Pod, after: Pod) -> bool:
@@ -522,7 +522,7 @@ class PodGroups:
         return member.group.key == key and member.declared == self._declared_by(pod)
 
     def number_of(self, uid: Uid) -> int | None:
-        """Return the number of the pod's group; None without a group, or for a terminating pod."""
+        """Return `number` of the pod's group; None without a group, or for a terminating pod."""
         member = self._members.get(uid)
         return member.group.number if member is not None and not member.pod.terminating else None
 

@@ -32,7 +32,7 @@ class BestFitIndex(Generic[_Item]):
         self._keys: list[tuple[int, str]] = []
         """The size and the name of each item."""
         self._numbers: list[tuple[int, int, int]] = []
-        """For each item: the numbers of its node affinity and of its traits, and its amount."""
+        """For each item: the ids of its node affinity and traits, and its amount."""
         self._affinities = NodeAffinities(nodes)
         self._traits: dict[Hashable, int] = {}
         self._columns: IntArray | None = None
@@ -96,7 +96,7 @@ class BestFitIndex(Generic[_Item]):
     def suitable(
         self, positions: IntArray, largest: IntArray, suits: Callable[[_Item], bool]
     ) -> IntArray:
-        """Return those of the positions that have suitable items.
+        """Return those `positions` that have suitable items.
 
         `suits` is called with the largest item of each traits; `largest` is `largest_of_traits()`.
         """

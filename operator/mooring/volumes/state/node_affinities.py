@@ -49,7 +49,7 @@ class NodeAffinities:
         return len(self.affinities)
 
     def number(self, affinity: NodeSelector | None) -> int:
-        """Return the affinity's number; a new affinity gets a new number."""
+        """Return the number that identifies the affinity; a new affinity gets a new number."""
         number = self._numbers.get(affinity)
         if number is None:
             number = self._numbers[affinity] = len(self.affinities)
@@ -58,7 +58,7 @@ class NodeAffinities:
         return number
 
     def by_row(self) -> Sequence[IntArray]:
-        """Return columns (int64[rows]) with the numbers of affinities that the nodes match.
+        """Return columns (int64[rows]) with the affinities that nodes match, as in `number`.
 
         NO_AFFINITY means no such affinity. Each affinity is in only one column.
         """

@@ -94,7 +94,7 @@ class _Taken:
         return positions
 
     def _selected(self, positions: IntArray, requirement: Requirement) -> IntArray:
-        """Return those of the positions whose volumes meet the requirement on labels.
+        """Return the `positions` of volumes that meet the requirement on labels.
 
         Only the requirement's own values are compared, because volumes may have thousands.
         """

@@ -50,7 +50,7 @@ class PodVolumes:
     Attributes:
         conflicts: uint64[nodes]: the bits above; 0 where all claims have volumes.
         choices: The available volumes for claims.
-        to_provision: Claims that need a new volume, with bool[nodes]: True where they need it.
+        to_provision: Claims, and bool[nodes]: True for nodes where the claim needs a new volume.
     """
 
     conflicts: npt.NDArray[np.uint64]
@@ -64,7 +64,7 @@ class UnboundClaims:
 
     Attributes:
         choices: The available volumes for claims.
-        left: Claims without a volume, with bool[nodes]: True where they have none.
+        left: Claims, and bool[nodes]: True for nodes where the claim has no volume.
         selected: bool[nodes]: False where a claim's selected node is another node.
     """
 
