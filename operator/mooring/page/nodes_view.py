@@ -164,7 +164,10 @@ class Nodes:
         return self._labels[2]
 
     def namespaces_on(self, name: str) -> frozenset[str] | None:
-        """Return the namespaces of the node's pods, nominated pods and claims; None if unknown."""
+        """Return the namespaces of the pods and claims on the node; None if the node is unknown.
+
+        These are its own pods, the pods nominated to it, and the claims for its devices.
+        """
         row = self._row(name)
         if row is None:
             return None
@@ -217,7 +220,7 @@ class Nodes:
         }
 
     def _devices(self, row: int) -> tuple[list[NodeDevice], int]:
-        """Return up to 200 devices that the node can use, its own first; and the number of all."""
+        """Return up to 200 devices that the node can use, its own first; and how many there are."""
         found = Devices(self.scheduler.cluster, classes=False)
         devices = islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)
         return [*devices], found.count(row)

@@ -14,7 +14,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 MOST_FOUND: Final = 10
 
 _Ranked = dict[tuple[bool, str], str | None]
-"""Maps pods to their nodes. A key sorts pods whose name begins with the text first."""
+"""Maps pods to their nodes; the bool of a key is False if the pod's name begins with the text."""
 
 
 @dataclass(eq=False, repr=False)
@@ -46,7 +46,7 @@ class PodSearch:
         }
 
     async def _of_namespaces(self, text: str) -> dict[str, _Ranked]:
-        """Return the first pods whose names contain the text, by namespace; one more than shown."""
+        """Return the first pods with the text in their names, by namespace; one more than shown."""
         found: dict[str, _Ranked] = {}
 
         def steps() -> None:

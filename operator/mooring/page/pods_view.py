@@ -1,4 +1,4 @@
-"""One pod for the view Pod: its history, and its present results of filters and scores."""
+"""Shows one pod in the view Pod: its history, and its present results of filters and scores."""
 
 import asyncio
 import time

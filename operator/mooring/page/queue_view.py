@@ -1,4 +1,4 @@
-"""The pending pods for the view Queue: counts, groups, lists and the last hour.
+"""Shows the pending pods in the view Queue: counts, groups, lists and the last hour.
 
 It reads all pods in slices into columns, and keeps the columns for some seconds. Groups and lists
 are then a few operations on arrays. All users share the columns.

@@ -67,7 +67,7 @@ _CHANGES_SECONDS: Final = 0.5
 _SNAPSHOT_SECONDS: Final = 2.0
 """The least seconds between two messages with all nodes."""
 _BEAT_SECONDS: Final = 5.0
-"""The most seconds between two messages; without messages for longer, the page connects again."""
+"""The most seconds between two messages; after a longer silence, the page connects again."""
 _RIGHTS_SECONDS: Final = 10.0
 """The seconds between two checks whether the user may still have the stream."""
 _WRITE_SECONDS: Final = 30.0

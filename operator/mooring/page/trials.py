@@ -203,7 +203,7 @@ class WhatIfRunner:
         *,
         detailed: bool = False,
     ) -> TryAnswer:
-        """Return the decisions about the pods of a text.
+        """Return the decisions about the pods of a text; `detailed` asks for `TryAnswer.details`.
 
         `may_see` is async; it gets namespaces, and returns those that the user may see. Pods of
         other namespaces are not tried, because the answer would tell about groups, claims and other
@@ -286,7 +286,7 @@ class WhatIfRunner:
         }
 
     async def _pipeline(self, name: str, text: str) -> Pipeline | None:
-        """Return the pipeline of the profile in `text`, or of the profile `name`, or None."""
+        """Return the pipeline of the profile in `text`, else of the profile `name`, else None."""
         if not text:
             return self._named(name) if name else None
         try:
@@ -318,7 +318,7 @@ class WhatIfRunner:
     def _what_if(
         self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
     ) -> WhatIf:
-        """Return a WhatIf on the live state, without the pods `removed`, with `selecting` added."""
+        """Return a WhatIf on the live state without the pods `removed`; add objects `selecting`."""
         scheduler = self.scheduler
         what_if = WhatIf(ResultCache(scheduler.cluster), now=self.now)
         for uid in removed:
@@ -640,7 +640,7 @@ async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], A
 def _made_of(
     manifest: Manifest, new_objects: NewObjects, notes: dict[str, None]
 ) -> Iterator[Manifest]:
-    """Yield the object's pods, and a Deployment's ReplicaSet; raise InputError without pods."""
+    """Yield the object's pods, and a Deployment's ReplicaSet; raise InputError without any pod."""
     if not makes_pods(manifest):
         version = manifest.raw.get("apiVersion") or "no apiVersion"
         raise manifest.error(

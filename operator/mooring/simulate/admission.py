@@ -270,8 +270,8 @@ def _set_scheduling(spec: dict[str, Any], scheduling: Mapping[str, Any]) -> None
 def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
     """Return the affinity as the API server stores it if terms have `matchLabelKeys`.
 
-    See `mutatePodAffinity` in pkg/registry/core/pod/strategy.go; it adds to the label selectors of
-    terms, so that schedulers need not read `matchLabelKeys` and `mismatchLabelKeys`.
+    See `mutatePodAffinity` in pkg/registry/core/pod/strategy.go. It adds requirements for these
+    keys to the label selectors of terms, so that schedulers read only the selectors.
     """
     hard, soft = (
         "requiredDuringSchedulingIgnoredDuringExecution",
@@ -315,7 +315,7 @@ def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) ->
 
 
 def _set_tolerations(spec: dict[str, Any]) -> None:
-    """Add tolerations of not-ready and unreachable nodes for 300 seconds, if the spec has none."""
+    """Add tolerations of not-ready and unreachable nodes for 300 seconds, if they are missing."""
     tolerations = mappings(spec, "tolerations", "spec")
     added = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -332,7 +332,8 @@ def _set_pod_level_requests(spec: dict[str, Any]) -> None:
     """Set the missing pod-level requests of a pod with pod-level limits.
 
     See `defaultPodRequests` in pkg/apis/core/v1/defaults.go. The API server runs this function
-    before any admission plugin. Some versions run it last; then decisions compute the same amounts.
+    before any admission plugin, or in some versions after them; both orders give the same
+    decisions.
     """
     resources = mapping(spec, "resources", "spec")
     if not mapping(resources, "limits", "spec.resources"):
@@ -357,7 +358,7 @@ def _set_volumes(spec: dict[str, Any]) -> None:
 
 
 def _set_host_ports(spec: dict[str, Any]) -> None:
-    """Set the host ports of containers on the host's network (pkg/apis/core/v1/defaults.go)."""
+    """Set the host ports of a pod with `hostNetwork` to its container ports (defaults.go)."""
     if not boolean(spec, "hostNetwork", "spec"):
         return
     for group in ("containers", "initContainers"):

@@ -173,11 +173,12 @@ def compare(
     second process at the same time.
 
     Args:
-        inputs: The cluster and its pods; the pods move in it.
+        inputs: The cluster and its pods; the function changes this cluster.
         registry: The plugins that profiles may name.
-        old: The profiles of the old policy; without any, those of the inputs.
-        new: The profiles of the new policy; likewise.
-        queues: The Queues of the old and of the new policy; each replaces the Queue of its name.
+        old: The profiles of the old policy; if empty, the profiles of the inputs.
+        new: The profiles of the new policy; if empty, the profiles of the inputs.
+        queues: The Queues of the old and of the new policy, which replace the cluster's Queues of
+            the same names.
         selection: Which pods are placed.
         as_profile: The name, in both policies, of the profile that decides about every pod.
         order: The pods ("namespace/name") in the order of their arrival.
@@ -185,8 +186,7 @@ def compare(
         seed: Chooses among nodes of equal score.
         progress: Gets the attempts with the new policy, and their final number.
 
-    Raises:
-        InputError: if no pod is selected, or the old policy fails.
+    Raises:     InputError: if no pod is selected, or the old policy fails.
     """
     names = [as_profile, as_profile]
     if as_profile is None and len(old) == len(new) == 1:

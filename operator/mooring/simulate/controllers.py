@@ -49,7 +49,11 @@ def is_new(raw: Mapping[str, Any]) -> bool:
 
 
 def generated_names(base: str, seed: list[str], first: int = 0, step: int = 1) -> Iterator[str]:
-    """Yield names as generateName makes them; every run yields the same names."""
+    """Yield names as generateName makes them, one for each number from `first` on.
+
+    A name begins with `base`. Its end depends only on `seed` and the number, so that every run
+    yields the same names.
+    """
     return (
         base[:_LONGEST_BASE] + _digest([*seed, number])[:_SUFFIX] for number in count(first, step)
     )
@@ -258,7 +262,7 @@ class Controllers:
         yield from self._job(job)
 
     def _generated(self, base: str, owner: Raw, number: int) -> str:
-        """Return an unused name for a pod; every run returns the same name.
+        """Return an unused name for the pod with this `number`; every run returns the same name.
 
         Two of 5,000 names with five random characters would probably be equal.
         """

@@ -139,10 +139,11 @@ class _Reader:
         self._without_class: dict[str, None] = {}
         """The new PersistentVolumeClaims that get the default class, by namespace and name."""
         self._new_groups: dict[str, Manifest] = {}
-        """The new PodGroups by namespace and name; their PriorityClasses may come later."""
+        """The new PodGroups by namespace and name; the input may have their PriorityClasses
+        later."""
         self._of_groups: dict[str, Mapping[str, str]] = {}
-        """The claims of each group, by its uid; each entry of `resourceClaims` has the claim's
-        name."""
+        """Maps the uid of each group to its claims: the names of the claims by the group's entries
+        in `resourceClaims`."""
 
     def read(self, manifest: Manifest) -> None:
         new, group_and_kind = is_new(manifest.raw), (manifest.group, manifest.kind)

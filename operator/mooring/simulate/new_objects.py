@@ -24,7 +24,7 @@ from mooring.state.cluster import ClusterState
 SELECT_PODS: Final = frozenset(
     {Kind.SERVICE, Kind.REPLICATION_CONTROLLER, Kind.REPLICA_SET, Kind.STATEFUL_SET}
 )
-"""The kinds with a selector of pods that default topology constraints use."""
+"""The kinds that select pods; default topology spread constraints use their selectors."""
 _CLUSTER_WIDE: Final = frozenset((r.group, r.kind) for r in READ if not r.namespaced)
 _MOST_OBJECTS: Final = 20
 """The most objects whose mistakes are reported together."""
@@ -84,9 +84,9 @@ class NewObjects:
             return RejectedPod(pod.key, owner_of(pod), str(answer))
 
     def pod_group(self, raw: Mapping[str, Any]) -> PodGroup:
-        """Return a new PodGroup as the API server would store it; if rejected, an invalid PodGroup.
+        """Return the PodGroup as the API server would store it; an invalid group if it would not.
 
-        Raises ManifestError if its metadata is malformed.
+        Raises ManifestError if the metadata is malformed.
         """
         stored = as_stored(Kind.POD_GROUP, raw)
         parsed = parse_pod_group(stored)

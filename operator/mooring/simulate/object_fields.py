@@ -47,7 +47,7 @@ def _types() -> Mapping[str, Mapping[str, str]]:
 
 
 def field_mistakes(raw: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield every unknown or missing field of an object; yield nothing for other kinds."""
+    """Yield every unknown or missing field of an object; yield nothing if its kind is unknown."""
     root = f"{raw.get('apiVersion')} {raw.get('kind')}"
     if root in _types():
         yield from _in_object(raw, root, "")

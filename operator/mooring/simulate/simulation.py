@@ -84,15 +84,14 @@ def simulate(
             kube-scheduler's defaults applies.
         registry: The plugins that profiles may name.
         seed: Chooses among nodes of equal score, together with the pod's uid.
-        nodes: How many of the best nodes a decision lists, and how many rejections per plugin;
-            None for all.
+        nodes: How many of the best nodes a decision lists, and how many rejections per plugin; None
+            for all.
         profile: The name of the profile that decides about every pod, even those it does not match.
-        extenders: Whether to call the extenders of the profiles; they filter, score and preempt,
-            but do not bind. Without that, decisions are made as if there were none. The inputs must
-            have kept their raw objects.
+        extenders: Whether to call the extenders of the profiles to filter, score and preempt, but
+            not to bind. The inputs must then have raw objects (`keep_raw`). If False, decisions
+            ignore extenders.
 
-    Raises:
-        InputError: if there is no profile of this name.
+    Raises:     InputError: if there is no profile of this name.
     """
     simulation = Simulation(inputs, registry, seed=seed, nodes=nodes, profile=profile)
     return simulation.attempts(inputs.pending, inputs.rejected, extenders=extenders)
@@ -386,7 +385,10 @@ def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
 
 
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
-    """Return the pod as if it was queued when it was created; pods without a time come last."""
+    """Return the pod as if it was queued when it was created; pods without a time come last.
+
+    `ticket` orders pods that were created at the same time.
+    """
     entered = pod.created or inf
     return QueuedPod(pod, pipeline, entered, entered, ticket=ticket, times=StateTimes(entered))
 

@@ -37,7 +37,7 @@ def unplayed(
 
 
 def _selects_some(key: str, state: ClusterState) -> bool:
-    """Return whether the budget selects a pod that could be evicted."""
+    """Return whether the budget `key` selects a pod that could be evicted."""
     budget = state.objects.of(Kind.POD_DISRUPTION_BUDGET)[key]
     return budget.selector is not None and any(
         placed.pod.namespace == budget.namespace and budget.selector.matches(placed.pod.labels)
