@@ -26,7 +26,7 @@ _NUMBERS: Final = ("SCORE", "FEASIBLE")
 _MOST_VICTIMS: Final = 3
 _MOST_REASONS: Final = 4
 _NEXT: Final = 2
-"""The number of nodes after the best one that a wide table shows."""
+"""The number of next best nodes that a wide table shows for each pod."""
 
 
 @dataclass

@@ -28,7 +28,7 @@ class Difference:
 
 
 _SHORT: Final = 3
-"""The most items of a list that a table shows as a whole; of longer lists it shows the changes."""
+"""The most items of a list that a table shows; of a longer list it shows only the changes."""
 
 
 def in_short(difference: Difference) -> tuple[str, str]:

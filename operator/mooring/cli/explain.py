@@ -168,10 +168,11 @@ def _print(question: _Question, answer: dict[str, Any], output: str) -> None:
 
 
 def _watch(question: _Question, output: str) -> NoReturn:
-    """Print the answer repeatedly; omit an answer in a file if only its durations have changed.
+    """Print the answer repeatedly.
 
-    Each YAML document begins with its separator. If another replica takes the lead, the command
-    asks that replica. Ctrl-C ends the loop.
+    A terminal always shows the latest answer. Elsewhere, an answer is left out if only its
+    durations differ from those of the answer before. Each YAML document begins with its separator.
+    If another replica takes the lead, the command asks that replica. Ctrl-C ends the loop.
     """
     before: object = ()
     following = Following()

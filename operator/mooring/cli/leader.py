@@ -33,7 +33,7 @@ _SECONDS: Final = 15.0
 _WORK_SECONDS: Final = MOST_SECONDS + 10.0
 """The time-out in seconds for an answer that the leading replica must compute."""
 _REFUSALS: Final = (400, 413, 422, 429)
-"""The HTTP statuses that mean: the user must change the request."""
+"""The HTTP statuses that tell the user to change the request or to repeat it later."""
 _AGAIN_SECONDS: Final = 1.0
 _LOOPBACK: Final = "127.0.0.1"
 _PLAIN_URL: Final = re.compile(r"https://[A-Za-z0-9.:\[\]-]+", re.ASCII)
@@ -458,7 +458,7 @@ def _url_and_host(server: str, source: str = "--server") -> tuple[str, str]:
 
 
 async def _lease_of(connection: Connection, leader: Leader) -> dict[str, Any]:
-    """Return the Lease; InputError if it cannot be read."""
+    """Return the Lease; raise InputError if it cannot be read."""
     try:
         async with ApiClient(connection) as client:
             try:

@@ -69,7 +69,7 @@ def new(name: str, out: str, *, per_node: bool) -> None:
 
 
 def _module_of(name: str, code: Template) -> str:
-    """Return the name of the plugin's module (rack_aware); InputError for an invalid name."""
+    """Return the plugin's module name (rack_aware); raise InputError if `name` is invalid."""
     if not _NAME.fullmatch(name):
         raise InputError(
             f"{name!r} cannot be the name of a plugin: it must be 2 to 53 letters and digits as in "

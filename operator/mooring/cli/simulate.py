@@ -296,7 +296,7 @@ def _ask(
     profile: str | None,
     output: str,
 ) -> NoReturn:
-    """Print the running scheduler's decisions, and exit; raise UsageError for other parameters."""
+    """Print the running scheduler's decisions and exit; raise UsageError for unusable options."""
     for parameter in click.get_current_context().command.params:
         if _is_given(str(parameter.name)) and parameter.name not in _WITH_SERVER:
             raise click.UsageError(f"{parameter.opts[-1]} goes without --server")
@@ -332,7 +332,10 @@ def _collecting_rarely() -> Iterator[None]:
 def _files_and_targets(
     words: Sequence[str], filenames: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[TypeAndName, ...]]:
-    """Return the files and the objects that the words name; an existing file comes first."""
+    """Split the words into files and objects (TYPE/NAME); return `filenames` as files too.
+
+    A word that names an existing file is a file, even if it looks like TYPE/NAME.
+    """
     files, targets = list[str](), list[TypeAndName]()
     for word in words:
         target = None if word == STDIN or Path(word).exists() else type_and_name(word)

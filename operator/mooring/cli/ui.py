@@ -120,7 +120,7 @@ class Proxy:
 
     @asynccontextmanager
     async def served(self, port: int) -> AsyncIterator[str]:
-        """Serve the page, and yield the address to open once; InputError if the port is in use."""
+        """Serve the page; yield the address to open; raise InputError if the port is in use."""
         app = web.Application(client_max_size=MOST_BYTES)
         app.router.add_post("/ui/session", self._exchange)
         # Only plain paths, so that what is forwarded is the path whose token was checked.

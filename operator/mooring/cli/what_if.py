@@ -21,7 +21,8 @@ from mooring.simulate.simulation import WITH_GROUP, SimulatedAttempt
 
 _WHAT_IF: Final = "/api/v1/what-if"
 _BESIDE_PODS: Final = {*GROUP_KINDS, Kind.SERVICE}
-"""The kinds that are sent in addition to kinds that make pods; Secrets, for example, are not."""
+"""The kinds that are sent in addition to kinds that make pods; Secrets, for example, are not
+sent."""
 
 
 def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, output: str) -> Summary:

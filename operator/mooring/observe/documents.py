@@ -51,7 +51,11 @@ def fields_of(document: Any) -> dict[str, Any]:
 
 @cache  # as many entries as there are classes
 def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], Sequence[str]]:
-    """Return a reader of the class's fields, their names in JSON, and the optional names."""
+    """Return how to read and name the fields of a document's class.
+
+    The three values are a function that returns all fields of a document, the names of these fields
+    in JSON, and the names in JSON of the fields that may be left out.
+    """
     every = fields(kind)
     names = [name_of(each.name) for each in every]
     optional = [name_of(each.name) for each in every if each.default is None]

@@ -14,9 +14,10 @@ from typing import Any, Final
 logger = logging.getLogger(__name__)
 
 SHORTEST_SECONDS: Final = 0.001
-"""The shortest steps in seconds that are reported; thousands of steps per second are shorter."""
+"""The duration in seconds from which a step is reported; thousands of steps per second are
+shorter."""
 _LONG_SECONDS: Final = 1.0
-"""The seconds of the shortest steps that are logged, because users notice the delay."""
+"""The duration in seconds from which a step is logged, because users notice the delay."""
 
 
 _Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]

@@ -175,7 +175,7 @@ class Endpoints:
         return self.tls.certificate
 
     async def start(self, address: str, port: int) -> int:
-        """Serve on `port` of the IP address `address`; port 0 takes a free one.
+        """Serve on `port` of the IP address `address`; port 0 takes a free port.
 
         Returns:
             The port in use.
@@ -273,7 +273,7 @@ class Endpoints:
             raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user has this access; HTTPServiceUnavailable without an answer."""
+        """Return whether the user has this access; raise HTTPServiceUnavailable if unknown."""
         return await self._answered(self.reviews.allows(user, attributes))
 
     async def user_of(self, request: web.Request) -> User:
@@ -500,7 +500,7 @@ class _Listener:
         self._site: web.SockSite | None = None
 
     async def serve_with(self, context: ssl.SSLContext) -> bool:
-        """Serve new connections with `context`; return False if it was in use already."""
+        """Serve new connections with `context`; return False if `context` was in use already."""
         if context is self._context:
             return False
         earlier = self._site

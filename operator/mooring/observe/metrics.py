@@ -479,7 +479,7 @@ class Metrics(Collector, DeviceMetrics):
     def extension_point(
         self, point: ExtensionPoint, status: Status, profile: str
     ) -> Callable[[float], None]:
-        """Return a function that counts the seconds of this extension point; callers keep it."""
+        """Return a function that counts one duration in seconds; callers keep the function."""
         return self._point_duration.child(point, status, profile).observe
 
     def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:

@@ -386,7 +386,7 @@ class DecisionLog:
         return times
 
     def without_profile(self, pod: str, uid: Uid, now: float) -> None:
-        """Note that no profile takes the pod, unless this is its last step already."""
+        """Note that no profile takes the pod, unless the pod's last step says this already."""
         times = self.seen(pod, uid, now)
         if times is not None and times.state is not PodState.NO_PROFILE:
             times.enter(PodState.NO_PROFILE, now)

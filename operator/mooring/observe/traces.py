@@ -1,9 +1,9 @@
 """Sends traces of pods to an OTLP endpoint with OpenTelemetry's SDK.
 
-A pod is a trace. Its root span lasts from the first sight of the pod until it is bound or deleted;
-each scheduling attempt is a child span. The identifiers of the trace and of the root span are
-computed from the pod's uid: the trace has the uid without dashes. Therefore the span of an attempt
-can be sent at once when the attempt ends, and another leader continues the same trace.
+Each pod has a trace. Its root span lasts from the first sight of the pod until it is bound or
+deleted; each scheduling attempt is a child span. The identifiers of the trace and of the root span
+are computed from the pod's uid: the trace has the uid without dashes. Therefore the span of an
+attempt can be sent at once when the attempt ends, and another leader continues the same trace.
 
 This module needs the packages of the extra `otlp`; it is imported only if an endpoint is given.
 """

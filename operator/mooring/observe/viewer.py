@@ -59,9 +59,9 @@ class Viewer:
         return await self.may(pod_read())
 
     async def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Return the namespaces, out of the given ones, whose pods the user may get.
+        """Return those of `namespaces` where the user may get pods.
 
-        If the user may not get all pods, it checks only the first `MOST_NAMESPACES`.
+        If the user may not get all pods, only the first `MOST_NAMESPACES` are checked.
         """
         names = tuple(dict.fromkeys(namespaces))
         if await self.sees_all_pods():

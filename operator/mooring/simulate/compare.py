@@ -186,7 +186,8 @@ def compare(
         seed: Chooses among nodes of equal score.
         progress: Gets the attempts with the new policy, and their final number.
 
-    Raises:     InputError: if no pod is selected, or the old policy fails.
+    Raises:
+        InputError: if no pod is selected, or the old policy fails.
     """
     names = [as_profile, as_profile]
     if as_profile is None and len(old) == len(new) == 1:

@@ -91,7 +91,8 @@ def simulate(
             not to bind. The inputs must then have raw objects (`keep_raw`). If False, decisions
             ignore extenders.
 
-    Raises:     InputError: if there is no profile of this name.
+    Raises:
+        InputError: if there is no profile of this name.
     """
     simulation = Simulation(inputs, registry, seed=seed, nodes=nodes, profile=profile)
     return simulation.attempts(inputs.pending, inputs.rejected, extenders=extenders)

@@ -339,7 +339,7 @@ def kai_pod_group(name: str, minimum: int | None = None, **spec: Any) -> Raw:
 
 
 def pod_gang(name: str, groups: Mapping[str, int], **spec: Any) -> Raw:
-    """Return a PodGang of Grove; `groups` maps its groups of pods to their least replicas."""
+    """Return a PodGang of Grove; `groups` maps the name of each pod group to its `minReplicas`."""
     raw = coscheduling_pod_group(name, 1)
     parts = [
         {"name": role, "minReplicas": least, "podReferences": []} for role, least in groups.items()
@@ -349,7 +349,7 @@ def pod_gang(name: str, groups: Mapping[str, int], **spec: Any) -> Raw:
 
 
 def hyper_node(name: str, tier: int, *members: Raw, **spec: Any) -> Raw:
-    """Return a HyperNode of Volcano; each member has a type and a selector."""
+    """Return a HyperNode of Volcano; each of `members` is an entry of `spec.members`."""
     raw = api_object("HyperNode", name, spec={"tier": tier, "members": list(members), **spec})
     return raw | {"apiVersion": "topology.volcano.sh/v1alpha1"}
 

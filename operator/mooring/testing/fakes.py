@@ -93,7 +93,7 @@ class FakeApi:
         annotations: The annotations for the pod's Binding, by namespace/name.
         failure: An error that every write raises, or None.
         writes: The writes given to `later`, until `write_all` runs them.
-        lost: What is lost of each of the next updates, in order.
+        lost: For each of the next updates in order, the part that is lost.
         recorded: The events, each with its pod's key.
     """
 
