@@ -91,7 +91,7 @@ def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
 
 
 def _nominations(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield a record of each nomination, which says whether a victim is still on the node."""
+    """Yield a record of each nomination; it says whether a victim is still on the node."""
     state = scheduler.state
     for nominee in state.nominations:
         if state.nominations.get(nominee.pod.uid) is not nominee:

@@ -71,7 +71,7 @@ def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str,
 
 
 def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -> IntArray:
-    """Return the positions of nodes that have some of each resource that the pod requests."""
+    """Return the positions of nodes that have at least a part of every requested resource."""
     has = np.ones(len(positions), np.bool_)
     for resource, amount in islice(pod.spec.demand.resources.items(), _MOST_LOOKED_UP):
         if amount:
@@ -80,7 +80,7 @@ def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -
 
 
 def _reasons(group: RejectedNodes, positions: IntArray) -> str:
-    """Return the most frequent reasons of the nodes that reject the pod for the fewest reasons."""
+    """Among the nodes with the fewest reasons, return the reasons that most nodes have."""
     why = group.explanation
     if len(why.reasons) == 1:
         return why.reasons[0]

@@ -73,7 +73,7 @@ class PodEnqueuer:
         self._strays: dict[Uid, _Stray] = {}
         """Maps the uids of pods without a profile to their reports and other facts."""
         self._of_claim: dict[str, dict[Uid, None]] = {}
-        """Maps a ResourceClaim's namespace/name to the uids of pods without a node that name it."""
+        """Maps each ResourceClaim (namespace/name) to the uids of unscheduled pods that name it."""
         self._claims: dict[Uid, dict[str, None]] = {}
         """Maps the uid of a pod without a node to the ResourceClaims that the pod names."""
         self._unsettled: dict[Uid, None] = {}
@@ -562,7 +562,7 @@ class PodEnqueuer:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Find the profiles of all pods or of a namespace's pods: some now, others in `run`."""
+        """Find the profiles of the namespace's pods (None: all): some now, the rest in `run`."""
         without = self._scheduler.without_profile
         if namespace is None:
             uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())
@@ -718,7 +718,7 @@ class _Stray:
 
 
 def _relabelled(event: ClusterEvent) -> str | None:
-    """Return the namespace that was added or got other labels; None for all other events."""
+    """Return the namespace that the event adds or relabels; None for all other events."""
     before, after = event.before, event.after
     if not isinstance(after, Namespace):
         return None

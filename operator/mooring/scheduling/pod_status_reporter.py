@@ -97,7 +97,7 @@ class PodStatusReporter:
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
         """Maps uids to the pod, and to the fields of its status that are still to be written."""
         self._told: dict[str, _Told] = {}
-        """Maps uids to the pod's status as it is once the pending fields are written."""
+        """Maps uids to the status that the pod will have when the pending fields are written."""
         self._nominating: dict[str, str] = {}
         """Maps uids to the pod's version after its nomination was written; "" while unknown."""
 

@@ -175,7 +175,7 @@ class ResultColumns:
     def take(
         self, key: _Key, changes: ChangeLog, key_bytes: int, *, copies: bool = True
     ) -> ResultColumn:
-        """Return the column with this key for one more spec; a new column uses `changes`."""
+        """Return the column with this key, which one more spec uses; create it if needed."""
         column = self._columns.get(key)
         if column is None:
             other_bytes = _BYTES_PER_COLUMN + key_bytes
@@ -187,7 +187,7 @@ class ResultColumns:
         return column
 
     def release(self, column: ResultColumn) -> None:
-        """Count one spec less for this column; drop the column if no spec uses it."""
+        """Note that one spec fewer uses this column; drop the column if no spec uses it."""
         column.users -= 1
         if not column.users:
             del self._columns[column.key]
@@ -201,7 +201,7 @@ def is_few(rows: int, nodes: NodeView) -> bool:
 
 @dataclass(slots=True, eq=False)
 class SpecEvaluations:
-    """Counts evaluations of the plugins whose results a decision about a pod with the spec uses.
+    """Counts, for a decision about a pod with the spec, the evaluations of each plugin.
 
     `filters` and `scores` are for node-only plugins; `others` returns the counter of another
     plugin.

@@ -384,7 +384,7 @@ class ScheduleOne:
             self._delete_half_group(group, attempt.pipeline)
 
     def expire_nominations(self) -> None:
-        """End the nominations of group members that are too old; called periodically."""
+        """End nominations of group members after their maximum time; called periodically."""
         for pod in self._reservation.expire(self._clock()):
             self.reports.nomination_cleared(pod)
             if (group := self.scheduler.cluster.pod_groups.of(pod)) is not None:

@@ -129,7 +129,7 @@ class SchedulerState:
     in_pre_bind: dict[Uid, Callable[[], object]] = field(default_factory=dict)
     """Functions that cancel a pod's binding until the Binding is sent, by the pod's uid."""
     being_bound: dict[Uid, AssumedPod] = field(default_factory=dict)
-    """The binding of each assumed pod that has not ended, by the pod's uid."""
+    """The bindings that have not ended, by the uid of the assumed pod."""
     at_bind: dict[Uid, BindAttempt] = field(default_factory=dict)
     """The attempts in which plugins may bind pods now, by the pod's uid."""
     departures: DeletedUids = field(default_factory=DeletedUids)

@@ -61,7 +61,7 @@ class ScoreTable:
     plugins: Mapping[str, PluginScores]
 
     def by_node(self, most: int | None, *, chosen: int) -> dict[str, NodeScore]:
-        """Return scores by node name, the best first, for all nodes or for `most` nodes.
+        """Return scores by node name, the best first, for at most `most` nodes (None: all).
 
         `chosen` is the position of the chosen node, one of `best`. It is always included, unless
         `most` is 0.

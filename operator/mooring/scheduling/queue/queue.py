@@ -458,7 +458,7 @@ class SchedulingQueue:
         self._events.drop_before(end)
 
     def _may_fit(self, queued: QueuedPod, since: int | None) -> bool:
-        """Return whether the event with the number `since`, or a later event, may help the pod."""
+        """Return whether the event with sequence number `since`, or a later one, may help."""
         hints, events = self._hints, self._events
         if since is None or since < events.start or events.end - since > _ASKED_AGAIN:
             return True
@@ -514,7 +514,7 @@ class SchedulingQueue:
             self._move(queued, SubQueue.ACTIVE, now, event)
 
     def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Move the pod to backoff, where it must wait to the end; leave a gated pod gated."""
+        """Move the pod to backoff, which it must wait out; leave a gated pod gated."""
         queued.moved_at = None
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
