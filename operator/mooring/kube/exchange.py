@@ -230,7 +230,7 @@ class Exchange:
             await self._none_open.wait()
 
     def free(self, wire: _Wire) -> None:
-        """Keep the connection for a later request; close it after KEEPALIVE_SECONDS without one."""
+        """Keep the connection for later; close it after KEEPALIVE_SECONDS without a request."""
         wire.idle_since = self.loop.time()
         self._idle.append(wire)
         if self._tidying is None and not self._closed:

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 RETRIED: Final = (UnreachableError, ServerError, TooManyRequestsError, UnauthorizedError)
 """After these errors a status is written again, because they do not depend on the object."""
 SECTION_SECONDS: Final = 10.0
-"""The seconds between two comparisons of profile sections with the last written ones."""
+"""The seconds between two checks whether a section of a profile's status has changed."""
 _PAUSE_SECONDS: Final = 1.0
 """The seconds between two tries for one status, and after a try that did not reach the server."""
 

@@ -114,7 +114,7 @@ class CacheComparer:
             left -= pause
 
     def _is_known_again(self, compared: WatchedResource) -> bool:
-        """Return whether a pod in `_in_doubt` is queued again; keep only running attempts in it."""
+        """Return whether a pod of `_in_doubt` is queued again; drop pods whose attempt ended."""
         if not (in_doubt := self._in_doubt.get(compared.resource)):
             return False
         known = not in_doubt.isdisjoint(compared.known())

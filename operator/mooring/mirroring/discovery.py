@@ -80,7 +80,7 @@ class Discovery:
         return self._served
 
     def unserved(self) -> Mapping[Kind, Resource]:
-        """Return, by kind that the server does not serve, a resource that Mooring could read."""
+        """Return, by kind, a resource that Mooring could read but the server does not serve."""
         return {kind: _VERSIONS[kind][0] for kind, found in self._served.items() if found is None}
 
     async def look(self) -> None:

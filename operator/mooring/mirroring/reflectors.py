@@ -149,7 +149,7 @@ class Reflectors:
         }
 
     def unserved(self) -> Mapping[Kind, Resource]:
-        """Return, by kind that the server does not serve, a resource that Mooring could read."""
+        """Return, by kind, a resource that Mooring could read but the server does not serve."""
         return self._discovery.unserved()
 
     def problem(self) -> str | None:

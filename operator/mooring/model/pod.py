@@ -89,7 +89,7 @@ class Pod:
     """The most seconds that the pod may run (activeDeadlineSeconds); None without a limit."""
     termination_grace_period_seconds: int = _DEFAULT_GRACE
     claim_names: Mapping[str, str | None] = field(default_factory=lambda: _NO_CLAIMS)
-    """By entry of resourceClaims, the claim that was created from the pod's claim template."""
+    """By entry of resourceClaims, the claim made from its template; None if none was needed."""
     extended_resource_claim: ExtendedResourceClaim | None = None
     """The claim that a scheduler created for the pod's extended resources."""
     local_storage: bool = False

@@ -92,7 +92,7 @@ class InterPodAffinity:
         self._evaluations = handle.evaluations
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _Counts:
-        """Return the counts for required terms of the pod and anti-affinity of others, or SKIP."""
+        """Return the counts for all required terms that concern the pod; SKIP if there are none."""
         affinity = pod.spec.affinity
         avoiding = cluster.owners(Role.FORBIDDEN, pod)
         if not (affinity.required or affinity.required_anti or avoiding):
@@ -115,7 +115,7 @@ class InterPodAffinity:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> Explanation:
-        """Return one reason per node, in kube-scheduler's order; evictions add no wanted pods."""
+        """Return the first reason of each rejected node, in kube-scheduler's order."""
         reasons = (
             "node(s) didn't match pod affinity rules",
             "node(s) didn't match pod anti-affinity rules",
@@ -160,7 +160,7 @@ class InterPodAffinity:
         return scaled
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if wanted pods came, unwanted pods went, or nodes changed their domains."""
+        """Return QUEUE if a wanted pod came, an unwanted pod left, or a node changed its domain."""
         match event.kind:
             case Kind.POD:
                 return queue_if(_pods_differ(pod, event.before, event.after, cluster))

@@ -97,7 +97,7 @@ class NodeAffinity:
         return self._enforced(nodes) & nodes.admitted(wanted.labels, wanted.required)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _Selectors | None) -> Explanation:
-        """Return one reason per node, the profile's affinity first; evictions cannot help."""
+        """Return the reason for each node, the profile's affinity first; evictions cannot help."""
         reasons = (
             "node(s) didn't match scheduler-enforced node affinity",
             "node(s) didn't match Pod's node affinity/selector",

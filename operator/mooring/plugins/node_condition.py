@@ -51,7 +51,7 @@ class NodeCondition:
         return np.equal(_bits(nodes), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """Return all reasons that apply; evicting pods does not help."""
+        """Return all reasons that apply to each rejected node; evictions cannot help."""
         return Explanation(_REASONS, _bits(nodes), np.zeros(len(nodes), np.bool_))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:

@@ -45,7 +45,7 @@ class NodeDeclaredFeatures:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, required: frozenset[str]) -> Explanation:
-        """Return one reason, with the missing features as details; evictions cannot help."""
+        """Return the missing features of each rejected node as details; evictions cannot help."""
         lacking: dict[str, BoolArray] = {}
         for code, declared in enumerate(nodes.declared_feature_sets):
             missing = ", ".join(sorted(required - declared))

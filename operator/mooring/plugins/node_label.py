@@ -81,7 +81,7 @@ class NodeLabel:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """Return one reason; evicting pods changes no labels."""
+        """Return the reason for all rejected nodes; evictions change no labels."""
         reason = "node(s) didn't have the requested labels"
         return Explanation.single(reason, len(nodes), resolvable=False)
 

@@ -33,7 +33,7 @@ class NodeName:
         return nodes.named(name)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: str) -> Explanation:
-        """Return one reason; evicting pods changes no node name."""
+        """Return the reason for all rejected nodes; evictions change no node's name."""
         reason = "node(s) didn't match the requested node name"
         return Explanation.single(reason, len(nodes), resolvable=False)
 

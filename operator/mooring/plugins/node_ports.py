@@ -39,7 +39,7 @@ class NodePorts:
         return free
 
     def explain(self, _pod: Pod, nodes: NodeView, _: tuple[HostPort, ...]) -> Explanation:
-        """Return one reason; evicting the pod that uses the port helps."""
+        """Return the reason for all rejected nodes; evicting the pod that uses the port helps."""
         reason = "node(s) didn't have free ports for the requested pod ports"
         return Explanation.single(reason, len(nodes), resolvable=True)
 

@@ -40,5 +40,5 @@ class NodePreferAvoidPods:
         return avoiding if avoiding.any() else SKIP
 
     def score(self, _pod: Pod, _nodes: NodeView, avoiding: BoolArray) -> IntArray:
-        """Return int64[nodes], 0 or 100."""
+        """Return int64[nodes]: 0 for nodes to avoid, 100 for others."""
         return MAX_SCORE * ~avoiding

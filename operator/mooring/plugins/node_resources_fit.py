@@ -316,7 +316,7 @@ class NodeResourcesFit(_AllocationScore):
         return self._classes.of_pod(pod), self._counts.version(pod)
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
-        """Return all insufficient resources; evictions do not help if the node is too small."""
+        """Return the resources that each node lacks; no eviction helps if the node is too small."""
         resolvable = np.ones(len(nodes), np.bool_)
         lacking: list[tuple[str, BoolArray]] = []
         for resource, amount in need.resources.items():

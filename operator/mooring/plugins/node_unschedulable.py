@@ -39,7 +39,7 @@ class NodeUnschedulable:
         return ~nodes.unschedulable
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """Return one reason; an eviction does not uncordon a node."""
+        """Return the reason for all rejected nodes; evictions do not uncordon a node."""
         return Explanation.single("node(s) were unschedulable", len(nodes), resolvable=False)
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:

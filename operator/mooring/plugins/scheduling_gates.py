@@ -1,4 +1,4 @@
-"""Keeps pods with scheduling gates out of the queue (schedulinggates/)."""
+"""Keeps pods with scheduling gates out of the scheduling queue (schedulinggates/)."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from mooring.model.pod import Pod
 
 
 class SchedulingGates:
-    """Keeps a pod out of the queue until `spec.schedulingGates` is empty."""
+    """Keeps a pod out of the scheduling queue until `spec.schedulingGates` is empty."""
 
     name: ClassVar[str] = "SchedulingGates"
     depends_on_node_only: ClassVar[bool] = True

@@ -50,7 +50,7 @@ class ServiceSpreading(SelectorSpread):
     name: ClassVar[str] = "ServiceSpreading"
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
-        """Return int64[nodes]: the pods on each node that all Services of the pod select."""
+        """Return int64[nodes]: the number of pods on the node that match all the pod's Services."""
         return _counts(cluster.behind_services(pod), nodes, cluster)
 
 

@@ -82,13 +82,13 @@ class ServiceAffinity:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _RequiredLabels) -> Explanation:
-        """Return one reason. Evictions can help: without matching pods, all nodes fit."""
+        """Return the reason for all rejected nodes; evicting all matching pods would help."""
         return Explanation.single(
             "node(s) didn't match service affinity", len(nodes), resolvable=True
         )
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
-        """Return int64[nodes]: the number of pods of the pod's first Service."""
+        """Return int64[nodes]: on each node, the number of pods of the pod's first Service."""
         if not self._anti_affinity:
             return SKIP
         services = cluster.services(pod)

@@ -41,7 +41,7 @@ class TaintToleration:
         return np.equal(_per_taint_set(nodes, lambda taints: repelled(taints, tolerations)), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """Return one reason; an eviction removes no taint."""
+        """Return the reason for all rejected nodes; evictions remove no taint."""
         return Explanation.single("node(s) had untolerated taint(s)", len(nodes), resolvable=False)
 
     def score_key(self, pod: Pod) -> Hashable:

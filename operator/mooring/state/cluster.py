@@ -109,7 +109,7 @@ class ClusterState:
         return self._server_version
 
     def follow_server(self, version: str) -> None:
-        """Use the rules of Kubernetes `version`; compute the demand of pods in a resize again."""
+        """Use the rules of Kubernetes `version`; compute the demand of resized pods again."""
         before, self._server_version = self._kubernetes, version
         self._kubernetes = self.evictions.kubernetes = rules_of_server(version)
         if self._kubernetes is not before:
@@ -895,7 +895,7 @@ def _changed(before: Pod, pod: Pod) -> bool:
 
 
 def _in_place(known: Pod, pod: Pod) -> bool:
-    """Return whether both versions use the same resources, host ports, volumes and claims."""
+    """Return whether `known` and `pod` use the same resources, host ports, volumes and claims."""
     return (
         known.spec.demand == pod.spec.demand
         and known.spec.host_ports == pod.spec.host_ports
@@ -905,7 +905,7 @@ def _in_place(known: Pod, pod: Pod) -> bool:
 
 
 def _is_equivalent(known: Pod, pod: Pod) -> bool:
-    """Return whether both versions count alike for inter-pod affinity and topology spread."""
+    """Return whether `known` and `pod` count alike for inter-pod affinity and topology spread."""
     return (
         known.labels == pod.labels
         and known.spec.affinity == pod.spec.affinity

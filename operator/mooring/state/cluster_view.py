@@ -234,7 +234,7 @@ class ClusterView:
         return self._state.topology.selects(pods, pod)
 
     def default_selector(self, pod: Pod) -> Selection | None:
-        """Return the pods that match the pod's Services and controller; None if it has none."""
+        """Return the pods that match the Services and controller of `pod`; None without either."""
         return self._state.default_selector.of(pod)
 
     def behind_services(self, pod: Pod) -> Selection | None:

@@ -190,7 +190,7 @@ class PodColumns:
 
     @property
     def resources(self) -> Iterator[str]:
-        """The resources that any pod requests."""
+        """The resources that at least one pod requests."""
         return iter(self._requests)
 
     def requests(self, resource: str) -> IntArray:

@@ -30,7 +30,7 @@ class Assumption:
         deadline: When the assumption expires after a successful binding, in seconds on the caller's
             monotonic clock; None while the pod is being bound.
         announced: Whether the pod's ADD event has been delivered.
-        was_nominated: Whether the pod was nominated to the row when it was assumed.
+        was_nominated: Whether the pod was nominated to this node when it was assumed.
     """
 
     deadline: float | None = None

@@ -15,21 +15,21 @@ class RowCounts:
 
     def __init__(self) -> None:
         self._row, self._number = _NOWHERE, 0
-        """The only row and its number, until there is a second row."""
+        """The only row and its count, until there is a second row."""
         self._rows: dict[int, int] | None = None
-        """The numbers by row; None until there is a second row."""
+        """The counts by row; None until there is a second row."""
 
     def __len__(self) -> int:
         return len(self._rows) if self._rows is not None else int(self._number > 0)
 
     def items(self) -> Iterable[tuple[int, int]]:
-        """Yield pairs of row and number; the result is valid until the next change."""
+        """Yield pairs of row and count; the result is valid until the next change."""
         if self._rows is not None:
             return self._rows.items()
         return ((self._row, self._number),) if self._number else ()
 
     def extend(self, rows: list[int], numbers: list[int]) -> None:
-        """Append all rows to `rows` and their numbers to `numbers`; faster than `items`."""
+        """Append all rows to `rows` and their counts to `numbers`; faster than `items`."""
         if self._rows is not None:
             rows += self._rows
             numbers += self._rows.values()
@@ -38,7 +38,7 @@ class RowCounts:
             numbers.append(self._number)
 
     def add(self, row: int) -> None:
-        """Add one to the row's number."""
+        """Add one to the row's count."""
         if self._rows is not None:
             self._rows[row] = self._rows.get(row, 0) + 1
         elif row == self._row or not self._number:
@@ -48,7 +48,7 @@ class RowCounts:
             self._rows = {self._row: self._number, row: 1}
 
     def remove(self, row: int) -> None:
-        """Subtract one from the row's number, which must be at least one."""
+        """Subtract one from the row's count, which must be at least one."""
         if self._rows is None:
             self._number -= 1
             return

@@ -101,7 +101,7 @@ class NodeView:
 
     @property
     def usage(self) -> Usage | None:
-        """The cpu and memory that nodes offer and use; None in views that change pods."""
+        """The cpu and memory that nodes offer and use; None in views that add or remove pods."""
         usage, position = self._table.usage, self._table.changes.position
         if self._all:
             return usage

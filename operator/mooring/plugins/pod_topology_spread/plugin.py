@@ -155,7 +155,7 @@ class PodTopologySpread:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, limits: tuple[_Limit, ...]) -> Explanation:
-        """Return the reason of the first constraint that fails; a missing label is unresolvable."""
+        """Return the first constraint that each node violates; evictions add no missing label."""
         reasons = (
             "node(s) didn't match pod topology spread constraints (missing required label)",
             "node(s) didn't match pod topology spread constraints",
@@ -212,7 +212,7 @@ class PodTopologySpread:
         return queue_if(_domains(before, pod.spec, rules) != _domains(after, pod.spec, rules))
 
     def _rules(self, pod: Pod, cluster: ClusterView, *, hard: bool) -> tuple[_Rule, ...]:
-        """Return the pod's hard or soft constraints, or the default ones if it has none at all."""
+        """Return the pod's DoNotSchedule (if `hard`) or ScheduleAnyway rules, else the defaults."""
         if pod.spec.spread:
             labels = frozenset(pod.labels.items())
             return _own_rules(pod.spec, labels, hard=hard, empty_counts=self._empty_counts)

@@ -112,7 +112,7 @@ def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
 
 
 def _values_of(read: Read, nodes: NodeView) -> int:
-    """Return about how many distinct values of `read` the nodes have; no label is a value, too."""
+    """Return about how many distinct values of `read` the nodes have; a missing label counts."""
     match read.variable:
         case "node.name":
             return len(nodes)

@@ -108,7 +108,7 @@ def gathered(
 
 
 def _first(former: Any, later: Any) -> Any:
-    """Return the errors of two operands; if both have failed on a node, the first one's error."""
+    """Return the errors of two operands; where both have failed, the error of the first one."""
     if isinstance(former, int) and isinstance(later, int):
         return former or later
     if isinstance(former, int) and not former:

@@ -44,7 +44,7 @@ class DomainCounts:
         return read_only(self._counts[: len(self.domains.values) + 1])
 
     def at(self, nodes: NodeView) -> CountArray:
-        """Return int32[len(nodes)]: the number of pods in each node's domain, 0 if it has none."""
+        """Return int32[len(nodes)]: the number of pods in each node's domain, 0 for no domain."""
         counts: CountArray = self.by_code[nodes.domain_codes(self.domains)]
         return counts
 

@@ -155,7 +155,7 @@ class EquivalenceTable:
     def owned(self, term: OwnedTerm) -> OwnedTerm:
         """Return the OwnedTerm of placed pods that equals `term`; `term` itself if there is none.
 
-        They differ after a trial has removed the term's last owner and added it again.
+        The two objects differ after a trial has removed the term's last owner and added it again.
         """
         return self._owned.get((term.role, term.weight, term.term), term)
 
