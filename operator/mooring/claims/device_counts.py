@@ -2,8 +2,8 @@
 
 Scores count devices if a class stands for an extended resource (resource_allocation.go of
 kube-scheduler's plugin noderesources). As in kube-scheduler, slices of all generations count, and a
-node counts no devices if a selector fails for one of its devices. The counts follow changes of
-slices and devices.
+node counts no devices if a selector fails for one of its devices. The counts are
+updated when slices or devices change.
 """
 
 from collections.abc import Hashable, Iterable

@@ -40,7 +40,7 @@ class _RequestedCards:
 
 
 class GPUFragmentation:
-    """Scores nodes by the growth of their fragmentation if the pod were placed there."""
+    """Scores a node by how much its fragmentation would grow with the pod."""
 
     name: ClassVar[str] = "GPUFragmentation"
     depends_on_node_only: ClassVar[bool] = True

@@ -76,7 +76,7 @@ _FITS: Final = 1
 _NOT_KNOWN: Final = -1
 _serials: Final = count()
 _NO_NODE: Final = 0
-"""The signature of a row to which no node belongs."""
+"""The signature of a row without a node."""
 _FREE: Final = False
 """Marks a free device; a device in use has a tuple or None."""
 

@@ -88,7 +88,7 @@ class DynamicResourcesArgs(PolicyModel):
 _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"
 _MEMBERS_AT_ONCE: Final = 20
-"""After so many members of a group, other work may run."""
+"""PostFilter lets other tasks run after every so many members of a group."""
 
 
 class DynamicResources(AssignsInTrials, ExplainsClaims):

@@ -42,7 +42,7 @@ class NodeDevices:
         self.pools = pools
         self.candidates: list[CandidateDevice] = []
         self.starts: list[int] = []
-        """The position of each pool's first device, and at the end the number of devices."""
+        """The position of each pool's first device; the last entry is the number of devices."""
         for pool in pools:
             self.starts.append(len(self.candidates))
             if pool.usable:

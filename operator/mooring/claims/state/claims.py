@@ -1,9 +1,9 @@
 """Claims for devices, as decisions see them: in flight, assumed, or mirrored.
 
-See dra_manager.go of kube-scheduler's plugin. From Reserve until PreBind has written it, an
-allocation is in flight for a pod. The API server's answer to the write is then assumed until the
+See dra_manager.go of kube-scheduler's plugin. An allocation is in flight for a pod from
+Reserve until PreBind has written the allocation. Then the API server's answer is assumed until the
 watch shows it. The devices of these allocations and claims are in use. Claims are identified by
-uid, because a new claim may have an old name.
+uid, because a new claim may get the name of a deleted claim.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -449,7 +449,7 @@ def _columns(rows: int) -> IntArray:
 
 
 def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
-    """Return the pod's request for cards; None if it has none or if it is malformed."""
+    """Return the pod's request for cards; None without a request, or if it is malformed."""
     try:
         return card_request(pod.spec, form)
     except CardRequestError:

@@ -34,7 +34,7 @@ from mooring.volumes.model.pod_volumes import PodVolume
 _COST: Final = 5
 """Counting one class of members spends this many steps of the search budget."""
 _MEMBERS_AT_ONCE: Final = 500
-"""After so many members, the division into classes lets other work run."""
+"""After dividing this many members into classes, the search lets other tasks run."""
 _PODS: Final = "pods"
 _UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
 
@@ -191,7 +191,7 @@ class CountingSearch:
             fits[rows[rows >= 0]] = False
 
     def _requesting(self, members: MemberClass) -> CountedClass:
-        """Return an approximate CountedClass: other pods count only by their requests."""
+        """Return an approximate CountedClass that considers only the requests of other pods."""
         search = self.searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         needs: dict[str, int] = {}
@@ -256,7 +256,7 @@ class CountingSearch:
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
         """Return what a new node must have free for the members without a node; "" if unknown.
 
-        The text names only resources that are short.
+        The text names only resources that the nodes lack.
         """
         with self.searched.trial():
             counted = self.all_counted()

@@ -35,7 +35,7 @@ _MOST_DIAGNOSED: Final = 256
 
 
 class GroupSearch(CountingSearch):
-    """Searches nodes for all members of a group."""
+    """Finds nodes for all members of a group: by counting if possible, otherwise one by one."""
 
     def without(self, pods: Collection[Pod]) -> "GroupSearch":
         """Return the same search as if these pods had left their nodes."""

@@ -420,7 +420,7 @@ class PodGroups:
         return self._groups.get(key) if key is not None else None
 
     def key_of(self, pod: Pod) -> GroupKey | None:
-        """Return the key of the group that the pod names, known or not; None if it names none."""
+        """Return the key of the group that the pod names, even if unknown; None without a group."""
         return self.named_by(pod)[0]
 
     def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
@@ -527,7 +527,7 @@ class PodGroups:
         return member.group.number if member is not None and not member.pod.terminating else None
 
     def define(self, kind: Kind, key: str, definition: PodGroup | None) -> PodGroupState:
-        """Set and return the group with this definition; None means that its object is gone."""
+        """Set the group's definition (None: the object is gone), and return the group."""
         namespace, _, name = key.partition("/")
         group = self._group(GroupKey(GROUP_KINDS[kind], namespace, name))
         group.definition = definition

@@ -15,7 +15,7 @@ from mooring.model.wording import listed
 from mooring.policy.profile_status import LONGEST_MESSAGE
 
 FINAL: Final = ("Finished", "Failed", "Completed")
-"""Final phases: they never change."""
+"""The phases that never change again."""
 _OF_VOLCANO: Final = {
     "Pending": "Inqueue",
     "Scheduling": "Inqueue",

@@ -73,7 +73,7 @@ class CSIStorageCapacity:
 
 @dataclass(frozen=True, slots=True)
 class VolumeAttachment:
-    """A volume that the driver `attacher` attached to a node; an inline volume has no name."""
+    """A volume that the driver `attacher` attached to a node; `volume_name` is "" if inline."""
 
     name: str
     attacher: str
