@@ -85,7 +85,7 @@ class Credentials:
     async def _login(self, obtain: Callable[[], Awaitable[str | None]]) -> None:
         """Call `obtain` and store its header; the call goes on even if the caller is cancelled.
 
-        Callers at the same time share one call.
+        Concurrent callers share one call of `obtain`.
         """
         task = self._logins.get(obtain)
         if task is None:

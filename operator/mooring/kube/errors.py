@@ -207,7 +207,7 @@ _RBAC_REFUSAL = re.compile(r'User "([^"]*)" cannot ')
 
 _QUOTA = re.compile(r"\b(exceeded|failed) quota: ")
 _ADMISSION = re.compile(r"admission webhook \"|(Validating|Mutating)AdmissionPolicy '")
-"""Matches messages of denials by admission: a webhook may choose any HTTP status."""
+"""Matches messages of denials by admission; the HTTP status is no sign: a webhook may choose it."""
 
 
 def exceeds_quota(error: KubeError) -> bool:
@@ -262,7 +262,7 @@ def explain(error: KubeError) -> str:
 
 
 def _refused_user(error: ApiError) -> str | None:
-    """Return the user who lacks a right; None if the error is no missing right."""
+    """Return the user who lacks a right; None if the error has another cause."""
     refusal = _RBAC_REFUSAL.search(error.message) if isinstance(error, ForbiddenError) else None
     return refusal[1] if refusal else None
 

@@ -52,7 +52,7 @@ _WITHOUT: Final[Mapping[Kind, str]] = {
     Kind.DEVICE_TAINT_RULE: "taints of devices are those of their slices",
     Kind.DEVICE_CLASS: "pods with claims for devices wait",
 }
-"""By kind, what users notice if the API server does not serve the kind."""
+"""By kind, the effect that users notice if the API server does not serve the kind."""
 
 
 class Discovery:

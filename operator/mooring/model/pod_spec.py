@@ -384,7 +384,7 @@ def _counts_of_terms(affinity: PodAffinity) -> dict[Counted, int]:
 
 
 def _counts(spec: PodSpec) -> dict[Counted, int]:
-    """Return how many of each limited part the spec has."""
+    """Return how many parts of each limited kind the spec has."""
     node_terms = [preferred.term for preferred in spec.preferred_nodes]
     node_terms += spec.required_nodes.terms if spec.required_nodes is not None else ()
     selectors = [spec.node_selector, *(constraint.selector for constraint in spec.spread)]

@@ -488,7 +488,7 @@ def _protected(
 ) -> npt.NDArray[np.bool_]:
     """Return bool[pod slots]: True for pods that may not be victims of a single pod.
 
-    They are protected by the profile's limits, or belong to a group that is only disrupted as a
+    The profile's limits protect these pods, or they belong to a group that is only disrupted as a
     whole and is not in `groups`.
     """
     cluster = state.cluster

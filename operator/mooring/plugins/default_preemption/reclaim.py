@@ -117,7 +117,7 @@ class _Rules:
         return self._cluster.queues.without(self._leaving)
 
     def _stays_below(self, state: QueueState) -> bool:
-        """Return whether the Queue stays within its nominal quota if the preemptor is counted."""
+        """Return whether Queue `state` stays within its nominal quota with the preemptor."""
         used, nominal = state.used, state.nominal
         return all(used[r] + amount <= nominal[r] for r, amount in self._demand.items())
 

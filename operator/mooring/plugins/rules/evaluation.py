@@ -60,7 +60,7 @@ from mooring.state.view import NodeView
 _FEW: Final = 8
 """Up to this number of nodes are evaluated one by one: an event changes one node."""
 _MOST_COLUMNS: Final = 16
-"""The most results for all nodes that are cached for each rule."""
+"""The most cached results per rule; each result has a value for every node."""
 _MOST_COLUMN_BYTES: Final = 16 * 2**20
 """The most bytes of cached results for all nodes, per profile; each rule keeps at least one."""
 _BYTES_PER_RESULT: Final = 26
