@@ -83,8 +83,8 @@ class ApiObjects:
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
         """Return the nodes with these names, by name; unknown nodes are left out.
 
-        The first call begins a watch of all nodes. Raises ExtenderError if it shows no list within
-        30 seconds.
+        The first call begins a watch of all nodes. Raises ExtenderError if the watch shows no list
+        within 30 seconds.
         """
         if self._reflector is None:
             self._reflector = Reflector(self.client, NODE, self._nodes)

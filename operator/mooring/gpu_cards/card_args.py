@@ -71,7 +71,7 @@ class CardArgs(PolicyModel):
 
 
 class GPUShareArgs(CardArgs):
-    """Arguments of GPUShare: the names of cards, and the preferred nodes and cards."""
+    """Arguments of GPUShare: those of CardArgs, and which nodes and cards to prefer."""
 
     nodes: Strategy = "Binpack"
     """Prefer nodes with the fullest cards (Binpack) or with the emptiest cards (Spread)."""

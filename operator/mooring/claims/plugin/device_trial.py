@@ -233,8 +233,8 @@ class DeviceTrial:
     def uses(self, claim: int) -> list[tuple[int, tuple[Hashable, ...]]]:
         """Return the position of each taken device, and how it is used.
 
-        A shared device has its consumed amounts. Another device has the number of claims that hold
-        it, and whether `claim` is one of these.
+        For a shared device, the use is the consumed amounts. Otherwise the use is the number of
+        claims that hold the device, and whether `claim` holds the device.
         """
         held: list[tuple[int, tuple[Hashable, ...]]] = [
             (position, (len(claims), claim in claims)) for position, claims in self._holders.items()

@@ -617,7 +617,7 @@ class EquivalentNodes:
             self._rows_of.setdefault(key, set()).add(row)
 
     def _signature(self, known: _Row | None) -> int:
-        """Return the node's signature: a number for all that a search reads except attributes."""
+        """Return the node's signature: equal if searches read equal data, apart from attributes."""
         if known is None:
             return _NO_NODE
         parts, shared, names = list[Hashable](), list[PoolKey](), list[str]()

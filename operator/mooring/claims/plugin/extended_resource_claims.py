@@ -236,7 +236,7 @@ def _request(name: str, device_class: str, count: int) -> DeviceRequest:
 
 
 def _is_extended(name: str) -> bool:
-    """Return whether `name` is an extended resource, or the implicit one of a DeviceClass."""
+    """Return whether `name` is an extended resource or an implicit extended resource."""
     if name.startswith(CLASS_PREFIX):
         return True
     return "kubernetes.io/" not in name and not name.startswith("requests.")

@@ -65,7 +65,7 @@ TOPOLOGY_MODE: Final = "scheduling.mooring.dev/topology-mode"
 NODES_RESERVED: Final = "scheduling.mooring.dev/NodesReserved"
 """The type of the condition that shows a group's reserved nodes."""
 DISRUPTION_MODE: Final = "scheduling.mooring.dev/disruption-mode"
-"""Annotation of a group whose API has no such field: `Pod` (default) or `PodGroup`."""
+"""Annotation of a group without `disruptionMode` in its API: `Pod` (default) or `PodGroup`."""
 MAX_TOPOLOGY_KEYS: Final = 8
 """The most topology keys of a group; data centres have three to five levels."""
 

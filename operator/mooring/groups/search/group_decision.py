@@ -72,7 +72,7 @@ _ALL_ON_NODES: Final = "all members are on nodes"
 
 @dataclass(frozen=True, slots=True)
 class DomainTried:
-    """A topology domain that was tried.
+    """A topology domain where a decision tried to place the group.
 
     Attributes:
         key: The node label; "" for the whole cluster.

@@ -207,7 +207,7 @@ class CountingSearch:
 
     @property
     def was_counted(self) -> bool:
-        """Whether the last search placed all members by counting, with no regard to labels."""
+        """Whether the last search placed all members by counting, without reading labels."""
         counted = self._known_counts
         by_spec = counted is not None and all(found.by_spec for found in counted)
         return by_spec and not self.searched.extended

@@ -95,7 +95,7 @@ class Packing:
     """The result of packing: the try that placed the most members.
 
     `members` is int64[items, rows]: how many members of each item are on each node. `impossible` is
-    True if certainly no solution exists.
+    True only if the search proved that no solution exists.
     """
 
     members: IntArray

@@ -102,7 +102,7 @@ class ObservedAttachments:
             self._refresh(name)
 
     def volume_changed(self, volume: str) -> None:
-        """Count a volume's VolumeAttachments again after it came, went or changed its source."""
+        """Count a volume's VolumeAttachments again after the volume or its source changed."""
         for name in self._by_volume.get(volume, ()):
             self._refresh(name)
 

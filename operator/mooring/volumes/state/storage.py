@@ -31,7 +31,7 @@ class Storage:
     def add_pod(self, row: int, pod: Pod) -> None:
         """Count the volumes of a pod on the row's node.
 
-        A pod whose node does not exist does not exclude other pods from its volumes.
+        A pod on a node that does not exist leaves its volumes to other pods.
         """
         if pod.volumes and not self._nodes.is_unknown(row):
             self.users.add(row, pod)

@@ -96,7 +96,7 @@ class _Taken:
     def _selected(self, positions: IntArray, requirement: Requirement) -> IntArray:
         """Return the `positions` of volumes that meet the requirement on labels.
 
-        Only the requirement's own values are compared, because volumes may have thousands.
+        Only the requirement's values are compared, because volumes may have thousands of values.
         """
         if requirement.key not in self._keys:
             return positions if requirement.matches(None) else positions[:0]
