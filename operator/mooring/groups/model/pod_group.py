@@ -76,7 +76,7 @@ _CONDITIONS: Final = {
 }
 """Maps the type of a condition to a field of `PodGroupStatus`."""
 _CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
-"""Maps the types of conditions that only Volcano's PodGroups have to fields of `PodGroupStatus`."""
+"""Maps condition types of Volcano's PodGroups; elsewhere, `Scheduled` may mean other things."""
 _LONGEST_ANNOTATION: Final = 8 * 320
 _LONGEST_NAME: Final = 253
 _LONGEST_NUMBER: Final = 12

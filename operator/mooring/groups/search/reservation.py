@@ -130,7 +130,7 @@ class GroupReservation:
             self._reserve(group, reserved, until)
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
-        """Return whether to search again: `after` seconds later, or sooner if nodes changed."""
+        """Return whether to repeat a failed search; changed nodes shorten the wait `after`."""
         if group not in self._not_found:
             return True
         at, version = self._not_found[group]
