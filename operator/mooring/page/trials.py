@@ -417,7 +417,8 @@ class WhatIfRunner:
     ) -> list[list[DecisionInFull]]:
         """Return the decisions about the first pod or group, and about more pods if time is left.
 
-        An edited profile has no cached results, so its first decision may be interrupted.
+        A decision has the scores of at most `nodes` nodes. An edited profile has no cached results,
+        so its first decision may be interrupted.
         """
         unit = units[0]
         while True:

@@ -37,9 +37,10 @@ class CardMove:
 
 @dataclass(frozen=True, slots=True)
 class CardPlan:
-    """The moves that make space for a pending pod; `node` is None if there is no plan.
+    """The moves that make space for a pending pod.
 
-    `fits` is True if the pod fits without moves.
+    `node` is the node on which the pod then fits; None if there is no plan. `fits` is True if the
+    pod fits without moves.
     """
 
     pod: str
@@ -58,7 +59,7 @@ def plans(inputs: Inputs, profile: ActiveProfile, form: CardFormat) -> Iterator[
 
     A plan moves as few pods with cards as possible, at most three, so that the pending pod fits.
     The moved pods must fit on other nodes. The search tries at most 2,000 sets of pods on 200
-    nodes; nodes with the most free cards come first.
+    nodes; nodes with the most free cards come first. `form` says how pods request cards.
     """
     planner = _Planner(inputs.state, profile, form)
     for pod in inputs.pending:
@@ -88,7 +89,7 @@ class _Planner:
         return CardPlan(pod.key, None, ())
 
     def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
-        """Yield nodes, each with a set of pods that could leave the node; small sets come first."""
+        """Yield the row of a node, and a set of pods that could leave it; small sets come first."""
         ordered = self._state.nodes.order()
         free = dict(zip(ordered.tolist(), self._books.free_cards(ordered).tolist(), strict=True))
         with_cards = (row for row in free if len(self._books.known(row)))
