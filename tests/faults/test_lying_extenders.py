@@ -138,6 +138,7 @@ async def test_a_pod_is_tried_again_when_a_node_has_got_room_while_its_extender_
 
     def only_d(arguments: dict[str, Any]) -> object:
         names = arguments["NodeNames"]
+        engines[0].reports.report_new()  # housekeeping is slower than four attempts
         engines[0].put(node("abcd"[min(len(names), 3)]))
         passed = [name for name in names if name == "d"]
         failed = dict.fromkeys(set(names) - {"d"}, "no cards left")
@@ -147,8 +148,9 @@ async def test_a_pod_is_tried_again_when_a_node_has_got_room_while_its_extender_
     engines.append(await stage.engine(node("a"), answers=answers, verbs=verbs))
     engines[0].pending(pod("web"))
     await until(lambda: stage.api.message("web"))
-    why = "1 no cards left, 1 node(s) did not fit when the extenders were called."
-    assert stage.api.message("web").startswith(f"0/2 nodes are available: {why}")
+    # Another attempt may have ended before the first report, with one node more.
+    for why in ("no cards left", "1 node(s) did not fit when the extenders were called"):
+        assert why in stage.api.message("web")
     await until(lambda: stage.api.bound)
     assert stage.api.bound == {"web": "d"}
     assert [verb for verb, _ in answers.asked].count("filter") == 4
