@@ -23,7 +23,7 @@ _WORDS: Final = {
     "gone": "left the queue: deleted, ended, or bound by another scheduler",
     "preempted": "preempted on {node} by {by}",
 }
-"""Maps kinds of steps to texts; other steps are shown by their name."""
+"""Texts for some kinds of steps; other steps are shown by their name."""
 
 
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:

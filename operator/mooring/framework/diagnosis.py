@@ -77,7 +77,7 @@ class Diagnosis:
         return np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
 
     def _rejected(self, *, resolvable: bool) -> BoolArray:
-        """Return bool[rows]: True for nodes that a plugin rejected with this `resolvable`."""
+        """Return bool[rows]: True for nodes that a plugin rejected with that `resolvable`."""
         rejected = np.zeros(len(self.names), np.bool_)
         for group in self.rejected:
             rejected[group.rows[group.explanation.resolvable == resolvable]] = True

@@ -51,7 +51,7 @@ class AttemptTooLongError(PluginFailed):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost, in units, of the values that a plugin evaluates.
+    """The cost, in units of 0.1 µs, of the values that a plugin evaluates.
 
     `nodes` is the cost of the values that depend on nodes alone, and `pod` is the cost of the
     values that also depend on the pod. The part `pod_maps` of `pod` grows with the number of the
@@ -94,8 +94,7 @@ class Evaluation(Protocol):
 class Evaluations:
     """The evaluations of all plugins of one pipeline, and the budget of the current attempt.
 
-    `most_per_attempt` is in units. None means no limit, for example in a simulation, where no other
-    pod waits.
+    `most_per_attempt` is in units of 0.1 µs. None means no limit: in a simulation no pod waits.
     """
 
     def __init__(self, most_per_attempt: int | None = None) -> None:
@@ -180,7 +179,7 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return why some evaluations exceed a limit; for the others, the total cost up to each."""
+        """Return why evaluations exceed a limit; for others, the sum of all costs up to each."""
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),

@@ -122,7 +122,7 @@ class VolumeAssumeCache(Protocol):
         """Let decisions see these objects until the watch shows newer versions of them."""
 
     def restore_volumes(self, pod: Pod) -> None:
-        """Undo the assumptions of `assume_volumes` for this pod; those for other pods stay."""
+        """Undo the assumptions of `assume_volumes` for this pod, but not for other pods."""
 
     def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
         """Mark allocations (by the claim's uid) as in flight for the pod whose uid is `holder`.

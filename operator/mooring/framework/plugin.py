@@ -319,7 +319,7 @@ POINT_METHODS: dict[Point, str] = {
     Point.BIND: "bind",
     Point.POST_BIND: "post_bind",
 }
-"""Maps each extension point to its method; a class that has the method serves the point."""
+"""The method of each extension point; a class that has the method serves the point."""
 
 _OTHER_NAMES: Final = (
     "explain",

@@ -45,7 +45,7 @@ class WaitingPods:
         now: float,
         decided: Callable[[Unschedulable | None, str], None],
     ) -> None:
-        """Add a pod; when its wait ends, call `decided(rejection, plugin)`; None means allowed."""
+        """Add a pod; call `decided(rejection, plugin)` at the end, with None for an allowed pod."""
         self._waiting[pod.uid] = WaitingPod(pod, node, pending, now, decided)
 
     def get(self, uid: str) -> WaitingPod | None:

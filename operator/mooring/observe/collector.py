@@ -7,7 +7,7 @@ from typing import Any, Final
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 _SCHEDULER: Final = "mooring"
-"""The label `name` in the metric about leader election."""
+"""The value of the label `name` in the metric about leader election."""
 
 
 _MOST_VALUES: Final = 100

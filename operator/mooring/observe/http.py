@@ -73,7 +73,7 @@ class Pending(Protocol):
     """The pending pods at one moment."""
 
     def largest_namespaces(self) -> Sequence[str]:
-        """Return the namespaces with pending pods, those with the most pods first."""
+        """Return the namespaces with pending pods; the namespace with the most pods comes first."""
 
     def groups(self, visible: frozenset[str], namespace: str = "") -> Mapping[str, Any]:
         """Return the pods by state, cause and owner; pods outside `visible` are only counted.
@@ -415,7 +415,7 @@ class Endpoints:
         return json_answer(orjson.dumps(pending.groups(await viewer.visible(names), namespace)))
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
-        """Return what shadow profiles decided, for all pods or those of ?namespace=NAMESPACE."""
+        """Return what shadow profiles decided, for all pods or the pods of ?namespace=NAMESPACE."""
         namespace = request.query.get("namespace", "")
         await self._require(request, pod_read(namespace))
         return json_answer(orjson.dumps(self.shadow(namespace)))

@@ -59,7 +59,7 @@ class Viewer:
         return await self.may(pod_read())
 
     async def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Return those of `namespaces` where the user may get pods.
+        """Return the part of `namespaces` in which the user may get pods.
 
         If the user may not get all pods, only the first `MOST_NAMESPACES` are checked.
         """

@@ -14,7 +14,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 MOST_FOUND: Final = 10
 
 _Ranked = dict[tuple[bool, str], str | None]
-"""Maps pods to their nodes; the bool of a key is False if the pod's name begins with the text."""
+"""The node of each pod. False in a key means that the pod's name begins with the text."""
 
 
 @dataclass(eq=False, repr=False)

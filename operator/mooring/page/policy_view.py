@@ -1,4 +1,4 @@
-"""Shows the profiles for the view Policy: those in force, their history, and shadow profiles."""
+"""Shows profiles in the view Policy: profiles in force, their history, and shadow profiles."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -85,7 +85,7 @@ class ManagedResource(PolicyModel):
     name: ExtendedResource
     """The resource's name, such as example.com/gpu."""
     ignored_by_scheduler: bool = False
-    """NodeResourcesFit does not check this resource."""
+    """Whether NodeResourcesFit leaves this resource unchecked."""
 
 
 class TLSConfig(PolicyModel):
@@ -152,15 +152,15 @@ class Extender(PolicyModel):
     )
     """The extender's URL; a verb is appended after a slash."""
     filter_verb: Verb = ""
-    """The verb that filters nodes."""
+    """The path below `urlPrefix` for calls that filter nodes."""
     preempt_verb: Verb = ""
-    """The verb that checks the victims of a preemption."""
+    """The path below `urlPrefix` for calls that check the victims of a preemption."""
     prioritize_verb: Verb = ""
-    """The verb that scores nodes from 0 to 10."""
+    """The path below `urlPrefix` for calls that score nodes from 0 to 10."""
     weight: int = Field(0, ge=0, le=2**31 - 1)
     """The factor of the extender's scores; at least 1 if `prioritizeVerb` is given."""
     bind_verb: Verb = ""
-    """The verb that binds a pod. Only one extender of a profile may have it."""
+    """The path below `urlPrefix` for calls that bind a pod. Only one extender may have it."""
     enable_https: bool = Field(default=False, alias="enableHTTPS")
     """Use TLS with `tlsConfig`; without trusted certificates the server is not verified."""
     tls_config: TLSConfig | None = None

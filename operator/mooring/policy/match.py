@@ -55,7 +55,7 @@ class ProfileMatcher:
     def outranked(self) -> Mapping[str, tuple[str, ...]]:
         """Return the profiles that never apply, each with the profiles that apply in its place.
 
-        A profile that applies instead has a higher rank, and selects all pods or the same pods.
+        A profile that applies instead has a higher rank; each of its selectors is empty or equal.
         """
         taken: dict[str, list[str | None]] = {}
         for rules in self._rules.values():

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Point(StrEnum):
-    """An extension point under the name it has in KubeSchedulerConfiguration v1.
+    """An extension point, named as in KubeSchedulerConfiguration v1.
 
     `multiPoint` is not an extension point: in a configuration it stands for all extension points of
     a plugin.

@@ -47,15 +47,15 @@ class ExtenderInForce(PolicyModel):
     url_prefix: str
     """The extender's URL without user, password and query, as in messages and metrics."""
     filter_verb: str | None = None
-    """The verb that filters nodes."""
+    """The path below `urlPrefix` for calls that filter nodes."""
     prioritize_verb: str | None = None
-    """The verb that scores nodes."""
+    """The path below `urlPrefix` for calls that score nodes."""
     weight: int | None = None
     """The factor of the extender's scores; only with `prioritizeVerb`."""
     preempt_verb: str | None = None
-    """The verb that checks the victims of a preemption."""
+    """The path below `urlPrefix` for calls that check the victims of a preemption."""
     bind_verb: str | None = None
-    """The verb that binds a pod."""
+    """The path below `urlPrefix` for calls that bind a pod."""
     http_timeout: str
     """The time limit of one call."""
     node_cache_capable: bool = False
@@ -146,7 +146,7 @@ class PlannedMove(PolicyModel):
     to: str
     """The node on which the replacement should run."""
     goal: str
-    """The goal of the move."""
+    """The goal of the move: Violations, Spread, Pack or MakeRoom."""
     reason: str
     """What the move gains."""
 
@@ -157,7 +157,7 @@ class RefusedMoves(PolicyModel):
     reason: str
     """Why the pods may not be moved."""
     count: int = Field(ge=0)
-    """The number of pods."""
+    """The number of pods that may not be moved for this reason."""
 
 
 class MoveBegun(PolicyModel):

@@ -47,7 +47,7 @@ class ResolvedProfile:
 
     Attributes:
         plugins: The plugins of every extension point, in the order they run.
-        args: Maps the name of each plugin that runs and takes arguments to the arguments.
+        args: The arguments of the plugins that run and take arguments, by plugin name.
         percentage_of_nodes_to_score: 0 to 100; 0 stands for kube-scheduler's adaptive rule.
         kubernetes: The rules of the version that the profile names, else of the server.
     """

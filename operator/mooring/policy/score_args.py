@@ -17,7 +17,7 @@ class ShapePoint(PolicyModel):
     """A point of a piecewise linear score function."""
 
     utilization: int = Field(ge=0, le=100)
-    """Percentage of a node's capacity."""
+    """The utilization of a node in percent of its capacity."""
     score: int = Field(ge=0, le=10)
 
 
@@ -47,7 +47,7 @@ class ResourceSpec(PolicyModel):
 
     name: str = Field(min_length=1)
     weight: Annotated[int, Field(ge=0, le=100), AfterValidator(lambda weight: weight or 1)] = 1
-    """1 to 100; 0 means the default, 1."""
+    """The weight of the resource, 1 to 100; 0 means the default, 1."""
 
 
 CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))

@@ -16,7 +16,7 @@ from mooring.state.pods import NO_QUEUE
 
 
 def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
-    """Return how much of each Queue the pods in these slots of the pod columns use."""
+    """Return how much quota of each Queue the pods in these slots of the pod columns use."""
     columns, queues = cluster.pod_columns, cluster.queues
     slots = slots[columns.queues[slots] != NO_QUEUE]
     numbers, at, pods = np.unique(columns.queues[slots], return_inverse=True, return_counts=True)

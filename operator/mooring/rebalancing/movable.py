@@ -23,7 +23,7 @@ _AGAINST: Final = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
 }
-"""Maps annotations to the value with which the owner of a pod forbids its disruption."""
+"""Annotations and values with which the owner of a pod forbids its disruption."""
 _ALWAYS_AWAITED: Final = 30
 """The seconds that a move always waits for a pod's end: the default grace period of pods."""
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"

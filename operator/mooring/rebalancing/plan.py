@@ -78,7 +78,7 @@ class Plan:
         examined: How many of these pods were examined for Violations and Spread: compared with the
             decision of today, or found to stay on their node in any case. None for a plan with
             neither goal.
-        refused: Maps each reason to the number of pods that would gain but are not moved.
+        refused: The number of pods that would gain but are not moved, by reason.
         message: Why there are no steps, as a sentence without a full stop; "" if moves gain
             nothing.
         spent: Whether the budget of decisions ended before all pods were examined.

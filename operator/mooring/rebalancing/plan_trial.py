@@ -129,7 +129,7 @@ class PlanTrial:
         return self.cluster.node(row) if row is not None else None
 
     def node_of(self, pod: Pod) -> Node | None:
-        """Return the pod's node in the trial; None if the pod has none or it does not exist."""
+        """Return the pod's node in the trial; None without one, or if the node does not exist."""
         placed = self.cluster.pod(pod.uid)
         return self.cluster.node(placed.row) if placed is not None else None
 

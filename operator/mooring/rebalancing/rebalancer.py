@@ -22,7 +22,7 @@ class Rebalancer:
         self._parts = parts
         self._records: dict[str, Record] = {}
         self._works: dict[str, tuple[ProfileRebalancing, asyncio.Task[NoReturn]]] = {}
-        """Maps the names of profiles in force to the object that makes the plans, and its task."""
+        """By profile in force: the object that makes the plans, and the task that runs it."""
         self._statuses = ProfileSectionWriter(
             parts.profiles,
             "rebalancing",

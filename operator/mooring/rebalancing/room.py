@@ -124,7 +124,7 @@ class RoomSearch:
         return None
 
     def _domains(self, pod: Pod, name: str) -> list[Collection[str]]:
-        """Return three sets of target nodes: all, those in the domains of node `name`, the rest."""
+        """Return three sets of targets: all nodes, nodes in the domains of `name`, other nodes."""
         planning, keys = self.planning, {each.topology_key for each in pod.spec.spread}
         keys |= {term.topology_key for term in pod.spec.affinity.required}
         nodes = {each: planning.node(each) for each in planning.cluster.node_names}

@@ -88,7 +88,7 @@ A leader becomes unready after a watch has been dead for a minute. Both times to
 than an API server needs to restart, or etcd to elect a leader.
 """
 _ENTITY: Final = ("pod", "pod")
-"""The values of the labels `type` and, from 1.38 on, `entity` of pods in queue metrics."""
+"""In queue metrics of pods: the value of the label `type`, then of `entity` (from 1.38 on)."""
 _MOST_CERTIFICATE: Final = 16 * 1024
 """The maximum number of bytes of a certificate in the lease; most have one or two KiB."""
 

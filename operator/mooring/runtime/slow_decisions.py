@@ -44,7 +44,7 @@ _POINTS: Final = {
     "score": ExtensionPoint.SCORE,
     "score_key": ExtensionPoint.SCORE,
 }
-"""Maps each deciding method to the extension point for which its time counts."""
+"""The extension point for which the time of each deciding method counts."""
 
 
 class SlowDecisions:

@@ -94,7 +94,7 @@ class Attempts:
     def _spared_seconds(self, attempt: CurrentAttempt, queued: QueuedPod) -> float:
         """Return the seconds until a protected pod may become a victim; inf if none is protected.
 
-        The pod is tried again after this time, because no event tells that the protection has
+        `queued` is tried again after this time, because no event tells that the protection has
         ended.
         """
         spec, limits = queued.pod.spec, attempt.pipeline.preemption

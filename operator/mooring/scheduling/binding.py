@@ -65,7 +65,7 @@ async def bind(
     From PreBind on, except while a Binding is in flight, `scheduler.in_pre_bind` maps the pod's uid
     to the function that calls the binding off. The pod's group may also call it off at Permit.
     `reported` waits until no report about the pod is being written. If one of the `extenders`
-    interested in the pod binds, no Bind plugin runs (schedule_one.go, bind).
+    binds the pod, no Bind plugin runs (schedule_one.go, bind).
 
     Raises:
         PodRejected: A Permit plugin rejected the pod while it waited, or it waited too long.

@@ -95,7 +95,7 @@ def _reasons(group: RejectedNodes, positions: IntArray) -> str:
 
 
 def no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> str:
-    """Return a text about the first required label that no node has; "" if nodes have all."""
+    """Return a text about the first required label that no node has; "" if there is none."""
     nodes = cluster.nodes
     for requirement in requirements[:_MOST_LOOKED_UP]:
         wanted = requirement.operator in ("In", "Exists")
@@ -145,5 +145,4 @@ _MISSING: Final[Mapping[str, Callable[[Pod, ClusterView], Iterator[str]]]] = Map
         "VolumeBinding": _missing_classes,
     }
 )
-"""Maps each plugin to a function that yields a message for each missing object that the plugin
-reads."""
+"""By plugin, a function that yields a message for each missing object that the plugin reads."""

@@ -46,7 +46,7 @@ _WITHOUT_FEATURE: Final = {
     USER_NAMESPACES_HOST_NETWORK: "had no hostUsers: false beside hostNetwork",
     VOLUME_BIND_MOUNT_OPTIONS: "had no bindMountOptions",
 }
-"""Maps a kubelet feature that a pod may need to a text that completes "if it ..."."""
+"""For each kubelet feature: the end of "if it ..." for a pod that does not need the feature."""
 _Item = TypeVar("_Item")
 
 

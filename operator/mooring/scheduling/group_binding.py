@@ -45,7 +45,7 @@ class GroupBinding:
         """The number of members that are bound or may still be bound."""
         self._needed = group.minimum - self._others
         self._of_roles = Counter(group.roles_on_nodes)
-        """Maps each role to the number of members that are on nodes, are bound or may be bound."""
+        """The number of members of each role that are on nodes, are bound or may be bound."""
         self._roles = dict(group.roles)
         self._tasks = set[asyncio.Task[object]]()
         """The tasks of members that can still be called off."""
@@ -202,7 +202,7 @@ class Meeting:
         await passed
 
     def end(self) -> None:
-        """End the meeting: members continue, and later ones do not wait."""
+        """End the meeting: the members continue, and members that come later do not wait."""
         if not self.over:
             self.over = True
             self._let_pass()

@@ -98,7 +98,7 @@ def _never() -> bool:
 
 @dataclass(slots=True)
 class _Turns:
-    """The lock for one key of `alone`; `users` callers have the lock or wait for it."""
+    """The lock for a key of `alone`. `users` is the number of callers that have or want it."""
 
     key: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -68,23 +68,23 @@ class PodEnqueuer:
         self._not_pending = not_pending
         self._arrived = arrived
         self._gated_since: dict[Uid, float] = {}
-        """Maps the uids of gated pods without a report to the time when they were gated. Only
-        members of groups, and pods that wait for devices, are here."""
+        """The time when each gated pod without a report was gated, by uid. Only members of
+        groups, and pods that wait for devices, are here."""
         self._strays: dict[Uid, _Stray] = {}
-        """Maps the uids of pods without a profile to their reports and other facts."""
+        """The pods without a profile, by uid."""
         self._of_claim: dict[str, dict[Uid, None]] = {}
-        """Maps each ResourceClaim (namespace/name) to the uids of unscheduled pods that name it."""
+        """The uids of the unscheduled pods that name each ResourceClaim, by namespace/name."""
         self._claims: dict[Uid, dict[str, None]] = {}
-        """Maps the uid of a pod without a node to the ResourceClaims that the pod names."""
+        """The ResourceClaims that each pod without a node names, by the pod's uid."""
         self._unsettled: dict[Uid, None] = {}
         """The uids of pods for which the profile must be found again."""
         self._to_admit: dict[int, _Members] = {}
-        """Maps a group's number to its members for which PreEnqueue must run again."""
+        """The members for which PreEnqueue must run again, by their group's number."""
         self._is_unsettled = asyncio.Event()
         self._not_gated: WeakKeyDictionary[PodGroupState, QueuedPod | tuple[Uid, ...]] = (
             WeakKeyDictionary()
         )
-        """Maps each group to a member that was not gated in the last search.
+        """For each group, a member that was not gated in the last search.
 
         If all members were gated, the value has the uids of the members that were assumed then,
         because only these can return to the queue ungated. A member that enters the queue without a

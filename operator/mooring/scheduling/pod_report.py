@@ -44,7 +44,7 @@ _SERVE: Final[Mapping[GroupSource, str]] = {
         if source is not GroupSource.KUBERNETES
     },
 }
-"""Maps the source of a group to the user's remedy if the API server does not serve the kind."""
+"""By the source of a group: what users must do if the API server does not serve its kind."""
 _FOR_VOLUMES: Final = (
     Kind.STORAGE_CLASS,
     Kind.CSI_NODE,
@@ -124,7 +124,7 @@ class PodReport:
         pending_seconds: The time since the scheduler first saw the pod.
         plugins: The names of the plugins that rejected or gated the pod.
         held_back: Why the pod is gated, or why no profile takes it.
-        waits_for: Maps Permit plugins to the seconds for which the pod may still wait.
+        waits_for: The seconds that the pod may still wait, by Permit plugin.
         ahead: The number of active pods before this pod.
         not_served: Kinds that the pod's volumes need and the API server does not serve.
         claims: The ResourceClaims, and why they have no devices.
@@ -201,7 +201,7 @@ class PodReportBuilder:
         return report
 
     async def of_groups(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        """Return the groups of this name as documents, with suggestions that make them fit."""
+        """Return the pod groups of this name as JSON values, with changes that make each fit."""
         found = list[dict[str, Any]]()
         for document in self._groups(namespace, name):
             key = GroupKey(GroupSource(document["source"]), namespace, name)
@@ -223,7 +223,7 @@ class PodReportBuilder:
         return next((pending_cause(self._scheduler, pod) for pod in pods), None)
 
     def _described(self, pod: Pod) -> Mapping[str, Any] | None:
-        """Return the pod's group as a document without its pods; None if the pod has no group."""
+        """Return the pod's group as JSON values, without its pods; None if the pod has no group."""
         group = self._scheduler.cluster.pod_groups.of(pod)
         if group is None:
             return None

@@ -93,13 +93,13 @@ class PodStatusReporter:
     def __post_init__(self) -> None:
         self._statuses = StatusWriter[str]("pods", self._write, lanes=_LANES, sleep=self.sleep)
         self._new: dict[str, tuple[Pod, str]] = {}
-        """Maps the uid of each unschedulable pod without a report to the pod and the reason."""
+        """The unschedulable pods without a report, with the reasons, by the pod's uid."""
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
-        """Maps uids to the pod, and to the fields of its status that are still to be written."""
+        """The pods, with the fields of their statuses that are still to be written, by uid."""
         self._told: dict[str, _Told] = {}
-        """Maps uids to the status that the pod will have when the pending fields are written."""
+        """The status that each pod will have when the pending fields are written, by uid."""
         self._nominating: dict[str, str] = {}
-        """Maps uids to the pod's version after its nomination was written; "" while unknown."""
+        """Each pod's version after its nomination was written, by uid; "" while unknown."""
 
     async def run(self) -> None:
         """Write reports until the task is cancelled."""

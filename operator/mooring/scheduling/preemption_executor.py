@@ -87,7 +87,7 @@ class PreemptionExecutor:
             self._start(partial(self._delete_members, members))
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start a task that runs `work` in steps, each when no other code uses the state."""
+        """Start a task that runs `work`; each step runs while no other code uses the state."""
         task = asyncio.create_task(self.scheduler.turn.between(work))
         self._tasks.add(task)
         task.add_done_callback(self._evicted)

@@ -175,7 +175,7 @@ class ResultColumns:
     def take(
         self, key: _Key, changes: ChangeLog, key_bytes: int, *, copies: bool = True
     ) -> ResultColumn:
-        """Return the column with this key, which one more spec uses; create it if needed."""
+        """Return the column with this key; create it if needed, and count one more user."""
         column = self._columns.get(key)
         if column is None:
             other_bytes = _BYTES_PER_COLUMN + key_bytes
@@ -201,7 +201,7 @@ def is_few(rows: int, nodes: NodeView) -> bool:
 
 @dataclass(slots=True, eq=False)
 class SpecEvaluations:
-    """Counts, for a decision about a pod with the spec, the evaluations of each plugin.
+    """Counts the evaluations of each plugin in decisions about pods with one spec.
 
     `filters` and `scores` are for node-only plugins; `others` returns the counter of another
     plugin.

@@ -377,7 +377,7 @@ class ScheduleOne:
         return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
     def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
-        """Reserve nodes for a group that waited long; else delete a half-bound group's members."""
+        """Reserve nodes for a group that waited long, or delete its members that are bound."""
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
         if not any(map(self.scheduler.nominated_node, attempt.pods)):

@@ -103,8 +103,7 @@ class Shadow:
         self._left: OrderedDict[str, None] = OrderedDict()
         """The uids of pods that the watch has shown pending, but not bound."""
         self._unconfirmed: OrderedDict[str, _Comparison] = OrderedDict()
-        """Maps the uid of each bound pod that was never seen pending (perhaps a static pod) to
-        its comparison."""
+        """Comparisons of bound pods that were never seen pending, perhaps static pods, by uid."""
         self._pending: dict[str, float | None] = {}
         self._look_at = 0.0
         self._due: deque[Pod] = deque()
@@ -228,7 +227,7 @@ class Shadow:
         return decided
 
     def _look(self, now: float) -> None:
-        """Note new pending pods; choose those that have been pending for 30 seconds."""
+        """Note new pending pods; choose the pods that have been pending for 30 seconds."""
         pods: Iterable[Pod] = ()
         if self._scheduler.profiles.has_shadows:
             pods = islice(self._scheduler.without_profile.values(), _MOST_PENDING)

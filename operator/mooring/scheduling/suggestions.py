@@ -479,7 +479,7 @@ class _Suggestions:
 def _mildest(
     tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
 ) -> tuple[_Item, Suggestion] | None:
-    """Return the first item with a suggestion, found by bisection: all later items have one."""
+    """Return the first item for which `attempt` has a suggestion; all later items must have one."""
     first, last, best = 0, len(tried), None
     while first < last:
         middle = (first + last) // 2

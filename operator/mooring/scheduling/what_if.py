@@ -246,5 +246,5 @@ def without_preemption(pipeline: Pipeline) -> Pipeline:
 
 
 def stays_on_its_node(pod: Pod) -> bool:
-    """Return whether the pod would return to its node, because it is static or of a DaemonSet."""
+    """Return whether the pod is static or of a DaemonSet, so that it would return to its node."""
     return pod.owner is not None and pod.owner.kind in ("DaemonSet", "Node")

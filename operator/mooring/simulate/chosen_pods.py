@@ -32,7 +32,7 @@ _TYPES: Final[Mapping[str, str]] = {
     }.items()
     for word in words.split()
 }
-"""Maps each word that kubectl accepts as a type to the kind."""
+"""The kind for each word that kubectl accepts as a type."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
 

@@ -119,7 +119,7 @@ class Comparison:
 
     @property
     def moved(self) -> tuple[ChangedNode, ...]:
-        """The pods that have different nodes with both policies."""
+        """The pods that both policies place, but on different nodes."""
         return tuple(move for move in self.moves if move.old and move.new)
 
     def document(self) -> dict[str, Any]:
@@ -381,7 +381,7 @@ def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
 
 
 def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNode]:
-    """Yield the pods with another node; leave out equal pods that only exchange their nodes."""
+    """Yield the pods whose nodes differ; leave out equal pods that only exchange their nodes."""
     pods = [*pods]
     old = [before.nodes[pod.key] for pod in pods]
     new = Counter(after.nodes[pod.key] for pod in pods)

@@ -142,8 +142,7 @@ class _Reader:
         """The new PodGroups by namespace and name; the input may have their PriorityClasses
         later."""
         self._of_groups: dict[str, Mapping[str, str]] = {}
-        """Maps the uid of each group to its claims: the names of the claims by the group's entries
-        in `resourceClaims`."""
+        """By the uid of a group: the names of its claims, by their entries in `resourceClaims`."""
 
     def read(self, manifest: Manifest) -> None:
         new, group_and_kind = is_new(manifest.raw), (manifest.group, manifest.kind)

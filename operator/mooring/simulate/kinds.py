@@ -27,7 +27,7 @@ _MIRRORED: Final = {**MIRRORED, **MIRRORED_IF_SERVED, PRIORITY_CLASS: Kind.PRIOR
 KINDS: Final[Mapping[tuple[str, str], Kind]] = {
     (resource.group, resource.kind): kind for resource, kind in _MIRRORED.items()
 }
-"""Maps API groups and kinds to the objects that decisions read."""
+"""The objects that decisions read, by API group and kind."""
 READ: Final[tuple[Resource, ...]] = (
     *_MIRRORED,
     RUNTIME_CLASS,

@@ -115,7 +115,7 @@ class InclusiveQuotas:
         return quotas
 
     def _of_root(self, resource: str) -> int:
-        """Return the amount that all queues share: that of the nodes, or else the root's quota."""
+        """Return the amount that all queues share: the nodes' amount, or else the root's quota."""
         root = self._root
         own = root.quota.get(resource) or root.limit.get(resource) or 0
         shared = self._capacity.get(resource, own)

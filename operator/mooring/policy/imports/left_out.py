@@ -40,18 +40,18 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "TargetLoadPacking": _BY_LOAD,
     "TopologicalSort": _ABSENT,
 }
-"""Maps plugins that are left out, also of scheduler-plugins (cmd/scheduler/main.go), to notes."""
+"""The note about each plugin that is left out; see scheduler-plugins, cmd/scheduler/main.go."""
 _OTHERS: Final = frozenset({*ABSENT, CAPACITY_SCHEDULING})
 """The plugins that the import leaves out although Mooring has a plugin of the same name."""
 _TAKEN_OVER: Final = {"Coscheduling": "GangScheduling", CAPACITY_SCHEDULING: CAPACITY_SCHEDULING}
-"""Maps replaced plugins to Mooring's plugins, which run wherever the replaced ones were enabled."""
+"""Mooring's plugin in place of each of these plugins of scheduler-plugins, at the same points."""
 _SORTING: Final = frozenset({"Coscheduling", "QOSSort", "TopologicalSort"})
 _SORTER: Final = "PrioritySort"
 _INSTEAD: Final = {
     Point.QUEUE_SORT: f"{_SORTER} sorts the queue",
     Point.POST_FILTER: "no plugin is left: pods do not preempt; enable DefaultPreemption for that",
 }
-"""Maps extension points to the note for a profile that enables only left-out plugins there."""
+"""Notes by extension point, for a profile whose plugins there are all left out."""
 
 
 class WithLeftOut:

@@ -58,14 +58,14 @@ class _Argument(PolicyModel):
 
 
 class PredicateArgument(_Argument):
-    """The argument of a predicate, which may then have any name."""
+    """The argument of a predicate; a predicate with an argument may have any name."""
 
     service_affinity: Labels | None = None
     labels_presence: LabelsPresence | None = None
 
 
 class PriorityArgument(_Argument):
-    """The argument of a priority, which may then have any name."""
+    """The argument of a priority; a priority with an argument may have any name."""
 
     service_anti_affinity: ServiceLabel | None = None
     label_preference: LabelPreference | None = None
@@ -96,7 +96,7 @@ class Policy(PolicyModel):
     priorities: tuple[Priority, ...] | None = None
     extenders: Extenders = ()
     hard_pod_affinity_symmetric_weight: int = Field(0, ge=0, le=100)
-    """0 means the default, 1."""
+    """The `hardPodAffinityWeight` of InterPodAffinity; 0 means the default, 1."""
     always_check_all_predicates: bool = False
 
 

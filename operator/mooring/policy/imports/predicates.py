@@ -35,7 +35,7 @@ PREDICATES: Final[Mapping[str, tuple[str, ...]]] = {
     "EvenPodsSpread": ("PodTopologySpread",),
     "MatchInterPodAffinity": ("InterPodAffinity",),
 }
-"""Maps each predicate, in the order in which predicates run, to its plugins.
+"""The plugins for each predicate; the predicates are in the order in which they run.
 
 Volumes of the in-tree Cinder plugin are migrated to CSI, so NodeVolumeLimits counts them.
 """
@@ -62,7 +62,7 @@ PRESSURES: Final[Mapping[str, str]] = {
     "CheckNodeDiskPressure": "DiskPressure",
     "CheckNodePIDPressure": "PIDPressure",
 }
-"""Maps each predicate about a node condition to this condition."""
+"""The node condition that each of these predicates checks."""
 
 PRIORITIES: Final[Mapping[str, str]] = {
     "BalancedResourceAllocation": "NodeResourcesBalancedAllocation",
@@ -89,8 +89,7 @@ STRATEGIES: Final[Mapping[str, str]] = {
     "NodeResourcesMostAllocated": "MostAllocated",
     RATIO: "RequestedToCapacityRatio",
 }
-"""Maps a plugin to the strategy of NodeResourcesFit that replaces the plugin if it is the only
-one."""
+"""The NodeResourcesFit strategy for each plugin; used if a Policy has only one of the plugins."""
 
 DEFAULT_PRIORITIES: Final[Mapping[str, int]] = {
     "SelectorSpreadPriority": 1,

@@ -39,7 +39,7 @@ class Preempts(StrEnum):
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
     ANY = "Any"
-    """In the pod's own Queue, this means lower priority, or equal priority and newer."""
+    """Any priority. In the pod's own Queue: a lower one, or the equal one of a newer pod."""
 
 
 @dataclass(frozen=True, slots=True)

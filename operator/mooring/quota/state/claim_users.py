@@ -49,7 +49,7 @@ class ClaimUsers:
         return found
 
     def counted(self, number: int, amounts: Amounts) -> Amounts:
-        """Count pods that use claims from now on (or no more, if negative); return `in_devices`."""
+        """Add the users of claims in `amounts`, which may be negative; return `in_devices`."""
         found = self.in_devices(number, amounts)
         if found is not amounts:
             for name, count in amounts.items():

@@ -138,7 +138,7 @@ class QueueState:
 
     @property
     def share(self) -> float:
-        """Borrowed amount / parent's quota, the maximum of all resources, divided by the weight."""
+        """The largest ratio of a borrowed amount to the parent's quota, divided by the weight."""
         if self._share is None:
             self._share = self._computed_share()
         return self._share

@@ -36,7 +36,7 @@ _MEMBERSHIPS_BYTES: Final = 2**20
 
 Membership = tuple[QueueState | None, str | None]
 Usage = Mapping[int, Mapping[str, int]]
-"""Maps each Queue's `number` to amounts by resource."""
+"""Amounts by the `number` of a Queue, and then by resource."""
 
 
 def _no_name(_pod: Pod) -> str:
@@ -64,7 +64,7 @@ class Queues:
         self._memberships: BoundedCache[tuple[str, str], Membership] = BoundedCache(
             _MEMBERSHIPS_BYTES, lambda key, found: getsizeof(key) + getsizeof(found[1] or "")
         )
-        """Maps (namespace, name in the Queue label) of a pod to the pod's Queue."""
+        """The Queue of a pod, by the pod's namespace and the name in its Queue label."""
         self._queues_changed = False
         self._changed_namespaces: set[str] = set()
         self._names_changed = False

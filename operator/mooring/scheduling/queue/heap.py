@@ -76,7 +76,7 @@ class PodHeap(Generic[_Key]):
         return heapq.heappop(heap).queued() if heap else None
 
     def _search_some(self) -> None:
-        """Move some entries from the old heap to the new heap; drop void entries."""
+        """Move some entries from the second heap to the first heap; drop void entries."""
         for _ in range(min(_LOOKED_AT, len(self._searched))):
             entry = self._searched.pop()  # without its last entry a heap is one still
             if entry.queued() is not None:
@@ -85,7 +85,7 @@ class PodHeap(Generic[_Key]):
             self._most = max(2 * len(self._entries), _FEW_ENTRIES)
 
     def _with_first(self) -> list[_Entry[_Key]]:
-        """Return whichever of the two heaps has the smallest valid entry; else an empty heap."""
+        """Return the heap with the smallest valid entry; an empty heap without a valid entry."""
         del self._dropped[-_FREED:]
         if not self._entries and not self._searched:
             return self._entries

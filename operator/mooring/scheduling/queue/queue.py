@@ -10,22 +10,22 @@
       |       +--event later, or time (retry_at, 5 minutes)---+
       +--> gated --no gate left--> active
 
-Backoff lasts one second after the first unschedulable attempt and doubles to ten. A pod that an
-event moved to the backoff queue may be popped early when no pod is active; a pod that is there
-after an error or a failed preemption may not (SchedulerPopFromBackoffQ).
+A pod's backoff is one second after its first unschedulable attempt. Each further attempt doubles
+it, up to ten seconds. If no pod is active, pods in backoff may be popped early, except after an
+error or a failed preemption (SchedulerPopFromBackoffQ).
 
 Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
-wait behind all those of another.
+wait for all pods of another.
 
-Unschedulable pods are grouped by signature. An event moves only one pod of a group. If this pod is
-rejected with the same signature again, the others stay unschedulable. If its attempt ends in any
-other way, or never begins, the next pod of the group is moved.
+Unschedulable pods that the same events may help form a group; they have equal signatures. An event
+moves only one pod of a group. If this pod is rejected again with an equal signature, the others
+stay unschedulable. Otherwise the next pod of the group is moved.
 
-Other pods may take the free resources before the moved pod is popped. So before it is tried, its
-hints run again for that event and all later events. If all hints return SKIP, the pod stays
-unschedulable.
+Other pods may take the free resources before the moved pod is popped. So its queueing hints run
+again before its attempt, for that event and all later events. If all hints return SKIP, the pod
+stays unschedulable.
 
-An event is only noted when it comes. The loop runs the hints later, a few in each turn, so that
+The queue only notes events. The scheduling loop runs the hints later, a few at a time, so that
 decisions need not wait for many hints.
 
 A pod is in exactly one queue or in flight. Times are seconds on the caller's monotonic clock.

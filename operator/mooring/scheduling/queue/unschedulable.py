@@ -62,7 +62,7 @@ class _Entry:
     since: int
     """The sequence number of the first event after the pod was added."""
     rejected_by: tuple[tuple[str, str], ...]
-    """(plugin, profile) of each plugin that rejected the pod."""
+    """The plugins that rejected the pod, each as (plugin, profile)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +107,7 @@ class UnschedulablePods:
         self._missed = OrderedDict[Uid, _Missed]()
         self._nominated: dict[str, dict[Uid, QueuedPod]] = {}
         self._without_node: dict[Uid, str] = {}
-        """Maps pods whose nominated node was deleted to the name of the event that moves them."""
+        """The event that moves each pod whose nominated node was deleted, by the pod's uid."""
         self._entries: dict[Uid, _Entry] = {}
         self._counts = Counter[tuple[str, str]]()
 
