@@ -16,7 +16,7 @@ _CLIENTS: Final = ("kubernetes_asyncio", "kubernetes", "pykube")
 
 
 def _import_kopf() -> None:
-    """Import kopf while other clients of Kubernetes are hidden, if they are not imported yet."""
+    """Import kopf; hide other clients of Kubernetes from it, unless they are already imported."""
     hidden = [name for name in _CLIENTS if name not in sys.modules]
     # An entry of None makes an import fail as if there were no such module.
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # declared without None

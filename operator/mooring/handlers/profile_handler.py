@@ -545,13 +545,13 @@ def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_older(metadata: Mapping[str, Any], than: str) -> bool:
-    """Return whether an object's resourceVersion is older; False if either is not a number."""
+    """Return whether the resourceVersion is older than `than`; False if one is not a number."""
     version = metadata.get("resourceVersion", "")
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: float) -> str:
-    """Return lastTransitionTime of the condition: `now` if its status becomes `holds` only now."""
+    """Return lastTransitionTime of the condition `kind`: `now` if its status changes to `holds`."""
     for condition in before.get("conditions") or ():
         if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))

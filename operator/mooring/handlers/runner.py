@@ -73,7 +73,7 @@ class _NoProgress(kopf.ProgressStorage):
     def touch(self, **_: Any) -> None: ...
 
     def clear(self, *, essence: Any) -> Any:
-        """Return the essence, kopf's part of an object to compare, without a copy."""
+        """Return the essence, the part of an object that kopf compares; do not copy it."""
         return essence
 
 
@@ -81,7 +81,7 @@ class _NoDiffs(kopf.DiffBaseStorage):
     """Stores no former state of objects: event handlers do not compare with it."""
 
     def build(self, **_: Any) -> Any:
-        """Return an empty essence (kopf's part of an object to compare), without a copy."""
+        """Return an empty essence, the part of an object that kopf compares."""
         return {}
 
     def fetch(self, **_: Any) -> None: ...

@@ -251,7 +251,7 @@ def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientReques
 
 
 class _Content:
-    """The body of an answer; attributes that no subclass defines are those of the server's body."""
+    """The body of an answer; it passes on all attributes that a subclass does not define."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content
@@ -286,7 +286,7 @@ class _CutContent(_Content):
 
 @dataclass(slots=True)
 class _Read:
-    """The state of one resource that kopf reads; `trouble` is the last error, or "" without one."""
+    """Whether kopf's lists and watches of a resource work; `trouble` is the last error, or ""."""
 
     resource: Resource
     backoff: Backoff = field(

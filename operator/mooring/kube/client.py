@@ -43,7 +43,7 @@ class PatchType(Enum):
 
 
 class Listing(NamedTuple):
-    """The objects of a list or of one page; they lack apiVersion and kind."""
+    """The objects of a list or of one page, without the fields apiVersion and kind."""
 
     items: list[dict[str, Any]]
     version: str

@@ -363,10 +363,10 @@ def _token(configuration: Any) -> str | None:
 
 
 class _Followed:
-    """Returns the header of `source`, and loads changed files into the TLS context.
+    """A TokenSource that also loads changed certificate files into its TLS context.
 
-    Open connections are not changed. If a CA is removed from its file, it stays trusted until the
-    process ends, because a TLS context cannot forget a CA.
+    `source` gives the Authorization header. Open connections do not change. If a CA is removed from
+    its file, the CA stays trusted until the process ends, because a TLS context cannot forget it.
     """
 
     def __init__(self, source: _Source) -> None:

@@ -63,7 +63,7 @@ class Credentials:
         self._clock = clock
         self._due = clock() + self._reread
         self._logins: dict[Callable[[], Awaitable[str | None]], asyncio.Task[None]] = {}
-        """By method of the source, the call of this method that is running."""
+        """The running call of each method of the source, by the method."""
 
     async def headers(self) -> Mapping[str, str]:
         """Return the headers to send; the same object is returned until they change."""

@@ -207,7 +207,7 @@ _RBAC_REFUSAL = re.compile(r'User "([^"]*)" cannot ')
 
 _QUOTA = re.compile(r"\b(exceeded|failed) quota: ")
 _ADMISSION = re.compile(r"admission webhook \"|(Validating|Mutating)AdmissionPolicy '")
-"""Matches messages of denials by admission; the HTTP status is no sign: a webhook may choose it."""
+"""Matches the message of a denial by admission; webhooks may choose any HTTP status for it."""
 
 
 def exceeds_quota(error: KubeError) -> bool:

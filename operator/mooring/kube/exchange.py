@@ -62,7 +62,7 @@ class _Wire(asyncio.Protocol):
     def ask(
         self, request: bytes, seconds: float | None, most: int | None
     ) -> asyncio.Future[Answer]:
-        """Send the request; the future gets the answer or BrokenExchangeError."""
+        """Send the request; the future gets the Answer or BrokenExchangeError (`Exchange.ask`)."""
         loop = self._pool.loop
         self._waiting = waiting = loop.create_future()
         self._retry_after, self._framed, self._body = None, False, []
@@ -245,7 +245,7 @@ class Exchange:
             self._none_open.set()
 
     def _drop_idle(self) -> None:
-        """Close connections unused for KEEPALIVE_SECONDS; schedule a call for the others."""
+        """Close connections unused for KEEPALIVE_SECONDS; do this again later for the others."""
         self._tidying = None
         now = self.loop.time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:

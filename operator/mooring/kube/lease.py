@@ -51,7 +51,7 @@ CERTIFICATE: Final = f"{MOORING_GROUP}/server-certificate"
 _PUBLISHED: Final = (SERVER, CERTIFICATE)
 
 JITTER: Final = 1.2
-"""A replica that does not lead waits up to this many periods longer, at random."""
+"""A replica that does not lead adds up to 1.2 periods to each wait, at random."""
 LOOK_SECONDS: Final = 0.5
 """A replica that does not lead reads the lease every 0.5 to 1.1 seconds, in one small request.
 
@@ -229,7 +229,7 @@ class LeaderElector:
         return held
 
     async def _update_known(self) -> bool:
-        """Renew the lease with the version of this leader's last write, without a read before."""
+        """Renew the lease without reading it first, by the version of this leader's last write."""
         if not self.is_leader:
             return False
         try:
@@ -300,7 +300,7 @@ class LeaderElector:
         return True
 
     async def _release_as_read(self) -> bool:
-        """Release the lease if this replica holds it; return False if not, or after a conflict.
+        """Release the lease; return False if this replica does not hold it, or after a conflict.
 
         A write that was cancelled may still reach the server, even after the lease was read here.
         """

@@ -17,7 +17,7 @@ _MARK: Final = 0xFF
 """A byte that never occurs in UTF-8."""
 _QUOTE: Final = ord('"')
 _LOWER: Final = 0x20
-"""The bit that makes a brace from a bracket, so that the search needs to find only braces."""
+"""Setting this bit turns a bracket into a brace, so that a search finds both as braces."""
 _OPENS: Final = ord("{")
 _CLOSES: Final = ord("}")
 

@@ -64,8 +64,8 @@ LONGEST_RETRY_AFTER: Final = 32.0
 """The most seconds to wait for a `Retry-After` of the server.
 
 An API server asks for no more than this (apiserver
-pkg/util/flowcontrol/dropped_requests_tracker.go). A proxy before it may ask for an hour and be
-ready in a minute.
+pkg/util/flowcontrol/dropped_requests_tracker.go). A proxy in front of the server may ask for an
+hour and be ready in a minute.
 """
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"

@@ -61,7 +61,7 @@ def event_of(line: bytes) -> tuple[WatchEvent, dict[str, Any]]:
 
 
 def parsed(text: bytes) -> Any:
-    """Return the value of a JSON text, as `nesting.parsed`; raise ManifestError if not JSON."""
+    """Return `nesting.parsed(text)`; raise ManifestError if the text is not JSON."""
     try:
         return nesting.parsed(text)
     except orjson.JSONDecodeError as error:

@@ -24,7 +24,7 @@ from mooring.model.fields import strings
 from mooring.model.manifest_error import ManifestError
 
 CACHE_SECONDS: Final = 10.0
-"""The seconds for which an answer, also a denial, is used again; kube-scheduler's default."""
+"""The seconds for which grants and denials are used again; kube-scheduler's default."""
 _CACHE_BYTES: Final = 8 * 2**20
 """The most bytes of each of the two caches: about 5,000 users, and as many answers."""
 REVIEW_SECONDS: Final = 10.0

@@ -1,4 +1,4 @@
-"""Writes the statuses of objects; if several statuses wait for one object, only the newest.
+"""Writes the statuses of objects; if several wait for one object, only the newest is written.
 
 Each kind of object has its own few workers, so that no kind delays another one or the bindings.
 """

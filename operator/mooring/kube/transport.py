@@ -53,7 +53,7 @@ REVIEWS: Final = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
 """Paths of reviews; creating a review asks the server about a user, and writes nothing."""
 
 READ_BUFFER: Final = 256 * 1024
-"""The most bytes that one read returns: a burst of events then wakes the process once."""
+"""The most bytes that one read returns, so that a burst of events wakes the process once."""
 
 
 class _Request(NamedTuple):
@@ -300,7 +300,7 @@ class Transport:
 
 
 def refusal_by_proxy(error: aiohttp.ClientHttpProxyError) -> str:
-    """Return the proxy's answer, without the proxy's URL and password as in `error`."""
+    """Return the proxy's answer; `error` itself would show the proxy's URL and password."""
     return f"the proxy answers {error.status} {error.message}"
 
 

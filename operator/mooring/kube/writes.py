@@ -94,7 +94,7 @@ class PodWriter:
                 raise
 
     async def bound_node(self, namespace: str, name: str, uid: str) -> str | None:
-        """Return the pod's node, None if not bound or gone; retry until the server answers."""
+        """Return the pod's node, None if unbound or deleted; retry until the server answers."""
         with suppress(NotFoundError):
             pod = await self._read(namespace, name, uid)
             return pod["spec"].get("nodeName") if pod is not None else None
@@ -313,7 +313,7 @@ class ProfileWriter:
                     return
 
     async def _version(self, name: str, uid: str) -> str:
-        """Return the profile's version from an empty patch, which needs no right to read."""
+        """Return the resourceVersion that an empty patch returns; this needs no right to read."""
         found, version = await self._patch(name, {})
         if found != uid:
             raise _another_profile(name)

@@ -74,9 +74,9 @@ class CacheComparer:
     def __post_init__(self) -> None:
         self._hint = asyncio.Event()
         self._unusable: dict[Resource, dict[str, str]] = {}
-        """The resourceVersions, by uid, of objects that `found` got but did not store."""
+        """By uid, the resourceVersions of objects that were read, but that Mooring cannot use."""
         self._in_doubt: dict[Resource, set[str]] = {}
-        """The uids of `in_flight` that the last list of the API server did not have."""
+        """By resource, the uids of `in_flight` that were missing in the API server's last list."""
         self._last_read: dict[Resource, str] = {}
         """The key of the last object that was read; the next comparison goes on after it."""
 
@@ -152,7 +152,7 @@ class CacheComparer:
     async def _unknown(
         self, compared: WatchedResource, listed: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
-        """Return the metadata, by uid, of listed objects that Mooring and `_unusable` lack."""
+        """Return, by uid, metadata of the listed objects that Mooring lacks and should read."""
         unusable, slices = self._unusable[compared.resource], TimeSlices(clock=self.clock)
         found = dict[str, Mapping[str, Any]]()
         for uid, metadata in listed.items():

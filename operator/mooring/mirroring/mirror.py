@@ -59,7 +59,7 @@ MIRRORED_IF_SERVED: Final[Mapping[Resource, Kind]] = {
     resources.DEVICE_TAINT_RULE: Kind.DEVICE_TAINT_RULE,
     resources.DEVICE_TAINT_RULE_V1BETA2: Kind.DEVICE_TAINT_RULE,
 }
-"""Resources that are mirrored if the API server serves them; of one kind, only the first served."""
+"""Resources to mirror if the API server serves them; of each kind, only the first served one."""
 
 DEVICE_KINDS: Final = (
     Kind.DEVICE_CLASS,

@@ -36,7 +36,7 @@ _UNSERVED: Final = (
 )
 _FAILING: Final = "{} of resource.k8s.io cannot be watched; Mooring's log says why"
 _UNLISTED: Final = "{} of resource.k8s.io are not listed yet"
-"""Reasons why no device is allocated; {} is replaced by the names of resources."""
+"""The reason why no device is allocated yet; {} is replaced by the names of resources."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ class _Stages:
     of_pods: list[dict[str, int]] = field(default_factory=list)
 
     def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-        """Return, by resource, the largest total; `defaults` replace missing requests."""
+        """Return, by resource, the largest total; a missing request counts with `defaults`."""
         largest: dict[str, int] = {}
         for containers, init in self.of_containers:
             raise_to(largest, _total(containers, init, defaults))
@@ -276,7 +276,7 @@ class _Resize:
 def _amounts(
     raw: Mapping[str, Any], where: str
 ) -> tuple[dict[str, int] | None, dict[str, int] | None]:
-    """Return the allocated resources and those in use from a status; None for a missing field."""
+    """Return from a status the allocated resources and the resources in use; None if missing."""
     allocated = used = None
     if raw.get("allocatedResources") is not None:
         amounts = mapping(raw, "allocatedResources", where)

@@ -98,8 +98,8 @@ class KubernetesRules:
             error before it is rounded. Else steps are whole numbers.
         unusable_pool_on_node: A request for all devices makes a node infeasible if one of its pools
             is invalid or being updated. Else the attempt fails.
-        shares_exclude_whole: If a device that claims share is published again as one for a single
-            claim, it stays in use until no claim shares it. Else it can be allocated.
+        shares_exclude_whole: If a shared device is published again as a device for a single claim,
+            it stays in use until no claim shares it. Else it can be allocated.
         versions_by_precedence: Constraints compare versions without their build metadata. Else as
             strings.
         capacities_have_domain: Errors name a capacity with its domain, which is the driver by

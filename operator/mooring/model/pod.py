@@ -89,7 +89,7 @@ class Pod:
     """The most seconds that the pod may run (activeDeadlineSeconds); None without a limit."""
     termination_grace_period_seconds: int = _DEFAULT_GRACE
     claim_names: Mapping[str, str | None] = field(default_factory=lambda: _NO_CLAIMS)
-    """By entry of resourceClaims, the claim made from its template; None if none was needed."""
+    """By name in resourceClaims, the claim made from the template; None if no claim was needed."""
     extended_resource_claim: ExtendedResourceClaim | None = None
     """The claim that a scheduler created for the pod's extended resources."""
     local_storage: bool = False
@@ -201,7 +201,7 @@ def _conditions(
 
 
 def claim_keys(pod: Pod) -> list[str]:
-    """Return namespace/name of the claims that the pod names or that its templates created."""
+    """Return namespace/name of each claim that the pod names or that its templates created."""
     names = (entry.claim or pod.claim_names.get(entry.name) for entry in pod.spec.resource_claims)
     return [f"{pod.namespace}/{name}" for name in names if name]
 

@@ -59,7 +59,7 @@ class Quantity:
 
 
 def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
-    """Return `number` without up to `most` factors `base`, and how many factors were removed."""
+    """Divide `number` by `base` up to `most` times, exactly; return the result and the times."""
     power = 0
     while power < most and number % base == 0:
         number, power = number // base, power + 1
@@ -112,7 +112,7 @@ def _scaled(text: str, digits: int) -> int:
 
 
 def _amount(text: str, digits: int) -> tuple[int, str, str | None]:
-    """Return the number times 10**digits, the suffix and the exponent; ValueError if malformed."""
+    """Return number * 10**digits, suffix and exponent of the text; ValueError if malformed."""
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         shown = text if len(text) <= 40 else f"{text[:40]}..."

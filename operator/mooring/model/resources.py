@@ -147,7 +147,7 @@ def total_requests(
 
 
 def raise_to(amounts: dict[str, int], floor: Mapping[str, int]) -> None:
-    """Raise each amount to at least the amount in `floor`; add missing names."""
+    """Raise each amount to at least its amount in `floor`; add resources that are only there."""
     for name, amount in floor.items():
         if amount > amounts.get(name, -1):
             amounts[name] = amount
@@ -195,7 +195,7 @@ def _parsing_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
 
 
 def at_pod_level(amounts: dict[str, int]) -> dict[str, int]:
-    """Return the amounts of cpu, memory and huge pages: other resources have no pod level."""
+    """Return only the amounts of cpu, memory and huge pages, which may be set at pod level."""
     return {
         name: amount
         for name, amount in amounts.items()

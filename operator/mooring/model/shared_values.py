@@ -118,8 +118,8 @@ def shared_text(text: str) -> str:
 def shared_strings(strings: Mapping[str, str]) -> FrozenDict:
     """Return an equal dict that cannot be changed; all callers get the same one if it is frequent.
 
-    Keys and values are shared, too, unless the dict has so many that they would push out those of
-    other pods.
+    Keys and values are shared, too, unless the dict is so large that it would push out other pods'
+    keys and values.
     """
     if len(strings) > _MOST_SHARED:
         return FrozenDict(strings)

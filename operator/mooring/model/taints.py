@@ -25,7 +25,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration; without effect it matches all effects; an empty key with Exists, all keys."""
+    """A toleration; an empty `effect` matches all effects, an empty `key` with Exists all keys."""
 
     key: str
     operator: str

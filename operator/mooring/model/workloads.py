@@ -28,7 +28,7 @@ class _PodSelecting:
 
     @property
     def key(self) -> str:
-        """`namespace/name`."""
+        """The object's namespace and name: `team-a/web`."""
         return f"{self.namespace}/{self.name}"
 
 

@@ -30,9 +30,9 @@ class ImageLocality:
         self._cluster = handle.cluster
 
     def score_key(self, pod: Pod) -> Hashable:
-        """Return the pod's images that nodes have, and its numbers of containers and image volumes.
+        """Return the images that nodes have, and how many containers and image volumes the pod has.
 
-        The key omits which nodes have the images: cached scores end when a node's images change.
+        The key does not say which nodes: cached scores are dropped when a node's images change.
         """
         spec, has_image = pod.spec, self._cluster.nodes.has_image
         images = tuple([image for image in spec.images if has_image(image)])

@@ -68,7 +68,7 @@ class NodeAffinity:
     def pre_filter(
         self, pod: Pod, _cluster: ClusterView
     ) -> Skip | _Selectors | PreFilterResult | Unschedulable:
-        """Return the pod's selectors, with the only possible nodes if the terms name nodes."""
+        """Return the pod's selectors; if the terms name nodes, also return these nodes' names."""
         wanted = _selectors(pod)
         if wanted.required is None and wanted.labels.empty and self._added is None:
             return SKIP

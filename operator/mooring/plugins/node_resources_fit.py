@@ -151,7 +151,7 @@ class _AllocationScore:
     def __init__(
         self, strategy: ScoringStrategy, handle: Handle, devices: DeviceCounts | None = None
     ) -> None:
-        """Score by `strategy`; `devices` counts devices that stand for a resource."""
+        """Score by `strategy`; `devices` counts the devices of DeviceClasses for a resource."""
         self._pod_level = handle.kubernetes.pod_level_scored
         self._devices = devices
         self._scored = [(resource.name, resource.weight) for resource in strategy.resources]

@@ -74,7 +74,7 @@ def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
 
 
 def _fewest(counts: IntArray | _Floats) -> _Floats:
-    """Return 100 for a count of 0 and 0 for the highest, with kube-scheduler's rounding."""
+    """Return scores: 100 for a count of 0, and 0 for the highest; round as kube-scheduler does."""
     most = counts.max()
     if not most:
         return np.full(len(counts), float(MAX_SCORE))

@@ -119,7 +119,7 @@ class ClusterState:
                     self.put(Kind.POD, placed.pod.uid, placed.pod)
 
     def devices_known(self, why_not: str | None) -> None:
-        """Store why some objects of dynamic resources are unknown; None if all of them are known.
+        """Store `why_not`: the reason that devices are not all known, or None if all are known.
 
         When None replaces a reason, deliver an UPDATE of kind ResourceSlice that names no object.
         """
@@ -129,7 +129,7 @@ class ClusterState:
 
     @property
     def kubernetes(self) -> KubernetesRules:
-        """The rules of the API server's version; a profile may follow those of another version."""
+        """The rules of the API server's version; a profile may follow another version."""
         return self._kubernetes
 
     @contextmanager
@@ -307,7 +307,7 @@ class ClusterState:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the pod's known node if `pod` has ended or changes node or demand, else None."""
+        """Return the known pod's node if its new version `pod` has changed its use of the node."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -489,13 +489,13 @@ class ClusterState:
         self.storage.volumes.assume(pod.uid, volumes, claims)
 
     def restore_volumes(self, pod: Pod) -> None:
-        """Undo `assume_volumes` for the pod; keep objects that another pod has assumed, too."""
+        """Undo `assume_volumes` for the pod; objects that another pod has assumed stay assumed."""
         self.storage.volumes.restore(pod.uid)
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
         """Return the counts of GPU cards in this format; the state keeps them up to date.
 
-        With `demand`, typical requests for cards are counted, too.
+        With `demand`, the pods' typical requests for cards are also counted.
         """
         return self.devices.track(form, demand=demand)
 
@@ -515,7 +515,7 @@ class ClusterState:
         self.dynamic_resources.claims.hold(holder, allocations)
 
     def release_claims(self, holder: Uid, claims: Iterable[str] | None = None) -> None:
-        """End what `hold_claims` has begun, for the claims of these uids; None means all claims.
+        """Undo `hold_claims` for the claims with these uids; None means all claims of `holder`.
 
         If a claim is then neither in flight nor allocated, its devices are free. Deliver an UPDATE
         for it, as for a deallocated claim.
@@ -705,7 +705,7 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _with_demand(self, pod: Pod) -> Pod:
-        """Return the pod; a pod in an in-place resize gets the demand by the API server's rules."""
+        """Return the pod; during an in-place resize, with the demand by the API server's rules."""
         demands = pod.spec.demands
         if demands is None:
             return pod
@@ -752,7 +752,7 @@ class ClusterState:
             self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """Withdraw the pod's nomination; return the DELETE event, or () if it was to this `row`."""
+        """Withdraw the pod's nomination; return a DELETE event if it was not to `row`."""
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw(pod.uid)
         return () if nominee is not None and nominee.row == row else withdrawn
@@ -775,7 +775,7 @@ class ClusterState:
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context manager in which the node's labels may change; it then recounts pods."""
+        """Return a context manager for a change of the node's labels; its end counts pods again."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
@@ -876,7 +876,7 @@ class ClusterState:
 
 
 def _same_object(before: object | None, after: object) -> bool:
-    """Return whether both are equal for decisions; a PodGroup's status does not count."""
+    """Return whether both versions are equal for decisions; a PodGroup's status is ignored."""
     if isinstance(before, Node) and isinstance(after, Node):
         return all(getattr(before, f.name) == getattr(after, f.name) for f in fields(Node))
     if isinstance(before, PodGroup) and isinstance(after, PodGroup):
@@ -929,7 +929,7 @@ class Trial:
         self._assuming: dict[Uid, Pod] = {}
         """The added pods that had no assumed volumes before the trial, by uid."""
         self._removed: dict[Uid, tuple[PlacedPod, int | None]] = {}
-        """By uid, the removed pods, and the arrival number of each before the trial."""
+        """By uid, each removed pod, and the arrival number that it had before the trial."""
         self._freed: dict[Uid, ExitStack] = {}
         """By uid of a removed pod, an ExitStack that restores the claims freed by the removal."""
         undo.callback(self._restore)

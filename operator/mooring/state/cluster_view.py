@@ -64,7 +64,7 @@ class ClusterView:
 
     @property
     def kubernetes(self) -> KubernetesRules:
-        """The rules of the API server's version; a profile may have others (see `Handle`)."""
+        """The rules of the API server's version; a profile may follow another version."""
         return self._state.kubernetes
 
     @property
@@ -111,20 +111,20 @@ class ClusterView:
         return tuple(self._state.nodes.names)
 
     def pods_on(self, row: int) -> Sequence[PlacedPod]:
-        """Return the pods on the node of this row (a copy), including assumed ones, in no order."""
+        """Return a copy: the pods on the node of this row, assumed pods included, in no order."""
         return tuple(self._state.pods.on(row))
 
     def pods_of(self, node: str) -> Sequence[PlacedPod]:
-        """Return the pods on the node of this name, assumed ones too, even if no such node exists.
+        """Return the pods, assumed pods included, on the node of this name, even if it is unknown.
 
         The result is a copy. `pods_on` cannot separate pods of unknown nodes: they share one row.
         """
         return self._state.pods_of(node)
 
     def disrupted_with(self, row: int) -> dict[Uid, Pod]:
-        """Return, by uid, the pods on a node, and the pods on other nodes in their groups.
+        """Return, by uid, the pods on the node of this row, and the other members of their groups.
 
-        `row` is the node's row. A group counts only if its pods can only be disrupted together.
+        A group counts only if its pods can only be disrupted together.
         """
         groups = self.pod_groups
         found = {placed.pod.uid: placed.pod for placed in self.pods_on(row)}
@@ -158,7 +158,7 @@ class ClusterView:
         return NodeViewWithNominated(table, rows, more_pods, more_requested)
 
     def nodes_without_pod(self, rows: IntArray, demand: Demand) -> NodeView:
-        """Return a view of these nodes, as if each had one pod with this demand less."""
+        """Return a view of these nodes, as if one pod with this demand had left each of them."""
         return NodeViewWithoutPod(self._state.nodes, rows, demand)
 
     def node(self, row: int) -> Node | None:
@@ -173,7 +173,7 @@ class ClusterView:
         """Begin a dry run: inside, pods may be removed and added; the end undoes all changes.
 
         With `frees_claims`, removing a pod also frees its claims' devices if no other pod uses
-        them.
+        the claims.
         """
         return self._state.trial(frees_claims=frees_claims)
 
@@ -221,10 +221,10 @@ class ClusterView:
         return self._state.topology.count_some(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> Mapping[Domains, IntArray | CountArray]:
-        """Return, by node label, the weights of placed pods' inter-pod terms that select `pod`.
+        """Return, by node label, sums of weights of placed pods' inter-pod terms that select `pod`.
 
-        Each array has one item per domain, by the code of the label's value: the sum of the weights
-        of the terms of all pods there. A required term weighs 1. The last item is 0, for nodes
+        Each array has one sum per domain, by the code of the label's value: it adds the weights of
+        the terms of all pods there. A required term weighs 1. The last item is 0, for nodes
         without the label.
         """
         return self._state.topology.owners(role, pod)

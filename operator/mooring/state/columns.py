@@ -63,7 +63,7 @@ class Column:
         return self._first
 
     def grow(self, capacity: int) -> None:
-        """Make space for `capacity` rows; existing rows keep their values."""
+        """Make space for `capacity` rows in all; existing rows keep their values."""
         grown = np.full(capacity, self.fill, self.data.dtype)
         grown[: len(self.data)] = self.data
         self.data = grown

@@ -15,8 +15,8 @@ not ready, so its end changes no status: its charge ends as soon as it is termin
 A status may never be written again, because it stays equal if another pod becomes ready at the same
 time. Therefore `grow_older`, which is called every OLDER_SECONDS, ends charges whose victim has
 left, and refusals of the Eviction API, when it sees them for the second time. Charges and refusals
-last for two minutes at most. The disruption controller waits for an evicted pod as long
-(DeletionTimeout).
+last for two minutes at most. The disruption controller waits equally long for an
+evicted pod (DeletionTimeout).
 
 The Eviction API and kube-scheduler do not agree about which budgets apply to a pod. For the
 Eviction API and the disruption controller an empty selector selects all pods of the namespace, and
@@ -56,7 +56,7 @@ class _Charge:
     status_written: bool = False
     """Whether the budget's status has been written since the eviction began."""
     is_counted: bool = True
-    """Whether the victim was ready: the status of its budget changes only in this case."""
+    """Whether the victim was ready; only the end of a ready victim changes the budget's status."""
     is_old: bool = False
     """Whether `grow_older` was called once since the victim left."""
 
@@ -66,15 +66,15 @@ class _Records:
     evicting: dict[str, list[PodDisruptionBudget]] = field(default_factory=dict)
     """The budgets that an eviction is charged to, by the victim's uid."""
     awaited_by: dict[str, dict[str, Pod]] = field(default_factory=dict)
-    """By the victim's uid, the preemptors that wait for the victim to leave, by their uid."""
+    """The preemptors that wait for a victim, by uid of the victim, then by uid of the preemptor."""
     victims: dict[str, set[str]] = field(default_factory=dict)
     """The uids of the victims that a preemptor waits for, by the preemptor's uid."""
     charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
-    """By namespace/name of a budget, the charges of its victims by their uid."""
+    """The charges by namespace/name of the budget, then by uid of the victim."""
     exhausted: dict[str, bool] = field(default_factory=dict)
-    """Budgets for which the Eviction API allowed no eviction; True after the next `grow_older`."""
+    """By namespace/name, budgets that refused an eviction; True after a call of `grow_older`."""
     refused: dict[Uid, bool] = field(default_factory=dict)
-    """By uid, the pods that the Eviction API refused to evict; True after the next `grow_older`."""
+    """By uid, pods that the Eviction API refused to evict; True after a call of `grow_older`."""
     by_pods: SelectionIndex[str] = field(default_factory=SelectionIndex)
     """Finds the namespace/name of the budgets that select a pod."""
     selections: dict[str, Selection] = field(default_factory=dict)
@@ -280,7 +280,7 @@ class Evictions:
     def _regarded(
         self, budgets: Iterable[PodDisruptionBudget], pod: Pod
     ) -> list[PodDisruptionBudget]:
-        """Return those budgets that kube-scheduler applies; all `budgets` select the pod."""
+        """Return the `budgets` that kube-scheduler applies; each of the `budgets` selects `pod`."""
         all_count = self.kubernetes.empty_budget_counts
         return [
             budget
@@ -320,7 +320,7 @@ class Evictions:
 
 
 def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return those budgets that the Eviction API checks; all `budgets` select the pod."""
+    """Return the `budgets` that the Eviction API checks; each of the `budgets` selects `pod`."""
     is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
     return [] if pod.phase == "Pending" or is_allowed else budgets
 

@@ -20,7 +20,7 @@ ABSENT: Final = -1
 """The code of a node that does not carry the label."""
 
 EACH_NODE: Final = ""
-"""Given instead of a label key if every node is a domain of its own."""
+"""Used instead of a label key: every node is then a domain of its own."""
 
 
 class Domains:
@@ -37,7 +37,7 @@ class Domains:
 class LabelColumn(Domains):
     """The values of one label for all rows of the node table; codes of unused values are reused.
 
-    While no node has the label, all such columns share one array of codes.
+    The columns of labels that no node has share one array of codes.
     """
 
     __slots__ = (
@@ -126,8 +126,8 @@ class LabelColumn(Domains):
 class LabelColumns:
     """The label columns of a node table.
 
-    A column is made when its key is first read, and freed when no node has the key any more. A
-    freed column that a count still uses is filled when a node gets the key again.
+    A column is made when its key is first read, and freed when no node has the key any more. If
+    a count still uses a freed column, the column is filled when a node gets the key again.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -138,7 +138,7 @@ class LabelColumns:
         self._unheld: WeakValueDictionary[str, LabelColumn] = WeakValueDictionary()
 
     def __len__(self) -> int:
-        """Return the number of columns that are not shared."""
+        """Return the number of columns that have an array of their own."""
         return len(self._by_key)
 
     @property

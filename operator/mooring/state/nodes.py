@@ -163,7 +163,7 @@ class NodeTable:
         return self._columns.bytes + self._usage.bytes
 
     def label(self, key: str) -> LabelColumn:
-        """Return the column of a node label; the table updates it while the caller holds it."""
+        """Return the column of a node label; it is kept up to date while the caller holds it."""
         labelled = ((i, node.labels) for i, node in enumerate(self.nodes) if node is not None)
         return self._labels.column(key, labelled)
 

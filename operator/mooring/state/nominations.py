@@ -20,7 +20,7 @@ class Nominee(NamedTuple):
     Attributes:
         reservation: Set if nodes are reserved for the pod. Else preemption has nominated it, and
             pods of equal priority must leave room for it, too.
-        moved: Whether the pod replaces one that rebalancing evicted and that kept its place.
+        moved: Whether the pod replaces a pod that rebalancing has evicted.
         evicted: The highest priority of the pod's victims. Pods that replace the victims must leave
             room for `pod`.
     """
@@ -150,7 +150,7 @@ class Nominations:
             pause()
 
     def _queue_number(self, nominee: Nominee) -> int:
-        """Return the number of the Queue that keeps quota for the nominated pod, or NO_QUEUE."""
+        """Return the number of the Queue whose quota the nominated pod uses, or NO_QUEUE."""
         return NO_QUEUE if nominee.reservation is not None else self._queue_of(nominee.pod)
 
     def drop(self, uid: Uid) -> Nominee | None:

@@ -53,7 +53,7 @@ class Objects:
         self._service_versions[namespace] = self._service_changes
 
     def services_version(self, namespace: str) -> int:
-        """Return a number that changes with each Service of the namespace; 0 without Services."""
+        """Return a number that changes when a Service of the namespace does; 0 without Services."""
         return self._service_versions.get(namespace, 0)
 
     def services(self, namespace: str) -> tuple[Service, ...]:

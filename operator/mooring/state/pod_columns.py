@@ -129,7 +129,7 @@ class PodColumns:
         return read_only(self._groups.data[: len(self._pods)])
 
     def in_groups(self, numbers: Iterable[int]) -> npt.NDArray[np.bool_]:
-        """Return True for slots of placed pods in groups of these numbers."""
+        """Return bool[slots]: True for pods whose group has one of these numbers."""
         return np.isin(self.groups, np.fromiter(numbers, np.int64))
 
     @property
@@ -157,7 +157,7 @@ class PodColumns:
         return found
 
     def in_namespaces(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """Return True for slots of pods in one of the namespaces."""
+        """Return bool[slots]: True for pods in one of these namespaces."""
         codes = [code for name in names if (code := self._namespaces.code_of(name)) is not None]
         return np.isin(self._namespaces.codes.data[: len(self._pods)], codes)
 

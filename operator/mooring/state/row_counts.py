@@ -1,6 +1,6 @@
 """Counts by node row that need little memory if only one row has a count.
 
-A dict with one item takes 230 bytes, and each pod of a StatefulSet and each claim would need one.
+Each pod of a StatefulSet and each claim would need a dict of one item, which takes 230 bytes.
 """
 
 from collections.abc import Iterable

@@ -82,7 +82,7 @@ class UsageColumns:
         scored: tuple[Column, Column],
         changes: ChangeLog,
     ) -> None:
-        """Copy these columns of the node table; `scored` is `requested_scored_*`."""
+        """Copy these columns of the node table; `scored` has the columns `requested_scored_*`."""
         self._present = present
         self._allocatable = allocatable
         self._requests = requested

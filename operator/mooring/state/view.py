@@ -50,7 +50,7 @@ class NodeView:
         return self._rows
 
     def take(self, rows: IntArray) -> "NodeView":
-        """Return a view of other rows of the same table."""
+        """Return a view of these rows of the node table."""
         return NodeView(self._table, rows)
 
     def only(self, name: str) -> "NodeView":
@@ -277,7 +277,7 @@ class NodeView:
 
 
 class NodeViewWithNominated(NodeView):
-    """A view of nodes with nominated pods added; `more_*` (int64) are by row of the table."""
+    """A view with nominated pods added; `more_*` are int64, indexed by rows of the node table."""
 
     __slots__ = ("_more_pods", "_more_requested")
 
@@ -293,7 +293,7 @@ class NodeViewWithNominated(NodeView):
         self._more_requested = more_requested
 
     def take(self, rows: IntArray) -> "NodeViewWithNominated":
-        """Return a view of other rows with the same additional pods."""
+        """Return a view of these rows of the node table with the additional pods."""
         return NodeViewWithNominated(self._table, rows, self._more_pods, self._more_requested)
 
     @property
@@ -303,7 +303,7 @@ class NodeViewWithNominated(NodeView):
 
     @property
     def pod_count(self) -> IntArray:
-        """int64[rows]: the number of pods with the additional ones."""
+        """int64[rows]: the number of pods on the node, including the additional pods."""
         return super().pod_count + self._more_pods[self._rows]
 
     def requested(self, resource: str) -> IntArray:
@@ -320,7 +320,7 @@ class NodeViewWithNominated(NodeView):
 
 
 class NodeViewWithoutPod(NodeView):
-    """A view as if each node had one pod with this demand less; labels and taints are the same."""
+    """A view as if one pod with this demand had left each node; labels and taints stay."""
 
     __slots__ = ("_demand",)
 
@@ -329,7 +329,7 @@ class NodeViewWithoutPod(NodeView):
         self._demand = demand
 
     def take(self, rows: IntArray) -> "NodeViewWithoutPod":
-        """Return a view of other rows in which each node has one pod less, too."""
+        """Return a view of these rows, as if the pod had left each of their nodes."""
         return NodeViewWithoutPod(self._table, rows, self._demand)
 
     @property

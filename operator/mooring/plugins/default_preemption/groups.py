@@ -97,7 +97,7 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
 def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
     """Yield the potential victims: pods, or groups as a whole, of lower priority than the group.
 
-    Single pods are at most the MOST_UNITS least important ones, without those being evicted.
+    At most the MOST_UNITS least important single pods are yielded, and no pod being evicted.
     """
     cluster, priority = state.cluster, state.group.priority
     whole = cluster.pod_groups.disrupted_whole

@@ -82,7 +82,7 @@ _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs 
 _COMPARED_ALWAYS: Final = 100
 """kube-scheduler compares at least this number of candidates, whatever the cluster's size."""
 _MOST_CHECKS: Final = 600
-"""The most runs of the filters on a node in the dry runs of one decision; one takes 0.1 ms."""
+"""The most runs of the filters on a node in one decision's dry runs; a run takes 0.1 ms."""
 _UNITS_PER_CHECK: Final = 1_000
 """The units of `Evaluations` that one run of the filters on a node costs."""
 _MOST_LOOKED_AT: Final = 8_000

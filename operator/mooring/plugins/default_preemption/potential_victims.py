@@ -235,7 +235,7 @@ class PotentialVictims:
         return VictimSlots(slots[victim], at[victim], evicting[victim])
 
     def _is_pod(self, slots: IntArray) -> BoolArray:
-        """Return bool[pod slots]: True for pods that `by_importance` sorts as single pods."""
+        """Return bool[len(slots)]: True for pods that `by_importance` sorts as single pods."""
         is_pod = np.ones(len(slots), np.bool_)
         if self._members_first:
             pods = (self._columns.pods[slot] for slot in slots.tolist())
@@ -244,9 +244,9 @@ class PotentialVictims:
         return is_pod
 
     def ranked(self, victims: VictimSlots) -> IntArray:
-        """Return the positions in `rows` where the pod fits, the lowest `Candidate.cost` first.
+        """Rank the nodes where the pod fits; return their positions in `rows`, the cheapest first.
 
-        The cost of a group includes all its members, on all nodes.
+        A node costs the `Candidate.cost` of its victims, with all members of their groups.
         """
         costs = self._costs(victims)
         count = np.zeros(len(self.rows), np.int64)
@@ -284,7 +284,7 @@ class PotentialVictims:
     def _costs_of_groups(
         self, groups: IntArray
     ) -> tuple[IntArray, IntArray, IntArray, npt.NDArray[np.float64]]:
-        """Return the fields of `_Costs` after `at`, for the groups with these ascending numbers."""
+        """Return the fields of `_Costs` after `at`; `groups` has the groups' numbers, sorted."""
         columns, size = self._columns, len(groups)
         member = columns.in_groups(groups) & (columns.rows >= 0)
         slots = np.flatnonzero(member & ~columns.nominated & ~columns.evicting)

@@ -240,7 +240,7 @@ class _Rules:
         return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
-        """Return the topmost Queue on the preemptor's branch, and all Queues on that of `state`.
+        """Return the top Queue of the preemptor's branch, and all Queues of the branch of `state`.
 
         The branches begin below the common ancestor.
         """
@@ -250,7 +250,7 @@ class _Rules:
         return (own[-1] if own else common), its[: its.index(common)]
 
     def within_nominal(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the units that may be evicted, in this order, while Queues keep nominal quota."""
+        """Return the units that may be evicted while Queues keep nominal quota, tested in order."""
         chosen, queues = list[Unit](), self._cluster.queues
         with ExitStack() as gone:
             for unit in units:

@@ -24,8 +24,8 @@ PRIORITY_OFFSET: Final = 2**31
 class WholeGroup:
     """The members on all nodes of a group that is only disrupted as a whole.
 
-    `members` has the members with their nodes' rows, without those whose eviction has begun. `cost`
-    is the result of `cost_of` for these pods.
+    `members` has each member with its node's row, except members that are being evicted. `cost` is
+    the result of `cost_of` for these pods.
     """
 
     def __init__(self, group: PodGroupState, cluster: ClusterView) -> None:
@@ -66,12 +66,12 @@ def pods_of(victim: Victim) -> Sequence[Pod]:
 
 
 def pods_on(victim: Victim, row: int) -> Sequence[Pod]:
-    """Return the victim's pods on the node of this row; a single pod must be there."""
+    """Return a group's pods on the node of this row; return a single pod without a check."""
     return victim.on(row) if isinstance(victim, WholeGroup) else (victim,)
 
 
 def with_rows(victim: Victim, row: int) -> Sequence[tuple[Pod, int]]:
-    """Return the victim's pods, each with its node's row; `row` is that of a single pod."""
+    """Return the victim's pods with their nodes' rows; `row` is used only for a single pod."""
     return victim.members if isinstance(victim, WholeGroup) else ((victim, row),)
 
 

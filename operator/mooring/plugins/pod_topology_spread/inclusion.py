@@ -113,7 +113,7 @@ _numbers: Final = count()
 
 @cached(8 * 1024 * 1024)
 def _numbers_for(spec: PodSpec) -> tuple[int, int]:
-    """Return a number for the spec's selectors and another for its tolerations."""
+    """Return two numbers: one identifies the spec's node selectors, the other its tolerations."""
     selects = _HashedOnce((spec.node_selector, spec.required_nodes))
     return _number(selects), _number(_HashedOnce(spec.tolerations))
 

@@ -97,7 +97,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Limit:
-    """The domains that a constraint allows: bool by code of label `key`, False for ABSENT (-1)."""
+    """The domains that a constraint allows, as bool by code of label `key`; False for ABSENT."""
 
     key: str
     allows: BoolArray
@@ -105,7 +105,7 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _DomainScores:
-    """One constraint's part of the raw score: float64 by code of the label, 0 for ABSENT (-1)."""
+    """A constraint's part of the raw score, as float64 by code of its label; 0 for ABSENT."""
 
     domains: Domains
     by_code: npt.NDArray[np.float64]
@@ -115,7 +115,7 @@ class _DomainScores:
 class _Scoring:
     """The parts of all constraints in the raw score of a pod.
 
-    `required` has the labels without which a node scores 0; it is empty if all nodes have them.
+    A node that lacks a label of `required` scores 0; () if all nodes have the labels.
     """
 
     required: tuple[str, ...]
@@ -269,7 +269,7 @@ class PodTopologySpread:
 def _weighted(
     counts: npt.NDArray[np.signedinteger], domains: int, constraint: SpreadConstraint
 ) -> npt.NDArray[np.float64]:
-    """Return the raw score for each count; each pod weighs more if there are more domains."""
+    """Return the raw score of each number of pods; a pod adds more if there are more domains."""
     return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 

@@ -137,11 +137,11 @@ class Evaluator:
         return results, None if nodes.rows is everything.rows else nodes.rows
 
     def is_true_for(self, pod: Pod) -> bool:
-        """Return whether the rule is true for the pod whatever values the nodes have."""
+        """Return whether the rule is true for the pod on every node, by the pod's values alone."""
         return self._left_out(pod) is None and self._of_pod_only(self._plan.step, pod) is True
 
     def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
-        """Return the condition's value; None if it also depends on the node."""
+        """Return the value of the condition `step`; None if the value also depends on the node."""
         match step:
             case ConstantValue(bool(value)):
                 return value
@@ -360,7 +360,7 @@ def _bytes_of(raws: Iterable[Any]) -> int:
 
 
 def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Errors) -> Results:
-    """Return the results, with an error for each number that is infinite or not a number."""
+    """Return `values` as Results, with an error for each infinity and each NaN."""
     if values.dtype == np.float64:
         finite = np.isfinite(values)
         if not finite.all():

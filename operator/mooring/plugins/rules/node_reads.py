@@ -20,7 +20,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 NO_NODE: Final = -2
-"""The code of a text that is no node's value."""
+"""The code of a text that no node has as its value."""
 STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
 """Variables that change only together with `NodeView.topology_version`."""
 LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
@@ -28,7 +28,7 @@ LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
 _LONGEST_TEXT: Final = 512
 """The most characters of a text that an expression may read; names and labels are shorter."""
 _MOST_WORK: Final = 100_000
-"""The most units of `mooring.cel` that one evaluation may cost; ordinary ones cost far less."""
+"""The highest CEL cost of one evaluation, as `mooring.cel` counts it; most cost far less."""
 _SETS: Final = frozenset(("node.taints", "node.conditions"))
 _MOST_ITEMS: Final = 100
 """The most taints, and the most conditions, of a node that an expression may read."""
@@ -48,7 +48,7 @@ OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.region": lambda node, _, __, ___: node.zone_key[0],
     "node.unschedulable": lambda node, _, __, ___: node.unschedulable,
 }
-"""By variable, a function that returns its value from node, view, position in the view, and key."""
+"""For each variable, a function of node, view, position in the view, and key; returns the value."""
 
 _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
     "pod.namespace": lambda pod, _: pod.namespace,
@@ -61,7 +61,7 @@ _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
 
 
 def of_pod(pod: Pod, read: Read, cluster: ClusterView) -> Any:
-    """Return a value of the pod or of its namespace: a text, a number, or a map's sorted items."""
+    """Return the pod's value of the variable `read`; a map is returned as its sorted items."""
     if read.variable == "pod.namespaceLabels":
         return part(cluster.namespace_labels(pod.namespace), read.key)
     return _OF_POD[read.variable](pod, read.key)

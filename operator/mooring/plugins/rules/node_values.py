@@ -31,7 +31,7 @@ EMPTY: Final = {
     "double": 0.0,
     "string": "",
 }
-"""By type of a step, its value for a node on which the evaluation fails."""
+"""By the type of an expression's step, the value for a node where the evaluation fails."""
 DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
 """The units of `Evaluations` per node, for reading its values and keeping the result."""
@@ -69,7 +69,7 @@ class NodeValues:
         return self._step.cost * distinct(self._step.of_node, self._cluster) + _UNITS_PER_ROW * rows
 
     def update(self, evaluations: Evaluations, doing: str) -> None:
-        """Evaluate the step for nodes that have changed; `doing` names this for messages.
+        """Evaluate the step for nodes that have changed; `doing` names this work in messages.
 
         Raises PluginFailed if the attempt has used up its budget; the next call continues.
         """

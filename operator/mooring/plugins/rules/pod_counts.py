@@ -91,7 +91,7 @@ class PodCounts:
         ]
 
     def _kinds(self, count: PodCount, pods: Selection, nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: equal numbers for nodes with the same counted pods."""
+        """Return int64[nodes]: the code of the node's domain; for counts per node, the count."""
         counts = self._counts(count, pods)
         numbers: IntArray = counts.at(nodes).astype(np.int64)
         return numbers if count.key is None else nodes.domain_codes(counts.domains)

@@ -28,7 +28,7 @@ class Results:
     errors: npt.NDArray[np.int16]
     texts: tuple[str, ...]
     is_kept: bool = False
-    """Whether these are cached results for all nodes."""
+    """Whether a cache keeps these results, which are then for all nodes."""
 
     def take(self, rows: IntArray) -> "Results":
         """Return the results of the nodes at these rows."""

@@ -108,7 +108,7 @@ def gathered(
 
 
 def _first(former: Any, later: Any) -> Any:
-    """Return the errors of two operands; where both have failed, the error of the first one."""
+    """Return the errors of two operands; on a node with two errors, that of the first operand."""
     if isinstance(former, int) and isinstance(later, int):
         return former or later
     if isinstance(former, int) and not former:
@@ -183,7 +183,7 @@ def computed(function: str, operands: Sequence[Value], errors: Errors) -> Value:
 
 
 def _with_failures(former: Any, failures: Iterable[tuple[str, BoolArray]], errors: Errors) -> Any:
-    """Return the operands' errors; nodes without any get the error of the operation itself."""
+    """Return the operands' errors; a node without one gets the operation's own error, if any."""
     for why, failed in failures:
         if failed.any():
             former = _first(former, np.where(failed, errors.number(why), 0))
@@ -301,7 +301,7 @@ def _of_texts(function: str, left: Value, right: Value, *, errors: Errors) -> Va
 
 
 def _compared(function: str, a: Any, b: Any) -> BoolArray | None:
-    """Compare a column with one text by the text's code; None if the code is not known."""
+    """Compare a column with one text by the text's code; return None if the code is unknown."""
     column, text = (a, b) if isinstance(a, Codes) else (b, a)
     if isinstance(text, Codes) or column.code_of is None:
         return None

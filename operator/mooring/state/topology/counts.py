@@ -42,10 +42,10 @@ _SLICE: Final = 128
 """How many EquivalentPods `count_some` examines if the selector has few requirements."""
 _FEW_REQUIREMENTS: Final = 16
 _SLICE_ROWS: Final = 2048
-"""After about this number of rows, `count_some` stops: a DaemonSet has a pod on every row."""
+"""`count_some` stops after about this number of rows, because a DaemonSet has a pod on each."""
 
 _FEW_ROWS: Final = 16
-"""If there are too many counts, terms whose owners are on at most this many rows have no count."""
+"""If there are too many counts, an inter-pod term with owners on at most 16 rows has no count."""
 
 _Source = Selection | OwnedTerm
 """The pods to count: those that a selection includes, or those that have an inter-pod term."""
@@ -167,10 +167,10 @@ class TopologyCounts:
         return looked
 
     def owners(self, role: Role, pod: Pod) -> dict[Domains, IntArray | CountArray]:
-        """Return, by node label, the weights of placed pods' inter-pod terms that select `pod`.
+        """Return, by node label, sums of weights of placed pods' inter-pod terms that select `pod`.
 
-        Each array has one item per domain, by the code of the label's value: the sum of the weights
-        of the terms of all pods there. A required term weighs 1. The last item is 0, for nodes
+        Each array has one sum per domain, by the code of the label's value: it adds the weights of
+        the terms of all pods there. A required term weighs 1. The last item is 0, for nodes
         without the label. Labels for which all sums are 0 may be left out.
         """
         terms, found = self._table.terms[role], dict[Domains, IntArray | CountArray]()
@@ -238,7 +238,7 @@ class TopologyCounts:
         source: _Source,
         most_rows: int = sys.maxsize,
     ) -> None:
-        """Add the pods that the source includes to the count; stop after about `most_rows` rows."""
+        """Add to `counts` the pods that `source` includes; stop after about `most_rows` rows."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, pods):
             equivalent.count_in(counts)
@@ -265,7 +265,7 @@ class TopologyCounts:
                 self._taken.bytes -= source.memory
 
     def _candidates(self, source: _Source) -> list[EquivalentPods]:
-        """Return all EquivalentPods that the source may include."""
+        """Return all EquivalentPods that the selection or inter-pod term `source` may include."""
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)
             return [e for e in owned.owners for _ in range(e.terms.count(owned))]
@@ -295,7 +295,7 @@ class TopologyCounts:
                 yield equivalent
 
     def _fill(self, counts: DomainCounts, source: _Source) -> None:
-        """Fill a dropped count with all pods of the source, because no event has updated it."""
+        """Count the pods of `source` again, because no event has updated the dropped `counts`."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, self._candidates(source)):
             equivalent.pods_on.extend(rows, numbers)
@@ -303,7 +303,7 @@ class TopologyCounts:
 
 
 def _has_few_owners(term: OwnedTerm) -> bool:
-    """Return whether the pods with this term are on so few rows that no count is needed."""
+    """Return whether the pods with this term are on at most `_FEW_ROWS` rows."""
     rows = 0
     for owner in term.owners:
         rows += len(owner.pods_on)
@@ -313,7 +313,7 @@ def _has_few_owners(term: OwnedTerm) -> bool:
 
 
 def _rows_of_owners(term: OwnedTerm) -> Iterator[tuple[int, int]]:
-    """Yield pairs of a row and the number of owners there; a row may come twice."""
+    """Yield pairs of a row and the number of pods there with the term; a row may come twice."""
     for owner in term.owners:
         times = owner.terms.count(term)  # a pod may have the same term twice
         for row, number in owner.pods_on.items():

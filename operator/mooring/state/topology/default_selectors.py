@@ -21,7 +21,7 @@ _OWNERS: Final[Mapping[str, tuple[str, Kind]]] = {
     "ReplicationController": ("v1", Kind.REPLICATION_CONTROLLER),
     "StatefulSet": ("apps/v1", Kind.STATEFUL_SET),
 }
-"""By a controller's kind, its apiVersion and Kind: other APIs may have the same kind."""
+"""By an owner's kind, the apiVersion that it must have and its Kind; other APIs share kinds."""
 
 
 _Key = tuple[str, frozenset[Pair]]

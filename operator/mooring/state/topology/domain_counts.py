@@ -57,7 +57,7 @@ class DomainCounts:
 
     @property
     def is_dropped(self) -> bool:
-        """Whether these counts are no longer kept up to date."""
+        """Whether `drop` was called, so that pod events no longer update these counts."""
         return self._count is not None
 
     def drop(self, count: Callable[["DomainCounts"], None]) -> None:

@@ -98,14 +98,14 @@ class EquivalenceTable:
         self._by_label: dict[
             str, dict[Pair | None, EquivalentPods | dict[EquivalentPods, None]]
         ] = {}
-        """By namespace and label, the EquivalentPods with the label; None is for any label.
+        """The EquivalentPods by namespace, then by label; None stands for any label.
 
-        If only one EquivalentPods has a label, as with pods of a StatefulSet, it stands there
-        without a dict. Dicts are used as sets, because small sets take twice as much memory.
+        A single EquivalentPods, as for a pod of a StatefulSet, is stored without a dict. Dicts
+        are used as sets, because small sets take twice as much memory.
         """
         self._owned: dict[tuple[Role, int, AffinityTerm], OwnedTerm] = {}
         self.terms: dict[Role, SelectionIndex[OwnedTerm]] = {r: SelectionIndex() for r in Role}
-        """The distinct inter-pod terms of placed pods; each index finds those that select a pod."""
+        """By role, an index that finds the inter-pod terms of placed pods that select a pod."""
 
     @property
     def term_count(self) -> int:
@@ -117,7 +117,7 @@ class EquivalenceTable:
         return self._by_key.get(key)
 
     def add(self, pod: Pod, key: _Key) -> EquivalentPods:
-        """Add the EquivalentPods of a pod that is equivalent to no placed pod; see `key_of`."""
+        """Add and return an EquivalentPods for this pod; no placed pod may have the same `key`."""
         terms = tuple(self._owned_term(*stated) for stated in _stated(pod.spec.affinity))
         equivalent = EquivalentPods(key, terms)
         self._by_key[equivalent.key] = equivalent

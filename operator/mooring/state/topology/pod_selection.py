@@ -46,7 +46,7 @@ class PodSelector:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Selection:
-    """Pods that every item of `parts` selects; `selection` makes it.
+    """Pods that every item of `parts` selects; the function `selection` makes Selections.
 
     Selections are compared by identity, so that looking up a count hashes no selectors.
     """
@@ -71,7 +71,7 @@ class Selection:
 _PLACE: Final = 480
 """The estimated bytes of an entry in a SelectionIndex."""
 _MOST_PLACES: Final = 64
-"""The most entries of a selection in an index; labels or namespaces are left out beyond it."""
+"""The most entries of a selection in an index; to stay below, labels or namespaces are left out."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )
