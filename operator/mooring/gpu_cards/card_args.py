@@ -39,26 +39,27 @@ def _annotation_prefix(prefix: str) -> str:
 
 
 class CardArgs(PolicyModel):
-    """The names of resources and annotations for GPU cards; a given field overrides the preset."""
+    """Names of resources and annotations for GPU cards; the preset sets fields that are None."""
 
     preset: Literal["gpushare", "hami", "kai"] = "gpushare"
-    """The project whose names are the defaults."""
+    """The project that defines the default names."""
     memory_resource: ExtendedResource | None = None
-    """The resource for memory of a share of a card; nodes publish the sum over all cards."""
+    """The resource for GPU memory. A pod requests memory of a card; a node publishes the sum of
+    its cards' memory."""
     memory_percent_resource: ExtendedResource | None = None
-    """The resource for memory of a share, in percent of the card's memory."""
+    """The resource by which a pod requests a card's memory in percent."""
     cores_resource: ExtendedResource | None = None
-    """The resource for compute of a share, in percent of the card's compute."""
+    """The resource by which a pod requests a card's compute in percent."""
     whole_resource: ExtendedResource | None = None
-    """The resource for whole cards."""
+    """The resource by which a pod requests a number of whole cards."""
     count_resource: ExtendedResource | None = None
-    """The resource with the number of cards of a node."""
+    """The resource by which a node publishes the number of its cards."""
     mib_per_unit: int | None = Field(None, ge=1, le=2**20)
-    """MiB per unit of memoryResource."""
+    """The number of MiB in one unit of memoryResource."""
     annotation_prefix: Annotated[str, AfterValidator(_annotation_prefix)] | None = None
     """The prefix of gpushare's annotations, such as ALIYUN_COM_GPU_MEM."""
     cards_annotation: QualifiedName | None = None
-    """The annotation of a pod that names its cards."""
+    """The annotation that names the cards of a pod."""
     topology_annotation: QualifiedName | None = None
     """The annotation of a node that describes its cards and their links."""
     unhealthy_annotation: QualifiedName | None = None

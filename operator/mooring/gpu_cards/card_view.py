@@ -16,7 +16,7 @@ from mooring.state.cluster_view import ClusterView
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card: memory in units of the CardFormat, compute in percent, and its pods (`owners`).
+    """A card and its pods; memory in units of `CardFormat.mib_per_unit` MiB, compute in percent.
 
     `guessed` are pods without an annotation about their cards; such a pod may be on another card.
     """
@@ -43,7 +43,7 @@ class NodeGPUs:
     devices: tuple[NodeDevice, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Return the node as JSON."""
+        """Return the node, its cards and its devices as JSON."""
         devices = [device.document() for device in self.devices]
         return {**self.cards_document(), "devices": devices}
 

@@ -28,7 +28,7 @@ from mooring.state.view import NodeView
 
 _HALF: Final = 50
 _SCALE: Final = 250
-"""Growth of fragmentation (thousandths of a card) that scores 25; the same decrease scores 75."""
+"""Growth of fragmentation by this many thousandths of a card scores 25, a decrease by this 75."""
 _FAR: Final = np.int64(2**40)
 
 

@@ -61,25 +61,25 @@ class CardFormat:
     """The names of resources and annotations for cards in a cluster; an empty name is not used."""
 
     memory_resource: str = ""
-    """The resource for memory of a share; nodes publish the sum over all cards."""
+    """The resource for GPU memory. A pod requests memory of a card; a node publishes the sum of
+    its cards' memory."""
     memory_percent_resource: str = ""
-    """The resource for memory of a share, in percent of the card's memory."""
+    """The resource by which a pod requests a card's memory in percent."""
     cores_resource: str = ""
-    """The resource for compute of a share, in percent of the card's compute."""
+    """The resource by which a pod requests a card's compute in percent."""
     whole_resource: str = ""
     """The resource for whole cards. A container that also requests memory or compute requests this
     number of shares."""
     count_resource: str = ""
-    """The resource with the number of cards of a node."""
+    """The resource by which a node publishes the number of its cards."""
     mib_per_unit: int = 1
-    """MiB per unit of `memory_resource`."""
+    """The number of MiB in one unit of `memory_resource`."""
     per_container: bool = False
     """Whether each container has its own share; otherwise the pod has one share on one card."""
     by_annotation: bool = False
     """Whether pods may request a fraction with the annotations `gpu-fraction` and `gpu-memory`."""
     annotation_prefix: str = ""
-    """The prefix of gpushare's annotations, such as ALIYUN_COM_GPU_MEM for
-    ALIYUN_COM_GPU_MEM_IDX."""
+    """The prefix of gpushare's annotations, such as ALIYUN_COM_GPU_MEM."""
     cards_annotation: str = "scheduling.mooring.dev/gpu-cards"
     """The annotation of a pod with the numbers of its cards; semicolons separate shares."""
     topology_annotation: str = "scheduling.mooring.dev/gpu-topology"
@@ -111,10 +111,10 @@ class CardRequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CardShare:
-    """A request for the same amount on each of `cards` different cards, or for whole cards.
+    """A request for `cards` different cards: equal parts of the cards, or whole cards.
 
-    `memory` is in units of the format. A `permille` above 0 requests this many thousandths of a
-    card's memory instead. `cores` is in percent of a card.
+    A part has `memory` units of `CardFormat.mib_per_unit` MiB. If `permille` is above 0, a part has
+    this many thousandths of the card's memory instead. `cores` is compute in percent of a card.
     """
 
     cards: int = 1
@@ -303,8 +303,8 @@ def same_cards(wanted: Mapping[str, str], found: Mapping[str, str]) -> bool:
 class NodeCards:
     """The cards of a node, at most `MAX_CARDS`, by number.
 
-    `memory` is in units of the format, 0 if unknown. `unhealthy` cards must not be used. `unnamed`
-    is the number of further cards that are lost but not named by the node.
+    `memory` is in units of `CardFormat.mib_per_unit` MiB; 0 if unknown. `unhealthy` cards must not
+    be used. `unnamed` is the number of further lost cards that the node does not name.
     """
 
     memory: tuple[int, ...]

@@ -49,7 +49,7 @@ _WIDTH: Final = 3 * MAX_CARDS + 4
 
 
 class CardDemand(NamedTuple):
-    """Requests with equal numbers of cards, memory per card (0: whole cards) and millicores."""
+    """Requests with equal card count, memory per card and millicores; memory 0: whole cards."""
 
     cards: int
     memory: int
@@ -64,7 +64,7 @@ class CardsOfRow(NamedTuple):
 
 
 class RemainingCards(NamedTuple):
-    """The free memory and compute of some nodes' cards (-1: unusable), and the unused cards."""
+    """The free memory and compute of cards (-1 if a card is unusable), and the unused cards."""
 
     free: IntArray
     free_cores: IntArray
@@ -142,7 +142,7 @@ class _Row:
         return held
 
     def books(self, without: Uid | None = None) -> "_Books":
-        """Return what is free on each card, as if the pod of the uid `without` were gone."""
+        """Return the free amounts of each card, as if the pod with the uid `without` were gone."""
         used, cores = self.used.copy(), self.cores.copy()
         held = self.held.get(without) if without is not None else None
         if held is not None and held.known is not None and without not in self.elsewhere:
@@ -169,7 +169,7 @@ class _Row:
 
 
 class _Books(NamedTuple):
-    """What is free on each card of a node, the guessed cards of pods, and overcommitted cards."""
+    """The free amounts of a node's cards, the guessed cards of pods, and overcommitted cards."""
 
     free: list[int]
     free_cores: list[int]
@@ -181,8 +181,8 @@ class _Books(NamedTuple):
 class Cards:
     """The cards of all nodes in one format, as arrays [row, card] that callers must not change.
 
-    Memory is int64 in the format's units, compute in percent of a card. `uncounted` are the rows
-    that are not counted yet, at first all; `read` returns the node of a row, and its pods.
+    Memory (int64) is in units of `CardFormat.mib_per_unit` MiB, compute in percent of a card.
+    `uncounted` are the rows that are not counted yet; `read` returns a row's node and its pods.
     """
 
     def __init__(
@@ -220,13 +220,13 @@ class Cards:
             self._count_row(next(iter(self._uncounted)))
 
     def remaining(self, rows: IntArray) -> RemainingCards:
-        """Return what is free on the cards of these rows' nodes."""
+        """Return the free amounts of the cards on these rows' nodes."""
         self._reach(rows)
         columns = self._columns[rows]
         return RemainingCards(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
 
     def remaining_without(self, row: int, uid: Uid) -> RemainingCards:
-        """Return what is free on the cards of the row's node without the pod of this uid."""
+        """Return the free amounts of the node's cards, as if the pod of this uid were gone."""
         books = self._row(row).books(uid)
         return RemainingCards(
             np.array([books.free], np.int64),

@@ -102,7 +102,7 @@ def growth_by_cpu(
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) -> IntArray:
-    """Return the growth of fragmentation: the classes' mean loss (`lost` / pods), minus `taken`."""
+    """Return how much fragmentation grows: the mean of `lost` per typical pod, minus `taken`."""
     if not typical:
         return np.zeros_like(lost)
     growth: IntArray = lost // sum(typical.values()) - taken
