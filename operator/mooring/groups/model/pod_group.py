@@ -76,7 +76,7 @@ _CONDITIONS: Final = {
 }
 """Maps the type of a condition to a field of `PodGroupStatus`."""
 _CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
-"""Maps condition types of Volcano's PodGroups; elsewhere, `Scheduled` may mean other things."""
+"""Fields of `PodGroupStatus` by Volcano's condition types; other APIs use `Scheduled` otherwise."""
 _LONGEST_ANNOTATION: Final = 8 * 320
 _LONGEST_NAME: Final = 253
 _LONGEST_NUMBER: Final = 12
@@ -112,7 +112,7 @@ _ROLE_KEYS: Final = {
     GroupSource.GROVE: "grove.io/podclique",
     GroupSource.YUNIKORN: TASK_GROUP_NAME,
 }
-"""Maps a source to the label or annotation that names a member's role in its group."""
+"""The label or annotation that names a member's role in its group, by `GroupSource`."""
 
 
 def role_of(pod: Pod, source: GroupSource) -> str:
@@ -308,7 +308,7 @@ class PodGroup:
 
     @property
     def name(self) -> str:
-        """The name of the group."""
+        """The name of the group's object, or the name that its members state."""
         return self.key.name
 
     @property
@@ -418,7 +418,7 @@ class DeclaredByPod(NamedTuple):
 
     @classmethod
     def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod | None":
-        """Parse the requirements of the pod's group from the pod; None if the pod states none."""
+        """Return the requirements that the pod states for its group; None if there are none."""
         try:
             minimum, roles, resources = _declared_minimums(pod, form)
             fields = _annotated(pod.annotations)
@@ -526,7 +526,7 @@ def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> di
 
 
 def _network_topology(spec: Mapping[str, Any]) -> GroupTopology:
-    """Parse `networkTopology`. The default mode is hard; without a tier it is soft."""
+    """Parse `networkTopology`; the topology is required if its mode is hard and it names a tier."""
     where = "spec.networkTopology"
     if not (network := mapping(spec, "networkTopology", "spec")):
         return _ANYWHERE

@@ -37,8 +37,7 @@ class TopologyPlacementGenerator:
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         self._kept: BoundedCache[tuple[int, int], Mapping[str, IntArray]]
         self._kept = BoundedCache(_MOST_BYTES)
-        """Caches the nodes of all HyperNodes, by the versions of the nodes and of the
-        HyperNodes."""
+        """Caches the rows of each HyperNode, by the versions of nodes and of HyperNodes."""
 
     def generate_placements(
         self, group: PodGroupState, parent: Placement, cluster: ClusterView
@@ -105,9 +104,9 @@ class TopologyPlacementGenerator:
         return [placement for _, placement in found]
 
     def _rows_of_all(self, cluster: ClusterView) -> Mapping[str, IntArray]:
-        """Return the rows of the nodes in each HyperNode, low tiers first.
+        """Return the rows (int64) of each HyperNode's nodes, by the HyperNode's name.
 
-        A HyperNode may contain only HyperNodes of lower tiers, so loops are impossible.
+        Lower tiers come first, because a HyperNode contains only HyperNodes of lower tiers.
         """
         version = cluster.nodes.topology_version, cluster.object_changes(Kind.HYPER_NODE)
         if (kept := self._kept.get(version)) is not None:
@@ -122,7 +121,7 @@ class TopologyPlacementGenerator:
 
 
 def _rows_of(each: HyperNode, lower: Mapping[str, IntArray], cluster: ClusterView) -> IntArray:
-    """Return the rows of the HyperNode's nodes; `lower` has the rows of all lower HyperNodes."""
+    """Return the rows of the HyperNode's nodes; `lower` has the rows for lower tiers."""
     is_in, named = np.zeros(len(cluster.nodes.rows), np.bool_), cluster.rows(each.nodes)
     is_in[named[named >= 0]] = True
     for name, its in lower.items():

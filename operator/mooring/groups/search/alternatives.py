@@ -30,7 +30,7 @@ def claims_with_alternatives(searched: SearchedMembers) -> list[ResourceClaim]:
 def place_with_last_alternatives(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray
 ) -> Assignment:
-    """Place the members; every claim tries its last alternative first."""
+    """Place the members on the candidate nodes; every claim tries its last alternative first."""
     return _placed(search, claims, candidates, _most_steps(claims))
 
 

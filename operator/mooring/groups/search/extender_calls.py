@@ -64,7 +64,7 @@ def _is_filtered_or_scored(pod: Pod, pipeline: Pipeline) -> bool:
 
 
 def _fits(pod: Pod, pipeline: Pipeline, cache: ResultCache) -> BoolArray:
-    """Return bool[rows]: True for nodes that pass the filters for single nodes."""
+    """Return bool[rows]: True for nodes that pass the filters for the pod alone."""
     cluster = cache.cluster
     nowhere = np.zeros(len(cluster.nodes), np.bool_)
     if not cluster.node_count:

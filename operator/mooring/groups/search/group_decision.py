@@ -264,7 +264,7 @@ def _policy(spec_preempts: object) -> str:
 
 
 def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
-    """Store which resources the unplaced members of the best candidates lack, for users."""
+    """Set `cause` of the best candidates in `tried`: the resources that the members lack."""
     for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
         :_MOST_NAMED
     ]:
@@ -276,7 +276,7 @@ def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
 
 
 def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) -> str:
-    """Return kube-scheduler's text about the group's `minCount`; "" if the group has no minimum."""
+    """Return kube-scheduler's text about members with a node and without; "" without a minimum."""
     known = group.key.source is GroupSource.KUBERNETES and group.minimum
     if not (known and pipeline.kubernetes.group_progress_in_message):
         return ""
@@ -464,7 +464,7 @@ def _complete(
     tried: list[_Candidate],
     budget: SearchBudget,
 ) -> list[_Candidate]:
-    """Return the placements that fit all members, from only the lowest tier that has any.
+    """Return the placements of the lowest tier where `place` finds nodes for all members.
 
     All placements that were tried are added to `tried`. The search stops when the budget is spent.
     """
@@ -488,7 +488,7 @@ def _complete(
 def _partial(
     tried: Sequence[_Candidate], group: PodGroupState, members: Sequence[Pod]
 ) -> list[_Candidate]:
-    """Return the tried placements of the lowest tier on which the group's minimum fits."""
+    """Return the placements that fit the group's minimum; only those of the lowest tier."""
     needed = max(group.lacking, 1)
     enough = [c for c in tried if len(c.assignment.rows) >= needed]
     if group.roles:

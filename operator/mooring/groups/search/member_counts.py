@@ -80,7 +80,7 @@ class CountedClass:
 
 
 class CountingSearch:
-    """Divides members into equal classes, and places them by counting where that is exact."""
+    """Divides members into classes of equal members; places them by counting if that is exact."""
 
     def __init__(self, searched: SearchedMembers) -> None:
         self.searched = searched
@@ -244,7 +244,7 @@ class CountingSearch:
         return Assignment(found, item.count, packing.tries, packing.impossible)
 
     def _assigned(self, packing: Packing) -> Assignment:
-        """Return a node for each placed member; the packing has only the numbers of members."""
+        """Return a node for each placed member; the packing only counts members on each node."""
         rows: Rows = {}
         for members, on_rows in zip(self.classes, packing.members, strict=True):
             chosen = np.flatnonzero(on_rows)
@@ -254,7 +254,7 @@ class CountingSearch:
         return Assignment(rows, wanted, packing.tries, packing.impossible)
 
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
-        """Return what a new node must have free for the members without a node; "" if unknown.
+        """Return the resources that a new node must offer to members without a node; "" if unknown.
 
         The text names only resources that the nodes lack.
         """
@@ -375,7 +375,7 @@ class CountingSearch:
         return ranked, bool(results.prefers_full_nodes)
 
     def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
-        """Return whether the best node is still the best with one member; None if that fills it."""
+        """Return whether the best node stays the best with one member; None if it is then full."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             assign_devices(self.searched.pipeline.reserve, members.pods[0], int(ranked[0]))
@@ -410,7 +410,7 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
 ) -> list[int]:
-    """Return the indices of the fewest resources that must be `ample` so that all items fit."""
+    """Return the indices of the fewest resources that must be `ample` to fit all items."""
     short = [*range(len(free))]
     for index in (None, *short):
         others = [each for each in short if each != index]

@@ -22,7 +22,7 @@ _MOST_TRIES: Final = 32
 _MOST_ITEM_TRIES: Final = 1_000
 """The most tries multiplied by items: a group with many different items gets fewer tries."""
 _MOST_LATER: Final = 16
-"""The most later items that LEAST_WANTED considers."""
+"""The rule LEAST_WANTED compares a node with at most this many items that come later."""
 _MOST_EXACT_MEMBERS: Final = 16
 _MOST_EXACT_ROWS: Final = 32
 _MOST_STEPS: Final = 2_000
@@ -339,7 +339,7 @@ class _Moves:
     remaining: list[list[int]]
     may: list[list[bool]]
     chosen: list[tuple[int, list[int]]] = field(default_factory=list)
-    """For each placed member: its row, and what the node had free before."""
+    """The row of each placed member, and the amounts that were free on the node before."""
 
     def candidates(self, member: int) -> Iterator[int]:
         """Yield the nodes on which the member fits; equal members get nodes in ascending order."""

@@ -38,7 +38,7 @@ class GroupSearch(CountingSearch):
     """Finds nodes for all members of a group: by counting if possible, otherwise one by one."""
 
     def without(self, pods: Collection[Pod]) -> "GroupSearch":
-        """Return the same search as if these pods had left their nodes."""
+        """Return a copy of the search in which these pods have left their nodes."""
         return GroupSearch(self.searched.without(pods))
 
     def place(self, candidates: IntArray | None = None) -> Assignment:
@@ -120,7 +120,7 @@ class GroupSearch(CountingSearch):
 
     @cached_property
     def _totals(self) -> Mapping[str, int]:
-        """Maps each requested resource to the amount on all nodes, at least 1."""
+        """The amount on all nodes together, at least 1, by requested resource."""
         nodes = self.searched.cluster.nodes
         names = {name for c in self.classes for name in c.pods[0].spec.demand.resources}
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
@@ -190,7 +190,7 @@ class GroupSearch(CountingSearch):
         return found
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return what the pod would leave free on each node, in millionths of the whole cluster."""
+        """Return how much the pod would leave free on each node, in millionths of the cluster."""
         nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:
@@ -213,7 +213,7 @@ class GroupSearch(CountingSearch):
     ) -> tuple[Diagnosis, str] | None:
         """Explain why the first unplaced member has no node; None if every member has a node.
 
-        Return the diagnosis, and what the member lacks. `placed` has the rows of placed members.
+        Return the diagnosis, and the lacking resources. `placed` has the rows of placed members.
         """
         searched = self.searched
         left = next((pod for pod in searched.members if pod.uid not in placed), None)

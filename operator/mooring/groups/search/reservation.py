@@ -61,11 +61,11 @@ class GroupReservation:
         self._group: PodGroupState | None = None
         self._since = 0.0
         self._nominated_since: dict[PodGroupState, float] = {}
-        """Groups whose nominated members wait for no victims, and the time when that began."""
+        """The time when a group's nominated members began to wait for no victims, by group."""
         self._ended: tuple[int, float] | None = None
         """The `number` of the group with the last expired reservation, and the time of its end."""
         self._not_found: dict[PodGroupState, tuple[float, int]] = {}
-        """Maps a group for which a search failed to the search's time and the nodes' version."""
+        """The time of the last failed search, and the nodes' version at that time, by group."""
         self._backfill_until = -math.inf
 
     def holds(self, group: PodGroupState) -> bool:
@@ -81,8 +81,8 @@ class GroupReservation:
     ) -> None:
         """Reserve nodes for a group that has waited long enough, or end its reservation.
 
-        A reservation lasts as long as the wait before it; then another group may get nodes. If a
-        search finds no nodes, the next search comes after the same time, or sooner if nodes change.
+        A reservation lasts as long as the wait before it; then another group may get nodes.
+        A failed search is repeated after an equally long wait, or sooner if nodes change.
         Nodes that extenders have filtered out (`answers`) are not reserved.
         """
         pipeline = members[0].pipeline
@@ -260,7 +260,7 @@ class GroupReservation:
         pipeline: Pipeline,
         answers: ExtenderResults | None,
     ) -> Mapping[Uid, int] | None:
-        """Return a row for each needed member, by uid, on few nodes; None if none are found.
+        """Choose few nodes for the needed members; return each member's row by uid, or None.
 
         Nodes with the most free cpu come first.
         """

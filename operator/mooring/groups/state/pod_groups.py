@@ -334,7 +334,7 @@ class PodGroupState:
             self._define_by_members()
 
     def _remove(self, pod: Pod, declared: DeclaredByPod | None) -> None:
-        """Remove the pod from all counts; `declared` is the same as in `_add`."""
+        """Remove the pod from all counts; `declared` must be the value that `_add` got."""
         if self._terminating.pop(pod.uid, None) is not None:
             return
         is_placed = self._unscheduled.pop(pod.uid, None) is None
@@ -527,7 +527,7 @@ class PodGroups:
         return member.group.number if member is not None and not member.pod.terminating else None
 
     def define(self, kind: Kind, key: str, definition: PodGroup | None) -> PodGroupState:
-        """Set the group's definition (None: the object is gone), and return the group."""
+        """Set the group's definition, None if its object is gone; return the group."""
         namespace, _, name = key.partition("/")
         group = self._group(GroupKey(GROUP_KINDS[kind], namespace, name))
         group.definition = definition
