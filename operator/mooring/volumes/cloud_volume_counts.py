@@ -30,11 +30,11 @@ from mooring.volumes.state.storage import Storage
 
 
 class VolumeCountArgs(PolicyModel):
-    """Arguments of the Max...VolumeCount plugins."""
+    """Arguments of EBSVolumeCount, GCEPDVolumeCount and AzureDiskVolumeCount."""
 
     max_volumes: int | None = Field(None, ge=1, le=2**31 - 1)
-    """The most volumes on a node, like the variable KUBE_MAX_PD_VOLS, instead of the cloud
-    provider's limit; a limit that the node publishes takes precedence."""
+    """The most volumes on a node. It replaces the cloud provider's limit, as KUBE_MAX_PD_VOLS does
+    in kube-scheduler; a limit that the node publishes takes precedence."""
 
 
 _INSTANCE_TYPES: Final = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type")
@@ -69,7 +69,7 @@ class _VolumeCount:
     )
     plugin: ClassVar[DiskKind]
     published_as: ClassVar[str]
-    """The allocatable resource with a node's limit; 0 means no such limit."""
+    """The allocatable resource with a node's limit; 0 means that the node publishes no limit."""
     limit: ClassVar[int]
 
     def __init__(self, args: VolumeCountArgs, handle: Handle) -> None:

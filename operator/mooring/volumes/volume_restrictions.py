@@ -53,7 +53,7 @@ class VolumeRestrictions:
     def pre_filter(
         self, pod: Pod, cluster: ClusterView
     ) -> Skip | _ExclusiveVolumes | Unschedulable:
-        """Return disks and claims no other pod may use; Unschedulable if a claim is missing."""
+        """Return the pod's exclusive disks and claims; Unschedulable if a claim is missing."""
         if not pod.volumes:
             return SKIP
         once = []

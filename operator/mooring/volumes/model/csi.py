@@ -24,7 +24,7 @@ _MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 @dataclass(frozen=True, slots=True)
 class CSINode:
-    """The CSI drivers on a node, each with the most volumes that it can attach (None: no limit).
+    """The CSI drivers on a node, and the most volumes of each driver; None means no limit.
 
     `migrated_plugins` are in-tree plugins whose volumes a CSI driver attaches on this node.
     """

@@ -32,8 +32,8 @@ _AWS_VOLUME: Final = re.compile(r"vol-[^/]*")
 def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
     """Return the CSI volume of a migrated disk; None if no CSI driver attaches the disk.
 
-    `labels` are those of the disk's PersistentVolume; a disk in a pod's spec has none. Returns None
-    also for a name that cannot be translated.
+    `labels` are those of the disk's PersistentVolume; a disk in a pod's spec has none. The result
+    is also None if the disk's name cannot be translated.
     """
     driver = CSI_DRIVERS.get(disk.kind)
     if driver is None:
@@ -51,7 +51,7 @@ def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
 
 
 def migrated_affinity(volume: PersistentVolume) -> NodeSelector | None:
-    """Return the volume's node affinity with the zone label of its CSI driver."""
+    """Return the volume's node affinity; the CSI driver's zone label replaces the common label."""
     affinity = volume.node_affinity
     key = _ZONE_LABELS.get(volume.source.kind) if isinstance(volume.source, Disk) else None
     if key is None:

@@ -85,7 +85,7 @@ _DISKS: Final[Mapping[str, tuple[DiskKind, str]]] = {
     "iscsi": (DiskKind.ISCSI, "iqn"),
     "portworxVolume": (DiskKind.PORTWORX, "volumeID"),
 }
-"""Maps each field of a volume source to its plugin and to the field with the disk's name."""
+"""The plugin, and the field with the disk's name, by the field of the volume source."""
 
 
 def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:

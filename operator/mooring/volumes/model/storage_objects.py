@@ -54,8 +54,7 @@ class CSISource:
     driver: str
     handle: str
     migrated: bool = field(default=False, compare=False)
-    """Whether this was an in-tree disk; a node without a CSINode attaches such a disk without
-    CSI."""
+    """Whether this was an in-tree disk; a node without a CSINode attaches it without CSI."""
 
 
 @dataclass(frozen=True, slots=True)

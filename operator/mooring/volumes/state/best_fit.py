@@ -96,9 +96,9 @@ class BestFitIndex(Generic[_Item]):
     def suitable(
         self, positions: IntArray, largest: IntArray, suits: Callable[[_Item], bool]
     ) -> IntArray:
-        """Return those `positions` that have suitable items.
+        """Return only the `positions` of suitable items.
 
-        `suits` is called with the largest item of each traits; `largest` is `largest_of_traits()`.
+        Items with equal traits need one call of `suits`; `largest` is `largest_of_traits()`.
         """
         found = [at != NO_POSITION and suits(self.items[at]) for at in largest.tolist()]
         if all(found):

@@ -15,7 +15,7 @@ from mooring.volumes.model.csi import CSINode
 from mooring.volumes.model.storage_objects import CSISource
 
 UNLIMITED: Final = 2**62
-"""The limit of a driver without a limit, or of a node without a CSINode."""
+"""Stands for "no limit"; a node without a CSINode has no limit either."""
 
 
 class CSINodes:

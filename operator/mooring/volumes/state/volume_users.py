@@ -15,7 +15,7 @@ _Name: TypeAlias = tuple[str, str]
 
 
 def is_restricted(volume: PodVolume) -> bool:
-    """Return whether two pods on a node may be unable to share such a volume."""
+    """Return whether two pods on a node may be unable to share the volume."""
     return isinstance(volume, RbdVolume) or (
         isinstance(volume, Disk) and volume.kind in _RESTRICTED
     )

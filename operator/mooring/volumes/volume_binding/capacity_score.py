@@ -20,7 +20,7 @@ from mooring.volumes.volume_binding.find_volumes import UnboundClaims, find_choi
 
 
 class _ClassUsage:
-    """What claims request of a storage class, and the capacity, as arrays by node.
+    """The bytes that claims request of a storage class, and its capacity, as int64[nodes].
 
     `counts` is True for nodes where a volume was found or the capacity is known.
     """

@@ -48,7 +48,7 @@ class PodVolumes:
     """The volumes for a pod's claims on some nodes.
 
     Attributes:
-        conflicts: uint64[nodes]: the bits above; 0 where all claims have volumes.
+        conflicts: uint64[nodes]: bits such as NODE_CONFLICT; 0 where all claims have volumes.
         choices: The available volumes for claims.
         to_provision: Claims, and bool[nodes]: True for nodes where the claim needs a new volume.
     """
@@ -107,7 +107,7 @@ def _check_bound(
     cluster: ClusterView,
     conflicts: npt.NDArray[np.uint64],
 ) -> None:
-    """Add to `conflicts` (bits, by node) the first conflict of the bound claims with each node."""
+    """Set the bit of each node's first conflict with the bound claims in `conflicts`."""
     undecided = np.ones(len(nodes), np.bool_)
     for claim in claims:
         pause()

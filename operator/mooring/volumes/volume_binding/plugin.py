@@ -89,7 +89,7 @@ _FREED: Final = (Kind.POD, Kind.PERSISTENT_VOLUME, Kind.CSI_DRIVER, Kind.CSI_NOD
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A volume to bind to a claim; `prebound` if the volume's claimRef already names the claim."""
+    """A volume to bind to a claim; `prebound` says whether the claimRef already names the claim."""
 
     volume: PersistentVolume
     claim: PersistentVolumeClaim
@@ -303,7 +303,7 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedula
 def _claims_of(
     pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView
 ) -> PodVolumeClaims | Unschedulable:
-    """Return the pod's claims, each once; kube-scheduler finds a volume for each use of a claim."""
+    """Return the pod's claims without duplicates; kube-scheduler finds a volume for each use."""
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
     bound, unbound = [], []
     for claim in filter(None, map(cluster.storage.volumes.claim, keys)):
