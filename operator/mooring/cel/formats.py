@@ -110,7 +110,7 @@ def _qualified_name(text: str) -> list[str]:
 
 
 def _without_dash(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return the check for prefixes: the same check, but the last character may be a dash."""
+    """Return a check for prefixes: like `check`, but the text may end with a dash."""
 
     def checked(text: str) -> list[str]:
         return check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)

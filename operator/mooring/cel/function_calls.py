@@ -35,8 +35,8 @@ Implementation = Callable[..., Value]
 class Binding:
     """The implementation of a call.
 
-    `is_strict`: an error in an argument is the result of the call. `stops_early`: the arguments
-    after such an error are not evaluated.
+    If `is_strict`, an error in an argument is the result of the call. If `stops_early`, no
+    argument after the error is evaluated.
     """
 
     call: Implementation

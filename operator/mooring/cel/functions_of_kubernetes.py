@@ -236,4 +236,4 @@ OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     name: partial(_changed_1_36, -1 if "sub" in name else 1)
     for name in ("quantity_add", "quantity_add_int", "quantity_sub", "quantity_sub_int")
 }
-"""Maps the ids of overloads to the implementations that only Kubernetes 1.36 uses."""
+"""The implementations that only Kubernetes 1.36 uses, by the id of the overload."""

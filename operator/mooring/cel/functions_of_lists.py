@@ -170,7 +170,7 @@ def _sum(zero: Value) -> Callable[[Value], Value]:
 
 
 def _extreme(name: str, worse: int) -> Callable[[Value], Value]:
-    """Return max or min; an item is the new best if comparing the best with it gives `worse`."""
+    """Return max or min; an item replaces `best` if `compare(best, item)` returns `worse`."""
 
     def compute(items: Value) -> Value:
         best: Value = None
@@ -247,4 +247,4 @@ OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     "lists_range": _range_1_36,
     "list_includes_dyn_dyn": _includes_1_36,
 }
-"""Maps the ids of overloads to the implementations that only Kubernetes 1.36 uses."""
+"""The implementations that only Kubernetes 1.36 uses, by the id of the overload."""

@@ -159,4 +159,4 @@ OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     "string_index_of_string_int": _found_from(_index_of),
     "string_last_index_of_string_int": _found_from(_last_index_of),
 }
-"""Maps the ids of overloads to the implementations that only Kubernetes 1.36 uses."""
+"""The implementations that only Kubernetes 1.36 uses, by the id of the overload."""

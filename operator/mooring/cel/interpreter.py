@@ -67,7 +67,7 @@ _HASHED: Final = frozenset((bool, int, UInt, float, str))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A compiled expression."""
+    """A compiled expression, which may be evaluated many times."""
 
     _evaluate: Evaluate
     _loops: int

@@ -26,7 +26,7 @@ from mooring.cel.tree import (
 )
 
 Macro = Callable[[int, Expression, Sequence[Expression]], Expression | None]
-"""Replaces a call (offset, target of a method, arguments); returns None for other calls."""
+"""Gets a call's offset, target and arguments; returns its replacement or None."""
 Macros = Mapping[tuple[str, int, bool], Macro]
 """Macros by name, number of arguments, and whether the call is a method."""
 

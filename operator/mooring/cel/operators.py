@@ -168,7 +168,7 @@ def _contains(value: Value, items: Value) -> Value:
 
 
 def insert(target: Value, *entry: Value) -> Value:
-    """Return the map with a new entry (key and value), or with all entries of another map."""
+    """Return the map with a new entry; `entry` is a key and a value, or a map to add."""
     added = [entry] if len(entry) == 2 else [*entry[0].items()]
     for key, value in added:
         if target.find(key)[0]:

@@ -37,7 +37,7 @@ _OF_GO: Final = {
     "missing ]": "missing closing ]",
     "no argument for repetition operator": "missing argument to repetition operator",
 }
-"""Maps RE2's messages about mistakes to Go's."""
+"""Go's messages about mistakes in patterns, by RE2's message."""
 _ESCAPE: Final = re.compile(r"\\Q(?:[^\\]|\\(?!E))*+|(\\C)|\\.", re.DOTALL)
 
 

@@ -15,7 +15,7 @@ class Type:
 
     @property
     def shown(self) -> str:
-        """The type as messages write it."""
+        """The name of the type in messages."""
         if self.kind in _SHOWN:
             return _SHOWN[self.kind]
         if not self.parameters:
@@ -68,7 +68,7 @@ NAMED: Final = {
     "IP": Type("opaque", "net.IP"),
     "CIDR": Type("opaque", "net.CIDR"),
 }
-"""Maps a name in declarations to a type without parameters."""
+"""The types without parameters, by their names in declarations."""
 
 _NESTED: Final = frozenset(("opaque", "list", "map", "type"))
 _NULLABLE: Final = frozenset(("opaque", "struct", "any", "duration", "timestamp"))
@@ -100,7 +100,7 @@ def parameter(name: str) -> Type:
 
 
 def is_dynamic(given: Type) -> bool:
-    """Return whether values of any type are allowed for this type."""
+    """Return whether the type is `dyn` or `any`, so that a value may have any type."""
     return given.kind in {"dyn", "any"}
 
 

@@ -86,7 +86,7 @@ class Joined:
 
 LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
-"""The most elements of two lists that are joined by a copy."""
+"""Two lists with at most this many elements together are joined by a copy."""
 MOST_WORK: Final = 2_000_000
 """The most units of work in an evaluation, about one second; Kubernetes allows less."""
 _WORK_PER_STEP: Final = 4_000
