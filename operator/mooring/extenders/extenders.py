@@ -72,7 +72,7 @@ class Extenders:
 
     Args:
         objects: Reads the objects to send.
-        observe: Called after each call with extender, verb, result and seconds.
+        observe: Gets the extender, the verb, the result and the seconds of each call.
         may_write: Returns whether this replica leads; only a leader lets extenders bind.
         bound_node: Reads a pod's node from the API server, and waits for the answer.
     """

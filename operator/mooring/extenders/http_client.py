@@ -1,4 +1,4 @@
-"""Calls one extender over HTTP(S); limits the size of answers and the calls at the same time."""
+"""Calls one extender over HTTP(S); limits the size of answers and the simultaneous calls."""
 
 import asyncio
 import logging
@@ -38,7 +38,7 @@ _HEADERS: Final = {
 }
 
 Observe = Callable[[str, str, str, float], None]
-"""Called after each call with the extender's name, the verb, the result, and the seconds."""
+"""Gets the extender's name, the verb, the result and the seconds of each call."""
 _Result = TypeVar("_Result")
 
 

@@ -24,7 +24,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_ROUNDS: Final = 5
-"""An attempt asks extenders to filter at most this often if other pods take the nodes."""
+"""The most calls to filter in an attempt; a call is repeated if other pods take the nodes."""
 _MOST_DIFFERENT: Final = 500
 """The most different answers with scores about one group, and the most without scores."""
 _MOST_REASONS: Final = 1_000
@@ -154,7 +154,7 @@ class PodExtenderResults:
 
     Attributes:
         preempts: Whether an extender with a preempt verb is responsible for the pod.
-        rounds: The number of calls to filter all nodes that fit.
+        rounds: How often extenders were asked to filter all nodes that fit.
         nominee: The nominated node, if extenders were asked about it alone.
         passes_nominee: Whether the nominated node passed.
         processed: The preemption candidates that the extenders kept.
