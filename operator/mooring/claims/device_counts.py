@@ -106,10 +106,9 @@ class _Counts:
         ]
         self._slices: dict[str, _SliceDevices] = {}
         self._places: dict[DeviceId, dict[str, _Place]] = {}
-        """Maps a selected device to its nodes, by the names of the ResourceSlices that list the
-        device."""
+        """The nodes of a selected device, by device and by ResourceSlice that lists the device."""
         self._in_use: dict[DeviceId, None] = {}
-        """All devices in use, also those that the class does not select."""
+        """All devices in use; the class may not select some of these devices."""
         self._slices_version = self._topology = -1
         self._devices_version = -1
         self._clear(0)

@@ -161,7 +161,7 @@ _NOT_A_BOOL: Final[Mapping[type, str]] = {
 
 
 def _not_a_bool(value: Any) -> str | None:
-    """Return the error if the value is not a bool in a CEL optional; None if it is one."""
+    """Return the error unless the value is a CEL optional with a bool; None without an error."""
     match value:
         case Optional(present=False):
             return "optional.none() dereference"

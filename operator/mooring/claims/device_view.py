@@ -98,7 +98,7 @@ class Devices:
                 yield self._device(pool, each, device)
 
     def of_several(self, row: int) -> Iterator[NodeDevice]:
-        """Yield the devices that other nodes can use too, unless an earlier call yielded them."""
+        """Yield the node's devices that other nodes can use too; skip devices yielded before."""
         for node, pool in self._pools(row):
             if id(pool) in self._seen:
                 continue

@@ -47,7 +47,7 @@ class DeviceId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceToleration:
-    """A toleration of device taints; for a running pod, it ends after `seconds` (None: never)."""
+    """A toleration of device taints; it ends for a running pod after `seconds`, never if None."""
 
     toleration: Toleration
     seconds: int | None
@@ -127,7 +127,7 @@ class ClaimSpec:
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """A device that is allocated for a request, named `request` or `request/subrequest`.
+    """An allocated device; `request` is the name of the request, or `name/subrequest`.
 
     `admin_access` may be None, which means unset. `share_id` is "" if the device is not shared.
     """
@@ -443,7 +443,7 @@ def pod_claims_of(spec: Mapping[str, Any]) -> Iterator[PodClaim]:
 
 
 def parse_claim_statuses(status: Mapping[str, Any]) -> Mapping[str, str | None]:
-    """Parse a pod's status: map entries of its `resourceClaims` to the claims created for them.
+    """Return the names of the claims created for a pod, by the pod's entry in `resourceClaims`.
 
     None stands for an entry that needs no claim.
     """

@@ -15,7 +15,7 @@ from mooring.model.bounded_cache import cached
 
 
 class ComparedAttribute(NamedTuple):
-    """An attribute, without its domain, that an expression only compares with these `texts`."""
+    """An attribute that an expression only compares with `texts`; `name` has no domain."""
 
     name: str
     texts: frozenset[str]
@@ -97,9 +97,10 @@ def reads_of(
 
 
 def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
-    """Return those of the full `names` that `reads` contains, each with its comparison texts.
+    """Return the attributes of `names` that the expressions with these `reads` use.
 
-    The texts are None if the expression may use the attribute in another way.
+    The second value of a pair is the texts with which expressions compare the attribute; None if
+    expressions may also use the attribute in other ways.
     """
     if reads is None:
         return [(name, None) for name in names]
@@ -116,8 +117,8 @@ def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, froz
 def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
     """Return a key; values with equal keys are equal for the expression.
 
-    If the expression only compares the value with `texts`, all other texts of equal length have the
-    same key.
+    `texts` are the constants with which the expression compares the value; None for any other use.
+    Texts of equal length have the same key if they are not in `texts`.
     """
     if texts is None or type(value) is not str or value in texts or not value.isascii():
         return value
@@ -127,7 +128,7 @@ def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
 
 @cached(4 * 2**20)
 def _texts(reads: frozenset[str | ComparedAttribute]) -> Mapping[str, frozenset[str]]:
-    """Return the constants with which each attribute is compared."""
+    """Return the texts with which expressions compare an attribute, by the attribute's name."""
     return {each.name: each.texts for each in reads if isinstance(each, ComparedAttribute)}
 
 

@@ -1,4 +1,4 @@
-"""Computes how much capacity a request consumes, and if so much is left (consumable_capacity.go).
+"""Computes how much capacity a request consumes, and whether it is left (consumable_capacity.go).
 
 Amounts are integers, in billionths.
 """
@@ -93,7 +93,7 @@ def consumed_capacity(
 def _consumed(
     requested: Quantity | None, capacity: DeviceCapacity, rules: KubernetesRules
 ) -> Quantity:
-    """Return the request, rounded up by the policy; without a request, the default or all."""
+    """Return the request, rounded up to a valid amount; for None, the policy's default or all."""
     policy = capacity.policy
     if requested is None:
         default = policy.default if policy is not None else None

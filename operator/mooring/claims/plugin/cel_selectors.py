@@ -128,8 +128,8 @@ class Selectors:
 def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selectors:
     """Return CEL selectors for a Kubernetes version; evaluations take their work from `budget`.
 
-    Answers are cached by expression and by the device's values that the expression reads, also for
-    later pods.
+    Answers are cached for this and later pods. The key of an answer is the expression and the
+    device's values that the expression reads.
     """
     lists = rules.device_attributes_may_be_lists
 

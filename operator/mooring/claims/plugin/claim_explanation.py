@@ -48,7 +48,7 @@ def _entries(pod: Pod) -> Iterator[PodClaim]:
 
 
 def _state(entry: PodClaim, pod: Pod, cluster: ClusterView) -> tuple[str | None, str]:
-    """Return the claim's name, or None if it was not created yet; and the claim's state."""
+    """Return the claim's name (None before the claim is created) and a text about its state."""
     name = entry.claim or pod.claim_names.get(entry.name)
     if not name:
         return None, f"not created yet from ResourceClaimTemplate {entry.template}"

@@ -1,8 +1,8 @@
 """The constraints of a claim on attributes of its devices (constraint.go).
 
 A value is a pair of type and value, so that the string "1" and the integer 1 differ. None stands
-for a device without the attribute; no constraint admits it. Values are removed in the reverse
-order.
+for a device without the attribute; no constraint admits it. `remove` removes
+the value that was added last.
 """
 
 from collections.abc import Hashable, Sequence

@@ -1,4 +1,4 @@
-"""Counts what devices consume of their pool's shared counters (partitionable devices).
+"""Counts how much devices consume of their pool's shared counters (partitionable devices).
 
 Amounts are integers, in billionths.
 """
@@ -11,7 +11,7 @@ from mooring.claims.model.resource_slices import Device
 from mooring.claims.plugin.pools import Pool
 
 _Sets = dict[str, dict[str, int]]
-"""Maps the name of a counter set to the amounts of its counters, by name."""
+"""The amounts of counters, by the name of the counter set and the name of the counter."""
 
 
 class Counters:

@@ -55,7 +55,7 @@ _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node that represents its class; `unused` is the class it has with all devices free."""
+    """A node that stands for its class; `unused` is the node's class if no device were in use."""
 
     row: int
     of_class: Hashable
@@ -81,8 +81,7 @@ class DeviceFragmentation:
         self._typical = TypicalClaims()
         self._places: dict[Hashable, int] = {}
         self._known: dict[Hashable, dict[Hashable, list[int]]] = {}
-        """Caches `_lost`: maps kinds of claims, and then node classes, to the number of lost
-        places."""
+        """Caches the numbers of lost places that `_lost` computes, by kinds and by node class."""
         self._classes_version = -1
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:

@@ -78,7 +78,7 @@ _serials: Final = count()
 _NO_NODE: Final = 0
 """The signature of a row without a node."""
 _FREE: Final = False
-"""Marks a free device; a device in use has a tuple or None."""
+"""Marks a free device in the state of a pool."""
 
 
 class _Numbers:
@@ -139,7 +139,7 @@ class NodeClasses:
         self._unused: set[int] = set()
         """Keys that no node had when the classes were last computed."""
         self._read: dict[Hashable, list[tuple[int, str, frozenset[str] | None]]] = {}
-        """Maps `ResourceSlice.alike` to the attributes that claims read from such slices."""
+        """The attributes that claims read from a slice, by the slice's `alike`."""
         self.counted = 0
         """The bytes of this object that the cache has counted."""
 
@@ -348,8 +348,7 @@ class EquivalentNodes:
         self._shared: dict[PoolKey, set[int]] = {}
         """Maps a pool to the signatures of the nodes that share it."""
         self._states: dict[PoolKey, dict[int, tuple[Pool, int]]] = {}
-        """Maps each shared pool to numbers for its state; nodes may see different slices of the
-        pool."""
+        """Numbers for the states of shared pools, by key and by the `id()` of a node's Pool."""
         self.signature_versions: IntArray = np.zeros(16, np.int64)
         """For each signature, a count that grows when a shared pool of its nodes changes."""
         self._cache: OrderedDict[Hashable, NodeClasses | _Results] = OrderedDict()
@@ -617,7 +616,7 @@ class EquivalentNodes:
             self._rows_of.setdefault(key, set()).add(row)
 
     def _signature(self, known: _Row | None) -> int:
-        """Return the node's signature: equal if searches read equal data, apart from attributes."""
+        """Return a number for all data of the node that searches read, except attribute values."""
         if known is None:
             return _NO_NODE
         parts, shared, names = list[Hashable](), list[PoolKey](), list[str]()
@@ -719,7 +718,7 @@ def score_of(claim: ResourceClaim, allocation: Allocation) -> int:
 
 
 def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], text: str) -> str:
-    """Return the error text of the claims `others`, changed so that it names `claims`."""
+    """Return the error text after replacing the names of `others` by the names of `claims`."""
     for mine, other in zip(claims, others, strict=True):
         text = text.replace(f"claim {other.key}", f"claim {mine.key}")
         text = text.replace(f"for claim {other.name}:", f"for claim {mine.name}:")
@@ -727,7 +726,7 @@ def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], t
 
 
 def _matches(pool: Pool, node: Node) -> Hashable:
-    """Return whether the node can use each device in slices with `perDeviceNodeSelection`."""
+    """Return one bool per device with `perDeviceNodeSelection`: True if the node can use it."""
     return tuple(
         [
             node_matches(device, node.name, node.labels)

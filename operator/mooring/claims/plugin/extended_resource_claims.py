@@ -40,7 +40,7 @@ Mapped = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
-    """A claim to create if the node lacks certain resources, with the containers that use it."""
+    """A claim to create for nodes that lack certain resources, and the containers that use it."""
 
     claim: ResourceClaim
     mappings: tuple[Mapped, ...]
@@ -111,7 +111,7 @@ class ExtendedResources:
         )
 
     def _claim_for(self, resources: tuple[str, ...]) -> NewClaim | None:
-        """Return the claim for these resources (in the order of `classes`); None if empty."""
+        """Return the claim for these resources (in the order of `classes`); None without any."""
         if resources not in self._new:
             self._new[resources] = new_claim(self.pod, {r: self.classes[r] for r in resources})
         return self._new[resources]

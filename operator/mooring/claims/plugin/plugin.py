@@ -88,7 +88,7 @@ class DynamicResourcesArgs(PolicyModel):
 _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"
 _MEMBERS_AT_ONCE: Final = 20
-"""PostFilter lets other tasks run after every so many members of a group."""
+"""After this many members of a group, PostFilter lets other tasks run."""
 
 
 class DynamicResources(AssignsInTrials, ExplainsClaims):
@@ -127,9 +127,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._metrics, self._profile = handle.device_metrics, handle.profile
         self._nodes = EquivalentNodes(handle.kubernetes, handle.evaluations)
         self._expected: dict[Uid, dict[str, Allocation]] = {}
-        """Maps a pod to the allocations that Reserve chose for its claims, by the claim's uid."""
+        """The allocations that Reserve chose, by the pod's uid and the claim's uid."""
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
-        """Maps a pod to the claims that PreBind has begun to write, by the claim's uid."""
+        """The claims that PreBind has begun to write, by the pod's uid and the claim's uid."""
         self._unreserved = count()
         """Numbers the calls of `unreserve`, so that each holds claims under a unique id."""
         self._new: dict[Uid, NewClaim] = {}
@@ -277,7 +277,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims if any(r.first_available for r in requests) else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
-        """Return int64[nodes]: the sum over the requests; a request's first alternative gives 8."""
+        """Return int64[nodes]: the sum of a score for each request that has alternatives.
+
+        A request scores 8 on nodes where it gets its first alternative, 7 for the second, etc.
+        """
         known = sum(
             score_of(c, a) for c in claims.claims if (a := claims.allocation(c)) is not None
         )
@@ -414,8 +417,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def _freed(self, pod: Pod, claims: PodClaims, nodes: NodeView | None) -> str | None:
         """Begin to free or delete the first claim that makes some of the nodes unsuitable.
 
-        Returns PostFilter's message; None if there is no such claim. kube-scheduler takes any such
-        claim.
+        Returns PostFilter's message; None if there is no claim to free. Of several claims,
+        kube-scheduler frees any.
         """
         if claims.extended is not None and claims.extended.stale is not None:
             self._api.later(partial(self._writer.delete, pod, claims.extended.stale))
@@ -574,7 +577,7 @@ class _BindingFailedError(PluginError):
 
 
 def _text(result: Result) -> str:
-    """Return why a node is rejected, from the allocator's result for it."""
+    """Return why a node is rejected, from the allocator's result for the node."""
     if isinstance(result, AllocationError):
         return result.text
     return _NO_DEVICES if result is None else _ELSEWHERE

@@ -55,7 +55,7 @@ class Inventory:
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
         self._anywhere: dict[str, ResourceSlice] = {}
         self._by_pool: dict[PoolKey, dict[str, ResourceSlice]] = {}
-        """Maps each pool to its slices, by name."""
+        """The slices of each pool, by pool and by the slice's name."""
         self._built: dict[PoolKey, dict[tuple[int, ...], Pool | None]] = {}
         """Caches the pools that were built, by the identities of their slices."""
         for each in slices:

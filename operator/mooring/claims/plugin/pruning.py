@@ -42,8 +42,7 @@ class Pruning:
         self._slots = [slot for claim in self.claims for request in claim for slot in request]
         may_fail = any(s.every is not None and self.trial.constrained(s.claim) for s in self._slots)
         self._fails = may_fail
-        """Whether the search may end in an error, from a selector, a capacity, or a constraint on a
-        request for all devices."""
+        """Whether a selector, a capacity or a constraint may end the search with an error."""
         numbers: dict[Hashable, int] = {}
         kinds = [
             numbers.setdefault(self._kind(position), len(numbers))
@@ -162,7 +161,7 @@ def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
 
     Args:
         counts: The number of devices that each request needs.
-        devices: Maps a bit mask of requests to the number of devices that suit only these requests.
+        devices: The number of devices that suit a set of requests and no others, by bit mask.
     """
     left = dict(devices)
     given = [dict.fromkeys(devices, 0) for _ in counts]

@@ -27,7 +27,7 @@ class TypicalClaims:
         self._samples: dict[bytes, ResourceClaim] = {}
 
     def most_common(self, cluster: ClusterView, most: int) -> list[tuple[ResourceClaim, int]]:
-        """Return up to `most` kinds, most frequent first: a sample claim, and the kind's count."""
+        """Return the most frequent kinds, up to `most`: a sample claim and the number of claims."""
         self._follow(cluster)
         ordered = sorted(self._counts.items(), key=lambda each: (-each[1], each[0]))
         return [(self._samples[kind], number) for kind, number in ordered[:most]]

@@ -14,7 +14,7 @@ from mooring.model.indexes import add_count, drop_item
 from mooring.model.quantity import Quantity
 
 _KEPT: Final = 16_384
-"""The most changes that `changed_since` can look back."""
+"""The number of last changes that `changed_since` knows."""
 
 _NOTHING: Final[Mapping[str, Hashable]] = {}
 
@@ -30,12 +30,12 @@ class AllocatedDevices:
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         self._of_driver: Counter[str] = Counter()
         self._of_pool: dict[tuple[str, str], dict[str, Hashable]] = {}
-        """The devices in use, by driver and pool and then by name; `_use` makes the values."""
+        """The uses of devices (see `_use`), by the key (driver, pool) and by the device's name."""
         self._holders: defaultdict[DeviceId, dict[str, None]] = defaultdict(dict)
         self.dedicated: Final[Mapping[DeviceId, int]] = MappingProxyType(self._dedicated)
-        """Maps a device that is not shared to the number of claims that hold it."""
+        """The number of claims that hold a device, for devices that are not shared."""
         self.shares: Final[Mapping[DeviceId, int]] = MappingProxyType(self._shares)
-        """Maps a shared device to the number of its shares that claims hold."""
+        """The number of a device's shares that claims hold, for shared devices."""
         self.consumed: Final[Mapping[DeviceId, Mapping[str, int]]] = MappingProxyType(
             self._consumed
         )

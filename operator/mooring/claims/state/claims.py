@@ -26,7 +26,7 @@ from mooring.state.objects import Objects
 
 @dataclass(slots=True)
 class _InFlight:
-    """An allocation that is not written yet, its pods, and the claim if it is deleted (`gone`)."""
+    """An allocation that is not written yet, and its pods; `gone` is the claim if it is deleted."""
 
     allocation: Allocation
     holders: dict[Uid, None] = field(default_factory=dict)
@@ -39,8 +39,7 @@ class ResourceClaims:
     def __init__(self, objects: Objects) -> None:
         self._mirrored: Mapping[str, ResourceClaim] = objects.of(Kind.RESOURCE_CLAIM)
         self._assumed: dict[str, ResourceClaim] = {}
-        """Assumed claims by `namespace/name`; each is newer than the mirrored claim of the same
-        uid."""
+        """Assumed claims by `namespace/name`; the mirrored claim of equal uid is older."""
         self._in_flight: dict[str, _InFlight] = {}
         """Allocations in flight, by the claim's uid."""
         self._held: dict[Uid, dict[str, None]] = {}

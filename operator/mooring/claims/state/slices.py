@@ -16,7 +16,7 @@ from mooring.pausing import pause
 from mooring.state.objects import Objects
 
 _KEPT: Final = 16_384
-"""The most changes that `changed_since` can look back."""
+"""The number of last changes that `changed_since` knows."""
 
 
 class ResourceSlices:
