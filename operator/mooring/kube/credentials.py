@@ -43,7 +43,7 @@ class NoToken:
 class Credentials:
     """The Authorization header that `source` gave last.
 
-    The source is read again after `reread` seconds (None: never) and after a refusal. If reading
+    The source is read again after a refusal, and after `reread` seconds if set. If reading
     fails, the present header stays; once it has expired, the server answers 401. If the request
     that caused the reading is cancelled, the reading goes on, because other requests need its
     result.

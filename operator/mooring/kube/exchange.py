@@ -255,7 +255,7 @@ class Exchange:
             self._tidying = self.loop.call_at(due, self._drop_idle)
 
     def _kept(self) -> _Wire | None:
-        """Return the idle connection used last; None if all have been idle for too long."""
+        """Return the idle connection used last; None if every connection was idle for too long."""
         while self._idle:
             wire = self._idle.pop()
             if wire.idle_since >= self.loop.time() - KEEPALIVE_SECONDS:

@@ -101,8 +101,8 @@ class Reviews:
     async def client_ca(self) -> str | None:
         """Return the CA certificates (PEM) for client certificates; None if the cluster has none.
 
-        The ConfigMap in which kube-apiserver publishes these certificates for extension servers is
-        read.
+        They are read from the ConfigMap in which kube-apiserver publishes them for extension
+        servers.
         """
         try:
             async with asyncio.timeout(REVIEW_SECONDS):

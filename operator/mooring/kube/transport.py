@@ -78,7 +78,7 @@ class _Request(NamedTuple):
 _AnswerT = TypeVar("_AnswerT", Answer, aiohttp.ClientResponse)
 
 _Sender = Callable[[_Request, "Mapping[str, str]"], Awaitable[_AnswerT]]
-"""A function that sends a request once, with these headers in addition, and returns the answer."""
+"""A function that sends a request once, with additional headers, and returns the answer."""
 
 
 class Transport:

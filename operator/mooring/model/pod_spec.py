@@ -211,7 +211,7 @@ def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those fields of the status from which an in-place resize takes the pod's demand."""
+    """Return the fields of the status that give the pod's demand during an in-place resize."""
     picked = {field: status[field] for field in _STATUS_FIELDS if field in status}
     for group in ("containerStatuses", "initContainerStatuses"):
         if group in picked:

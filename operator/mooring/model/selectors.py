@@ -159,7 +159,7 @@ class PreferredTerm:
 
 
 def selector_from_labels(labels: Mapping[str, str]) -> LabelSelector:
-    """Return a selector that requires exactly these labels, as that of a Service does."""
+    """Return a selector that requires exactly these labels, like the selector of a Service."""
     return LabelSelector(tuple(requirements_from_labels(labels)))
 
 

@@ -136,7 +136,7 @@ class Evictions:
     def budgets_of_many(
         self, pods: Iterable[Pod], *, by_eviction_api: bool = False
     ) -> list[tuple[list[PodDisruptionBudget], int]]:
-        """Return the distinct lists of matching budgets, each with the number of pods that have it.
+        """Return each distinct list of matching budgets, and how many of the pods have this list.
 
         Pods without a budget are left out. Equal pods share one labels object, so budgets are
         searched only once for each such object.
@@ -163,7 +163,7 @@ class Evictions:
         return budget.disruptions_allowed - len(self._records.charges.get(budget.key, ()))
 
     def exhausted_budget(self, pods: Iterable[Pod]) -> str | None:
-        """Return a budget (namespace/name) that prevents evicting all these pods together, or None.
+        """Return namespace/name of a budget that forbids evicting all these pods together, or None.
 
         The Eviction API never evicts a pod that several budgets select.
         """
@@ -177,7 +177,7 @@ class Evictions:
         return None
 
     def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
-        """Let the preemptor wait for exactly those victims that are on a node.
+        """Let the preemptor wait for the `victims` that are on a node, and for no other pod.
 
         Return the victims that must be evicted: they are neither terminating nor being evicted for
         another preemptor.

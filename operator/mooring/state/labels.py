@@ -1,6 +1,6 @@
 """Topology domains of nodes: one per value of a label, or one per node.
 
-A pod may name any label key. So a key that no node has takes no memory per node: all such keys
+A pod may name any label key. So a key that no node has takes no memory per node: all these keys
 share one array in which every row is ABSENT.
 """
 

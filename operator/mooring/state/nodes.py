@@ -263,12 +263,12 @@ class NodeTable:
             heapq.heapify(self._free_rows)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Add the pod's requests to those of the row's node."""
+        """Add the pod's requests to the totals of the row's node."""
         self._account(row, (pod,), 1)
         self._take_ports(row, pod)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
-        """Subtract the pod's requests from those of the row's node."""
+        """Subtract the pod's requests from the totals of the row's node."""
         self._account(row, (pod,), -1)
         self._free_ports(row, pod)
 

@@ -65,7 +65,7 @@ class PodColumns:
         return placed.slot if placed is not None else None
 
     def slots_of(self, pods: Iterable[Pod]) -> IntArray:
-        """Return the slots (int64) of those of the pods that are on a node, without duplicates."""
+        """Return the pods' slots (int64) without duplicates; omit pods that are on no node."""
         found = (self.slot(pod.uid, nominated=False) for pod in pods)
         return np.array([*dict.fromkeys(slot for slot in found if slot is not None)], np.int64)
 

@@ -9,7 +9,7 @@ _NOWHERE = -1
 
 
 class RowCounts:
-    """The number of pods (or other things) on each row; rows without any are left out."""
+    """A count for each row of the node table, for example of pods; rows with 0 are left out."""
 
     __slots__ = ("_number", "_row", "_rows")
 

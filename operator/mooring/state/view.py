@@ -46,7 +46,7 @@ class NodeView:
 
     @property
     def rows(self) -> IntArray:
-        """Row numbers in the node table."""
+        """The number of each node's row in the node table, as int64."""
         return self._rows
 
     def take(self, rows: IntArray) -> "NodeView":

@@ -161,7 +161,7 @@ class _Reprieve:
         return rows is not None
 
     def victims(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return those of the units that must be evicted for the preemptor.
+        """Return the subset of `units` that must be evicted for the preemptor.
 
         Half of the units are tried together: if the half can stay, each unit in it can stay.
         """

@@ -130,7 +130,7 @@ def started(pod: Pod) -> float:
 def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
     """Return whether the victim is terminating for a pod that may have this priority.
 
-    The victim's condition DisruptionTarget shows this, to a new leader, too. If the profile has
+    The victim's condition DisruptionTarget shows this, even to a new leader. If the profile has
     `disruptionBudgets: Strict`, the API server writes the condition of an eviction.
     """
     preempted = victim.disrupted or (limits.strict and victim.evicted)

@@ -102,7 +102,7 @@ class NodeValues:
         self._position, self._version = position, version
 
     def at(self, rows: IntArray | None, errors: Errors) -> Value:
-        """Return the values of these rows (None: all); add texts of their errors to `errors`."""
+        """Return the values of `rows`; None means all rows. Add the texts of errors to `errors`."""
         self._grow()
         # The arrays also have the rows that the table has given up; an evaluation may hold some.
         at = slice(len(self._cluster.nodes)) if rows is None else rows
