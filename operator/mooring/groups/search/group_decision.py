@@ -92,7 +92,7 @@ class GroupDecision:
     """The result of a decision about a group.
 
     Attributes:
-        rows: The row of each placed member by uid; empty if the group is unschedulable.
+        rows: The row of each placed member's node, by the member's uid; empty if unschedulable.
         domain: The node label and its value, if the group was placed in a topology domain.
         message: Why some members have no node.
         cause: What the first member without a node lacks; "" if no node rejected it.
@@ -388,7 +388,7 @@ class _GroupDryRun:
         return self._budget.remaining < 2 * self._dearest
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the row of each member as if the pods in `without` were evicted.
+        """Return the row of each member's node as if the pods in `without` were evicted.
 
         Returns None if not all members fit.
         """

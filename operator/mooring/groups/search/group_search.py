@@ -25,7 +25,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 Rows = dict[Uid, int]
-"""The row of each placed member, by the member's uid."""
+"""The row of each placed member's node, by the member's uid."""
 Devices = Mapping[Uid, Mapping[str, Allocation]]
 """The allocations of placed members' claims, by the member's uid and the claim's uid."""
 
@@ -35,7 +35,7 @@ class Assignment:
     """The best result of a search: nodes for as many members as possible.
 
     Attributes:
-        rows: The row of each placed member, by uid.
+        rows: The row of each placed member's node, by the member's uid.
         wanted: The number of all members.
         tries: How many times the search tried to place all members.
         impossible: True only if the search proved that no solution exists.
@@ -84,7 +84,7 @@ class MembersTrial:
 
     @property
     def rows(self) -> Rows:
-        """The row of each placed member by uid, in the order of placement."""
+        """The row of each placed member's node, by the member's uid, in the order of placement."""
         return {pod.uid: row for pod, row, _ in self._placed}
 
     def add(self, pod: Pod, row: int) -> None:

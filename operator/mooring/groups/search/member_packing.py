@@ -46,7 +46,7 @@ class Moves(Protocol):
 
 
 def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
-    """Search a node for every member, with steps back; return whether all members have a node.
+    """Search a node for every member by backtracking; return whether all members have a node.
 
     Each member that is put on a node takes a step of every budget; the search ends when a budget is
     spent.

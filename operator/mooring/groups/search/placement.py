@@ -199,7 +199,7 @@ class GroupSearch(CountingSearch):
         return slack
 
     def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Rows | None:
-        """Search with steps back; return a row for every member, or None if that fails."""
+        """Search by backtracking; return the row of a node for every member, or None."""
         classes = self.classes
         order = next(iter(self._orders())).items
         members = [(pod, classes[index]) for index in order for pod in classes[index].pods]

@@ -287,7 +287,7 @@ class PodGroupStatusReporter:
             self._phases[record.view.phase] -= 1
 
     def _is_owned(self, group: PodGroupState, record: _Record) -> bool:
-        """Return whether this scheduler schedules the group, or did when it still had members."""
+        """Return whether this scheduler schedules the group, or scheduled its former members."""
         definition = group.definition
         if definition is None or not definition.uid:
             return False
