@@ -31,7 +31,7 @@ class RequestReport:
         request: The name of the request, or `request/sub-request`.
         count: The wanted number of devices.
         enough_on: The number of nodes with enough usable devices.
-        excluded: The other devices by reason, the most frequent reason first.
+        excluded: The unusable devices by reason, the most frequent reason first.
     """
 
     request: str

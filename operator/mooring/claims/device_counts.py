@@ -79,7 +79,7 @@ class DeviceCounts:
 
 @dataclass(slots=True, eq=False)
 class _SliceDevices:
-    """A slice's devices that a class selects, and those for which a selector of the class fails."""
+    """The devices of a slice that a class selects, and devices for which a selector fails."""
 
     slice: ResourceSlice
     selected: list[Device] = field(default_factory=list)
@@ -148,7 +148,7 @@ class _Counts:
                 self._count(found, 1)
 
     def _selected(self, each: ResourceSlice, known: dict[Hashable, bool | None]) -> _SliceDevices:
-        """Return the devices that the class selects, and those for which a selector fails."""
+        """Return the devices that the class selects, and the devices for which a selector fails."""
         found = _SliceDevices(each)
         for device in each.devices:
             # As text, because 1 and True are equal, and selectors tell them apart.

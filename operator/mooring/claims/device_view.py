@@ -27,7 +27,7 @@ _INVALID: Final = "invalid pool"
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A claim (`namespace/name`) that holds a device, and the claim's pods."""
+    """A claim that holds a device, as `namespace/name`, and the claim's pods."""
 
     claim: str
     pods: tuple[str, ...]

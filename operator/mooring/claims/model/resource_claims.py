@@ -55,7 +55,7 @@ class DeviceToleration:
 
 @dataclass(frozen=True, slots=True)
 class ExactRequest:
-    """A request for devices of a class: `count` devices (`mode` ExactCount), or all (`mode` All).
+    """A request for devices of a class: `count` devices, or all devices if `mode` is All.
 
     `name` is the name of the request or sub-request. `selectors` are CEL expressions, None for
     unknown types. `capacity` has the requested amount of each capacity of a device.
@@ -82,7 +82,7 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A rule that the devices of some requests have equal, or different, values of an attribute.
+    """A rule that the devices of some requests have equal or different values of an attribute.
 
     The attribute is `match_attribute` or `distinct_attribute`; both are None if the type is
     unknown. If `requests` is empty, all requests are meant.

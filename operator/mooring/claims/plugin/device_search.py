@@ -47,7 +47,7 @@ class _Devices(_Frame):
     taken: int
     position: int
     failed: set[int] = field(default_factory=set)
-    """The kinds of candidates that led to no solution."""
+    """The kinds (see `Pruning.kinds`) of the candidates that led to no solution."""
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ class ExplainedRequest:
         request: The name of the request, or `request/sub-request`.
         wanted: The number of devices.
         left: The number of devices that the request could take.
-        excluded: The number of other devices by reason, the most frequent reason first.
+        excluded: The number of unusable devices by reason, the most frequent reason first.
     """
 
     claim: str

@@ -191,7 +191,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         )
 
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
-        """Return the states of the pod's claims, and why they have no devices."""
+        """Return the states of the pod's claims, and why claims have no devices."""
         if not pod.spec.resource_claims:
             return None
         states, count = claim_states(pod, self._cluster), self._cluster.node_count
