@@ -147,7 +147,7 @@ class VolumeBinding(AssignsInTrials):
         return np.equal(find_volumes(claims, nodes, self._cluster).conflicts, 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> Explanation:
-        """Return the conflicts of each node; evicting pods cannot help, as it frees no volume."""
+        """Return the conflicts of each node; preemption cannot help, because it frees no volume."""
         conflicts = find_volumes(claims, nodes, self._cluster).conflicts
         return Explanation(_REASONS, conflicts, np.zeros(len(nodes), np.bool_))
 
