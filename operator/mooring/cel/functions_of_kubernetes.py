@@ -36,7 +36,7 @@ def _as_integer(value: QuantityValue) -> Value:
 
 
 def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return `value` plus (`sign` 1) or minus (-1) another quantity or number."""
+    """Return `value` plus `sign` (1 or -1) times another quantity or number."""
     if isinstance(other, QuantityValue):
         return value.plus(sign * other.number, other.power, other.is_decimal)
     return value.plus(sign * other, 0, False)

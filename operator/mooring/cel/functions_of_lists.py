@@ -137,7 +137,7 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Return a function that pays for comparing all pairs, and then calls `function`."""
+    """Return a function that pays for all comparisons (`WorkBudget`), then calls `function`."""
 
     def compute(first: Value, second: Value) -> bool:
         work.spend(size_of(first) * size_of(second))

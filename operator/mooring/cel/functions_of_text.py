@@ -154,7 +154,7 @@ OF_PATTERNS: Final[Mapping[str, Callable[..., Value]]] = {
     "find": _find,
     "findAll": _find_all,
 }
-"""Functions whose second argument is a regular expression."""
+"""Functions with a regular expression as second argument."""
 OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     "string_index_of_string_int": _found_from(_index_of),
     "string_last_index_of_string_int": _found_from(_last_index_of),

@@ -25,7 +25,7 @@ _ACCEPTED: Final = {
         ("X", "int uint string bytes"),
     )
 }
-"""Maps each clause of a format, such as `s`, to the types that it accepts."""
+"""The types that each clause of a format accepts, by the clause's letter, such as `s`."""
 
 
 def validate(root: Expression) -> Sequence[ExpressionMistake]:
