@@ -430,9 +430,9 @@ _NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
-    """Return the unhealthy cards, and one card for each lost card without a number.
+    """Return the numbers of unhealthy cards, and one number for each lost card that is not named.
 
-    Such a card is chosen among unused cards if possible.
+    An unnamed lost card gets the number of an unused card if possible.
     """
     if not cards.unnamed:
         return cards.unhealthy
