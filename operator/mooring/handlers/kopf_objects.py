@@ -23,7 +23,7 @@ from mooring.state.cluster import ClusterState
 logger = logging.getLogger(__name__)
 
 _USUAL_BYTES: Final = 4096
-"""The assumed number of bytes of a pod's event, if kopf does not tell it."""
+"""The number of bytes to assume for a pod's event if kopf does not tell the size."""
 
 
 @dataclass(eq=False, repr=False)

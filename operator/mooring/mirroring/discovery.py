@@ -106,7 +106,7 @@ class Discovery:
     async def _find(
         self, versions: tuple[Resource, ...], answers: dict[str, frozenset[str] | None]
     ) -> tuple[bool, Resource | None]:
-        """Return whether the server answered, and the first of `versions` that it serves (or None).
+        """Return whether the server answered, and the first of `versions` that it serves, or None.
 
         `answers` caches the server's answers by API version.
         """

@@ -59,7 +59,7 @@ def required(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str
 def optional_mapping(
     raw: Mapping[str, Any], field: str, where: str = ""
 ) -> Mapping[str, Any] | None:
-    """Return the object in `field`, None if it is absent; use it where {} has a meaning."""
+    """Return the object in `field`, which may be {}; return None if the field is absent."""
     return None if raw.get(field) is None else mapping(raw, field, where)
 
 

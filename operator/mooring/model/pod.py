@@ -34,7 +34,7 @@ Uid = NewType("Uid", str)
 _DEFAULT_GRACE: Final = 30
 _NO_CLAIMS: Final[Mapping[str, str | None]] = MappingProxyType({})
 _MANY_STRINGS: Final = 2000
-"""After more labels or annotations than this, which take a millisecond, other tasks may run."""
+"""Other tasks may run after this many labels or annotations are read, in a millisecond."""
 _START_SECONDS: Final = 60
 """The seconds allowed for a pod's binding and start, and for the end of its containers."""
 

@@ -307,7 +307,7 @@ class ClusterState:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the known pod's node if its new version `pod` has changed its use of the node."""
+        """Return the pod's known node if `pod` does not use the same resources there, else None."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None

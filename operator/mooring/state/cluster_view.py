@@ -238,7 +238,7 @@ class ClusterView:
         return self._state.default_selector.of(pod)
 
     def behind_services(self, pod: Pod) -> Selection | None:
-        """Return the pods that match all of the pod's Services; None if it has no Service."""
+        """Return the pods that match all Services of `pod`; None if `pod` has no Service."""
         return self._state.default_selector.behind_services(pod)
 
     def services(self, pod: Pod) -> tuple[Service, ...]:

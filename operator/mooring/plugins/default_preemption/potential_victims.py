@@ -181,7 +181,7 @@ class PotentialVictims:
 
     @cached_property
     def _all_pods(self) -> list[Pod | None]:
-        """The pods of all potential victims; a dry run may change the slots later."""
+        """The pods of all potential victims, read early: a dry run may change the slots."""
         pods = self._columns.pods
         return [pods[slot] for slot in self._slots.tolist()]
 

@@ -278,7 +278,7 @@ class _Rules:
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether each Queue has given back borrowed but no nominal quota since `before`.
+        """Return whether each Queue has given back quota since `before`, and only borrowed quota.
 
         The borrowed quota must be of a resource that the preemptor needs.
         """

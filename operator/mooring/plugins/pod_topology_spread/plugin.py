@@ -115,7 +115,7 @@ class _DomainScores:
 class _Scoring:
     """The parts of all constraints in the raw score of a pod.
 
-    A node that lacks a label of `required` scores 0; () if all nodes have the labels.
+    A node that lacks a label of `required` scores 0. `required` is () if no node lacks a label.
     """
 
     required: tuple[str, ...]

@@ -132,7 +132,7 @@ class Rules:
         return queue_if(self.filter(pod, nodes, None).any())
 
     def _is_about(self, pod: Pod, event: ClusterEvent) -> bool:
-        """Return whether the event's namespace is the pod's, or one whose pods the rule counts."""
+        """Return whether the event is about the pod's namespace, or the rule selects namespaces."""
         changed = event.after or event.before
         own = isinstance(changed, Namespace) and changed.name == pod.namespace
         return own or self._evaluator.counts.reads_namespaces()
@@ -146,7 +146,7 @@ class Rules:
         return nodes.only((self._changed_node(event) or "") if reads_event else "")
 
     def _changed_node(self, event: ClusterEvent) -> str | None:
-        """Return the event's node if something has changed on it that the rule reads, else None."""
+        """Return the event's node if the rule reads something that has changed there, else None."""
         match event.before, event.after:
             case Node() as before, Node() as after:
                 changed = any(_of(before, read) != _of(after, read) for read in self._reads)

@@ -21,7 +21,7 @@ _OWNERS: Final[Mapping[str, tuple[str, Kind]]] = {
     "ReplicationController": ("v1", Kind.REPLICATION_CONTROLLER),
     "StatefulSet": ("apps/v1", Kind.STATEFUL_SET),
 }
-"""By an owner's kind, the apiVersion that it must have and its Kind; other APIs share kinds."""
+"""By the kind of a pod's owner, the apiVersion that the owner must have, and the owner's Kind."""
 
 
 _Key = tuple[str, frozenset[Pair]]
@@ -58,7 +58,7 @@ class DefaultSelectors:
         return self._found(pod).services
 
     def behind_services(self, pod: Pod) -> Selection | None:
-        """Return the pods that match all of the pod's Services; None if it has no Service."""
+        """Return the pods that match all Services of `pod`; None if `pod` has no Service."""
         return self._found(pod).behind_services
 
     def _found(self, pod: Pod) -> _Known:
