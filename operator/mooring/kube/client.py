@@ -34,7 +34,7 @@ METADATA_ONLY: Final = (
 
 
 class PatchType(Enum):
-    """The media types of PATCH."""
+    """The formats of a patch; each value is the media type of the request's body."""
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"

@@ -95,8 +95,8 @@ class Relist(Protocol):
 class Sink(Protocol):
     """Stores the objects that a reflector reads.
 
-    Its methods are called on the event loop's thread and must not block. They should accept objects
-    that they cannot use. An exception is logged, once per resource, and the stream goes on.
+    Its methods are called on the event loop's thread and must not block. They should ignore
+    objects that they cannot use. An exception is logged, once per resource, and the stream goes on.
     """
 
     def relist(self, resource: Resource) -> Relist:

@@ -20,7 +20,7 @@ _VERSION: Final = "resourceVersion"
 
 
 def items_of(page: Any) -> list[Any]:
-    """Return the objects of a page of a list ([] for null); raise ManifestError if malformed."""
+    """Return the objects of a page of a list, [] for null; raise ManifestError if malformed."""
     _check_mapping(page)
     for field in ("kind", "apiVersion"):
         text(page, field)

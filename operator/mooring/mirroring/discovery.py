@@ -34,7 +34,7 @@ _VERSIONS: Final[Mapping[Kind, tuple[Resource, ...]]] = {
         for kind in MIRRORED_IF_SERVED.values()
     },
 }
-"""By kind, its resources (API versions) in order of preference; the first served one is used."""
+"""By kind, its API versions, the preferred version first; the first served version is used."""
 _WITHOUT: Final[Mapping[Kind, str]] = {
     Kind.POD_GROUP: "pods that name one in spec.schedulingGroup wait (docs/gangs.md)",
     Kind.COSCHEDULING_POD_GROUP: "pods that name one by its label wait (docs/gangs.md)",

@@ -40,7 +40,7 @@ class Demand:
     """
 
     resources: Mapping[str, int]
-    """What the pod requests; a resource without a request is absent."""
+    """The pod's requests; a resource without a request is absent."""
     scored_cpu: int
     """The cpu of the incoming pod in NodeResourcesFit's score: its containers and overhead. Up to
     1.37, kube-scheduler's scorer ignores the incoming pod's pod-level requests, because it never
@@ -59,7 +59,7 @@ class Demand:
     def scored(self, *, pod_level: bool) -> dict[str, int]:
         """Return the requests that NodeResourcesFit's score uses, always with cpu and memory.
 
-        If `pod_level` is true, pod-level requests replace those of the containers.
+        If `pod_level` is true, pod-level requests replace the containers' requests.
         """
         scored = {CPU: self.scored_cpu, MEMORY: self.scored_memory, **self.scored_others}
         if pod_level and self.pod_level:

@@ -80,7 +80,7 @@ class Nominations:
         return len(self._by_uid)
 
     def get(self, uid: Uid) -> Nominee | None:
-        """Return the nominated pod of this uid and its row; None if it is not nominated."""
+        """Return the Nominee with this uid; None if no pod of this uid is nominated."""
         return self._by_uid.get(uid)
 
     def rows(self) -> list[int]:

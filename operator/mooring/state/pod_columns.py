@@ -214,7 +214,7 @@ class PodColumns:
         self._queues.data[slot] = placed.queue
 
     def displace(self, placed: PlacedPod) -> int:
-        """Free the placed pod's slot; return the `arrival` that `place` got."""
+        """Free the placed pod's slot; return the `arrival` that was given to `place`."""
         arrival = int(self._arrivals.data[placed.slot])
         self._drop(placed.slot, placed.pod)
         return arrival

@@ -119,8 +119,8 @@ class Rules:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if the rule is true now for a node that the event concerns.
 
-        The event concerns its node. If counted pods come or go, it concerns all nodes in the same
-        domains. The hint is also QUEUE if the rule reads the changed namespace, or if the
+        The event concerns its node. If counted pods come or go, it concerns all nodes in these
+        pods' domains. The hint is also QUEUE if the rule reads the changed namespace, or if the
         evaluation would take too long.
         """
         if event.kind is Kind.NAMESPACE:

@@ -71,7 +71,7 @@ class Selection:
 _PLACE: Final = 480
 """The estimated bytes of an entry in a SelectionIndex."""
 _MOST_PLACES: Final = 64
-"""The most entries of a selection in an index; to stay below, labels or namespaces are left out."""
+"""A selection with more index entries than this is stored without its labels or namespaces."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )
