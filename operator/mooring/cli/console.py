@@ -183,7 +183,7 @@ def printable(value: Any) -> Any:
 
 
 def and_others(first: str, count: int) -> str:
-    """Return `first` and the number of the others: `web-1 (+2)` if `count` is 3."""
+    """Return `first` and the number of further names: `web-1 (+2)` if `count` is 3."""
     return f"{first} (+{count - 1})" if count > 1 else first
 
 

@@ -39,7 +39,7 @@ class Diagnosis:
 
     total: int
     names: Sequence[str]
-    """Node names by row."""
+    """The names of the nodes, in the order of their rows."""
     rejected: tuple[RejectedNodes, ...] = ()
     pre_filter: str | None = None
     pre_filter_plugins: frozenset[str] = frozenset()

@@ -125,7 +125,7 @@ class VolumeAssumeCache(Protocol):
         """Undo the assumptions of `assume_volumes` for this pod, but not for other pods."""
 
     def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
-        """Mark allocations (by the claim's uid) as in flight for the pod whose uid is `holder`.
+        """Mark the allocations, by claim uid, as in flight for the pod with the uid `holder`.
 
         The allocated devices are in use until `release_claims`, or until the pod is forgotten.
         """

@@ -77,7 +77,7 @@ class RecordedStep(StrEnum):
     PREEMPTION_FAILED = "preemptionFailed"
     """The scheduler stopped the evictions for the reason in `cause`, and `victims` stay."""
     ASSUMED = "assumed"
-    """An attempt chose `node`."""
+    """An attempt chose `node`, and the scheduler assumed the pod there."""
     WAITING_AT_PERMIT = "waitingAtPermit"
     """The pod is assumed on `node` and waits for `plugins`."""
     REJECTED = "rejected"
@@ -347,7 +347,7 @@ class DecisionLog:
 
     def __post_init__(self) -> None:
         self.bytes = 0
-        """The estimated bytes in use."""
+        """The estimated bytes that the log uses."""
         self._texts: dict[bytes, _Text] = {}
         # In each of these the path that has changed last is the last one.
         self._live: OrderedDict[Uid, _Path] = OrderedDict()

@@ -1,4 +1,4 @@
-"""Runs slow requests one at a time; the others wait, or are refused if too many wait."""
+"""Runs slow requests one at a time; other requests wait, or are refused if too many wait."""
 
 import asyncio
 from collections import Counter

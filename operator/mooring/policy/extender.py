@@ -96,11 +96,11 @@ class TLSConfig(PolicyModel):
     server_name: str = Field("", max_length=253)
     """The server name to send and to verify, if it is not the URL's host."""
     cert_file: Path = ""
-    """Path of the client certificate."""
+    """The path of the file with the client certificate."""
     key_file: Path = ""
-    """Path of the client key."""
+    """The path of the file with the private key of the client."""
     ca_file: Path = ""
-    """Path of the certificates to trust."""
+    """The path of the file with the certificates to trust."""
     cert_data: PEM = b""
     """The client certificate, PEM in base64."""
     key_data: PEM = Field(b"", repr=False)
@@ -164,7 +164,7 @@ class Extender(PolicyModel):
     enable_https: bool = Field(default=False, alias="enableHTTPS")
     """Use TLS with `tlsConfig`; without trusted certificates the server is not verified."""
     tls_config: TLSConfig | None = None
-    """Certificates and keys for TLS."""
+    """The certificates and keys for TLS, if `enableHTTPS` is true."""
     http_timeout: Duration = _DEFAULT_TIMEOUT
     """The time limit of one call, such as 500ms; 0 means the default, 5s."""
     node_cache_capable: bool = False

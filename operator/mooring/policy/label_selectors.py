@@ -60,7 +60,7 @@ class LabelSelector(PolicyModel):
     match_labels: dict[QualifiedName, LabelValue] = Field({}, max_length=64)
     """Labels that the object must have, with exactly these values."""
     match_expressions: tuple[LabelRequirement, ...] = Field((), max_length=64)
-    """Conditions on labels."""
+    """Conditions on labels of the object; all of them must hold."""
 
 
 class NodeRequirement(PolicyModel):

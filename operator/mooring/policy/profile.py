@@ -61,7 +61,7 @@ class Enabled(PolicyModel):
     """A plugin that runs at an extension point, with its weight."""
 
     name: PluginName
-    """The plugin's name."""
+    """The name of the plugin, such as NodeResourcesFit."""
     weight: int = Field(0, ge=0, le=_INT32)
     """The factor of the plugin's scores, at score and multiPoint; 0 means 1."""
 
@@ -137,7 +137,7 @@ class PluginConfig(PolicyModel):
     """Arguments of one plugin."""
 
     name: PluginName
-    """The plugin's name."""
+    """The name of the plugin, such as NodeResourcesFit."""
     args: dict[str, Any] = Field(
         {},
         json_schema_extra={"type": "object", "x-kubernetes-preserve-unknown-fields": True},

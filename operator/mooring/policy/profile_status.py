@@ -18,7 +18,7 @@ class Condition(PolicyModel):
     """A metav1.Condition."""
 
     type: str = Field(max_length=316)
-    """`Ready`, `Conflicted`, `OverBudget` or `Warning`."""
+    """The condition's name: `Ready`, `Conflicted`, `OverBudget` or `Warning`."""
     status: Literal["True", "False", "Unknown"]
     """Ready: whether the newest spec is in force. The other conditions are True or absent."""
     observed_generation: int = Field(0, ge=0)
@@ -36,7 +36,7 @@ class PluginInForce(PolicyModel):
     """A plugin at an extension point."""
 
     name: str
-    """The plugin's name."""
+    """The name of the plugin, such as NodeResourcesFit."""
     weight: int | None = None
     """The factor of the plugin's scores; only at score."""
 
@@ -140,7 +140,7 @@ class PlannedMove(PolicyModel):
     """A move of the last plan."""
 
     pod: str
-    """The pod's namespace and name."""
+    """The pod that moves, as NAMESPACE/NAME."""
     from_: str = Field(alias="from")
     """The node that the pod leaves."""
     to: str
@@ -148,7 +148,7 @@ class PlannedMove(PolicyModel):
     goal: str
     """The goal of the move: Violations, Spread, Pack or MakeRoom."""
     reason: str
-    """What the move gains."""
+    """What the move gains, in words."""
 
 
 class RefusedMoves(PolicyModel):
@@ -164,9 +164,9 @@ class MoveBegun(PolicyModel):
     """A move whose pod is about to be evicted, or whose replacement is not ready yet."""
 
     pod: str
-    """The pod's namespace and name."""
+    """The pod that moves, as NAMESPACE/NAME."""
     uid: str
-    """The pod's uid."""
+    """The uid of the pod that moves."""
     owner: str
     """The uid of the pod's controller."""
     to: str

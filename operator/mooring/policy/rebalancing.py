@@ -101,7 +101,7 @@ class Rebalancing(PolicyModel):
     minimum_gain: int = Field(10, ge=1, le=_INT32)
     """For Spread: how much higher the total score of the other node must be."""
     interval_seconds: int = Field(300, ge=10, le=_INT32)
-    """The time between two plans."""
+    """The seconds between two plans."""
     pods: MovablePods = MovablePods()
     """The pods that may be moved."""
     limits: MoveLimits = MoveLimits()

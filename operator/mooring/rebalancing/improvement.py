@@ -162,7 +162,7 @@ class GainingPod:
     """
 
     cost: int
-    """The negative gain."""
+    """The gain with a minus sign, because the smallest cost is sorted first."""
     key: str
     uid: str
     pod: Pod = field(compare=False)

@@ -41,7 +41,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(eq=False, repr=False)
 class PlanTrial:
-    """A trial for one profile. Changes are made one by one; those inside `undone` are undone.
+    """A trial for one profile. Changes are made one by one, and `undone` can undo them.
 
     Args:
         cache: Results of decisions in the live state. Nothing else may use this cache, because

@@ -282,7 +282,7 @@ class Scheduler:
         )
 
     def _new_comparer(self) -> CacheComparer:
-        """Return the task that compares kopf's pods and profiles with those of the API server."""
+        """Return the task that compares kopf's pods and profiles with the API server's objects."""
         engine, profiles = self.engine, self._profile_handler
         return CacheComparer(
             self._client,

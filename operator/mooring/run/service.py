@@ -41,7 +41,7 @@ class StartError(Exception):
 
 
 def run(settings: RunSettings) -> int:
-    """Run until SIGTERM (return 0) or a lost lease (return 1); raise StartError if impossible."""
+    """Run; return 0 after SIGTERM, and 1 if the lease is lost. Raise StartError if impossible."""
     return uvloop.run(_serve(settings))
 
 

@@ -121,7 +121,7 @@ _HIGHEST_RAW: Final = (2**63 - 1) // MAX_SCORE
 _MISTAKES: Final = frozenset(
     {type, EnumMeta, CoroutineType, Explanation, Nomination, NotEligible, QueueingHint, Wait}
 )
-"""The types of results that are never a state; a plugin that returns such a result is wrong."""
+"""The types that are never a state; a plugin that returns one of them as its state is wrong."""
 NOT_A_FILTER_STATE: Final = _MISTAKES | {PreFilterResult, Unschedulable}
 """The types of results of `pre_filter` that are not the state for `filter`."""
 

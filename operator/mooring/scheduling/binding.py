@@ -150,7 +150,7 @@ def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterat
     """Let the pod enqueuer, preemption and the group cancel the task inside this context.
 
     Raises:
-        BindingFailed: The pod left its watch at a moment when nothing could be called off.
+        BindingFailed: The pod left its watch when its binding could not be called off.
         CalledOff: The pod's group has called off its bindings.
     """
     uid, task = assumed.pod.uid, asyncio.current_task()

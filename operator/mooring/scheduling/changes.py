@@ -1,4 +1,4 @@
-"""Changes of a pod, or of the requests in its ResourceClaims; suggestions try such changes."""
+"""The changes of a pod, or of the requests in its ResourceClaims, that suggestions try."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -228,7 +228,7 @@ def _fit_error(
 def _post_filter(
     pipeline: Pipeline, state: PostFilterState, error: FitError
 ) -> tuple[FitError | Needed, object]:
-    """Run the PostFilter plugins; return the outcome, and the result of the last that ran."""
+    """Run the PostFilter plugins; return the outcome, and the result of the last plugin."""
     answer = None
     reasons: list[str] = []
     keeps_nomination = False

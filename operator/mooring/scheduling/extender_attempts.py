@@ -24,7 +24,7 @@ class ExtenderAttempts:
 
     The loop makes a decision for each attempt from `pop`, and passes the missing questions to
     `decided`. Separate tasks call the extenders. So a slow extender delays only pods of its
-    profile, and only those in which it is interested.
+    profile, and only pods in which the extender is interested.
     """
 
     def __init__(self, extenders: Extenders, scheduler: SchedulerState) -> None:

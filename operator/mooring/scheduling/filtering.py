@@ -132,7 +132,7 @@ class NodeSearch:
         return fits
 
     def nodes_at(self, rows: IntArray) -> NodeView:
-        """Return a view of these ascending rows; copy no columns if these are all rows."""
+        """Return a view of the nodes at `rows` (ascending); copy no columns for all nodes."""
         nodes = self.cluster.nodes
         return nodes if len(rows) == len(nodes) else nodes.take(rows)
 

@@ -58,7 +58,7 @@ class GroupBinding:
         """Why the remaining members are called off; None until the group is called off."""
         self._unfinished = 0
         self.bound = list[Pod]()
-        """The members that are bound."""
+        """The members that this binding has bound so far."""
         self.join(members)
 
     @property

@@ -37,7 +37,7 @@ _NAMES_AT_ONCE: Final = 20
 _MISSPELT_AT_ONCE: Final = 200
 """The maximum number of pods whose scheduler names one call examines."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
-"""The plugin that handles `spec.schedulingGates`."""
+"""The name of the plugin that handles `spec.schedulingGates`."""
 _GATED_SECONDS: Final = 2.0
 """After this time a gated member of a group gets a report: most groups are complete sooner."""
 _GATED_AT_ONCE: Final = 200
@@ -562,7 +562,7 @@ class PodEnqueuer:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Find the profiles of the namespace's pods (None: all): some now, the rest in `run`."""
+        """Find the profiles of pods in the namespace again; None means all. `run` does most."""
         without = self._scheduler.without_profile
         if namespace is None:
             uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())

@@ -120,7 +120,7 @@ class Shadow:
                 self._note(event.after)
 
     def forget(self, uid: str) -> None:
-        """Note that the pod is no longer pending; the caller calls it for each such pod."""
+        """Note that the pod is no longer pending; the caller must call this for every such pod."""
         if not self._scheduler.profiles.has_shadows:
             self._left.clear()
             self._unconfirmed.clear()

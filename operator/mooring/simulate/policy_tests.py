@@ -60,13 +60,13 @@ class Expectation(PolicyModel):
     pods: PodSelection | None = None
     """Several pods; the selection must find at least one pod."""
     profile: str | None = None
-    """The profile that decided about the pod."""
+    """The name of the profile that decided about the pod."""
     scheduled: bool | None = None
     """Whether the pod has a node."""
     node: str | None = None
-    """The pod's node."""
+    """The name of the node that the pod gets."""
     node_selector: dict[QualifiedName, str] = Field({}, max_length=64)
-    """Labels of the pod's node."""
+    """Labels that the pod's node has, with their values."""
     unschedulable: UnschedulableExpectation | None = None
     """The pod has no node, for this reason."""
     nominated_node: str | None = None
@@ -132,9 +132,9 @@ class _Metadata(PolicyModel):
     name: str = Field(min_length=1)
     """The test's name in reports."""
     labels: dict[str, str] = Field({})
-    """Not read."""
+    """Labels for other programs, which Mooring does not read."""
     annotations: dict[str, str] = Field({})
-    """Not read."""
+    """Annotations for other programs, which Mooring does not read."""
 
 
 class PolicyTest(PolicyModel):

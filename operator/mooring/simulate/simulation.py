@@ -86,7 +86,7 @@ def simulate(
         seed: Chooses among nodes of equal score, together with the pod's uid.
         nodes: How many of the best nodes a decision lists, and how many rejections per plugin; None
             for all.
-        profile: The name of the profile that decides about every pod, even those it does not match.
+        profile: The name of the profile that decides about all pods, even pods it does not match.
         extenders: Whether to call the extenders of the profiles to filter, score and preempt, but
             not to bind. The inputs must then have raw objects (`keep_raw`). If False, decisions
             ignore extenders.

@@ -1,4 +1,4 @@
-"""Converts queues of Volcano, KAI and Koordinator, whose quotas include those of the queues below.
+"""Converts queues whose quotas include the quotas of queues below: Volcano, KAI and Koordinator.
 
 The nominalQuota of a Queue is the part that the queues below do not have. If the queues share the
 resources of the nodes, a Queue at the root lends the resources that no quota names.

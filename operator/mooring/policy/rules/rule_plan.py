@@ -161,7 +161,7 @@ class PodCount:
 class Interpreted:
     """A part of an expression that is interpreted; `type` is the type of its result (`kind_of`).
 
-    `of_node` are the variables that differ between nodes, and `of_pod` are the others. `cost` is an
+    `of_node` are the variables that differ between nodes; `of_pod` are the rest. `cost` is an
     estimate in units of `mooring.policy.rules.cost`.
     """
 

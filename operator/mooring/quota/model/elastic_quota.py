@@ -14,7 +14,7 @@ from mooring.model.selectors import parse_label_selector
 from mooring.quota.model.queue import Queue, Quota, amounts_of
 
 ROOT: Final = "elastic-quota.root"
-"""The name of the Queue above those of all ElasticQuotas; no namespace can have it."""
+"""The name of the Queue above the Queues of all ElasticQuotas; no namespace can have it."""
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 

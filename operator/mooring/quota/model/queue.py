@@ -29,7 +29,7 @@ QUEUE_LABEL: Final = "scheduling.mooring.dev/queue"
 CAPACITY_SCHEDULING: Final = "CapacityScheduling"
 """The name of the plugin that keeps pods within the quota of their Queue."""
 PODS: Final = "pods"
-"""The resource that counts pods."""
+"""The resource of which each pod uses 1."""
 _MOST_RESOURCES: Final = 100
 
 

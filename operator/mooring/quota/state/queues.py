@@ -204,7 +204,7 @@ class Queues:
         return not (self._queues_changed or self._changed_namespaces or self._names_changed)
 
     def settle(self) -> Collection[str] | None:
-        """Apply the changes; return the namespaces (None: all) where pods may change their Queue.
+        """Apply the changes; return the namespaces where pods may change their Queue; None: all.
 
         When the caller has set the Queue of each pod again, it calls `settled`.
         """
@@ -257,7 +257,7 @@ class Queues:
     def _make(
         self, queue: Queue, in_force: Mapping[str, Queue], states: dict[str, QueueState]
     ) -> QueueState:
-        """Return the state of the Queue; create its state and those of its parents if needed."""
+        """Return the state of the Queue; create it and the states of its parents if needed."""
         if (known := states.get(queue.name)) is not None:
             return known
         parent = self._make(in_force[queue.parent], in_force, states) if queue.parent else None

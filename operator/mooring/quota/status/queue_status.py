@@ -145,7 +145,7 @@ def queue_documents(
 ) -> list[dict[str, Any]]:
     """Return the Queues as JSON values, parents first; Queues in a circle of parents come last.
 
-    `named` has the parent and the status of each Queue. With `top` only this Queue and those below
+    `named` has the parent and the status of each Queue. With `top` only this Queue and Queues below
     it are returned.
     """
     children = defaultdict[str, list[str]](list)

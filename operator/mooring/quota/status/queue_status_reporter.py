@@ -104,7 +104,7 @@ class QueueStatusReporter:
         return [name for name, view in self.views.items() if view != before.get(name)]
 
     def _count_waiting(self, queues: Queues) -> None:
-        """Count the waiting pods of each Queue; also of Queues that are not in force."""
+        """Count the waiting pods of each Queue, whether the Queue is in force or not."""
         now = self._scheduler.clock()
         if now < self._count_at:
             return

@@ -111,11 +111,11 @@ class SchedulingQueue:
         self._incoming = Counter[tuple[str, str]]()
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        """Iterate over all pods, including those in flight, in no particular order."""
+        """Iterate over all pods, including pods in flight, in no particular order."""
         return iter((*self._pods.values(), *self._in_flight))
 
     def uids(self) -> tuple[Uid, ...]:
-        """Return the uids of all pods, including those in flight."""
+        """Return the uids of all pods, including pods in flight."""
         return (*self._pods, *(queued.pod.uid for queued in self._in_flight))
 
     @property
@@ -159,7 +159,7 @@ class SchedulingQueue:
         return {**events, _POPPED: len(self._in_flight)}
 
     def unschedulable_counts(self) -> Mapping[tuple[str, str], int]:
-        """Return how many unschedulable pods each (plugin, profile) rejected."""
+        """Return the number of unschedulable pods by (plugin, profile) that rejected the pod."""
         return self._unschedulable.counts()
 
     def add(

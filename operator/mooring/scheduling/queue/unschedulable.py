@@ -43,7 +43,7 @@ class _Group:
     """The sequence number of the event that the group's hints check next."""
     pods: dict[Uid, QueuedPod] = field(default_factory=dict)
     free: dict[Uid, QueuedPod] = field(default_factory=dict)
-    """The pods without a nomination, and those that wait for quota."""
+    """The pods without a nomination, and all pods that wait for quota."""
     nominated: dict[str, dict[Uid, QueuedPod]] = field(default_factory=dict)
     """The group's other pods, by the node to which they are nominated."""
 
@@ -115,7 +115,7 @@ class UnschedulablePods:
         return len(self._entries)
 
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """Return how many pods each (plugin, profile) rejected, without zeros."""
+        """Return the number of rejected pods by (plugin, profile), without zeros."""
         return dict(self._counts)
 
     def add(self, queued: QueuedPod, since: int | None = None) -> None:
