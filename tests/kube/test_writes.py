@@ -387,6 +387,18 @@ async def test_a_deletion_without_an_answer_counts_if_the_pod_is_gone_or_termina
 
 
 @pytest.mark.parametrize("write", ["delete_pod", "evict_pod"])
+async def test_a_deletion_without_an_answer_fails_if_the_pod_may_not_be_read(
+    server: ApiServer, writer: PodWriter, write: str
+) -> None:
+    """A server that has just been started forbids everything for a moment."""
+    task = asyncio.create_task(getattr(writer, write)("team-a", "web", "u1"))
+    (await server.next()).cut()
+    (await server.next()).refuse(403, "Forbidden", "user may not get pods")
+    with pytest.raises(UnansweredError):
+        await task
+
+
+@pytest.mark.parametrize("write", ["delete_pod", "evict_pod"])
 async def test_a_pod_that_is_not_found_was_gone_before_its_deletion(
     server: ApiServer, writer: PodWriter, write: str
 ) -> None:

@@ -101,10 +101,13 @@ class PodWriter:
         return None
 
     async def is_running(self, namespace: str, name: str, uid: str) -> bool:
-        """Return whether the pod exists and is not terminating; retry until there is an answer."""
+        """Return whether the pod exists and is not terminating; retry until there is an answer.
+
+        Return True if the server refuses to return the pod, because the pod may still run.
+        """
         with suppress(NotFoundError):
             pod = await self._read(namespace, name, uid)
-            return pod is not None and "deletionTimestamp" not in pod["metadata"]
+            return pod is None or "deletionTimestamp" not in pod["metadata"]
         return False
 
     async def _read(self, namespace: str, name: str, uid: str) -> dict[str, Any] | None:
