@@ -362,7 +362,7 @@ class NodeResourcesFit(_AllocationScore):
     def _has_outgrown_nominee(
         self, pod: Pod, event: ClusterEvent, cluster: ClusterView, need: Mapping[str, int]
     ) -> bool:
-        """Return whether the pod has become too large for its nominated node, even an empty one.
+        """Return whether the pod no longer fits on its nominated node, even without other pods.
 
         Only cpu, memory and ephemeral storage are compared, as in kube-scheduler: the devices of a
         node disappear for a moment when their plugin restarts.

@@ -39,8 +39,7 @@ _Labels = dict[tuple[int, str | None, str | None], Hashable]
 class EqualPods:
     """Pods about which the same decision would be made, in a stable order.
 
-    Objects of this class are sorted by `position`, which stays the same while the first pod
-    remains.
+    Sort objects of this class by `position`. It stays the same while the first of `pods` is there.
     """
 
     position: int

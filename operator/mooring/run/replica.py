@@ -547,7 +547,7 @@ class Scheduler:
             self.engine.follow_server(version)
 
     def _begin_anew(self, why: str) -> None:
-        """Stop in order, because the replica must restart to apply a change; log `why`."""
+        """Log `why`, and shut down: a change can be applied only by a restart."""
         logger.warning("%s: the process ends and must be started again", why)
         self._exit_code = 1
         self._stop.set()

@@ -494,7 +494,7 @@ class ResultCache:
         self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
         self._columns = ResultColumns()
         self._layouts: dict[Pipeline, _Layout] = {}
-        """The layouts of the pipelines that have results."""
+        """How each pipeline's results are arranged in columns."""
 
     @property
     def bytes(self) -> int:

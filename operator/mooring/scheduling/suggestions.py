@@ -164,7 +164,7 @@ class _Suggestions:
     def _of_pod(
         self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
     ) -> Iterator[Suggestion]:
-        """Yield the changes that help: single changes, pairs of changes, and ends of other pods."""
+        """Yield what helps: a change, a pair of changes, or other pods that would have to end."""
         helped = claims_helped = False
         for suggestion in helping:
             yield suggestion

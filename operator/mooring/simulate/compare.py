@@ -370,7 +370,7 @@ def large_requests(pods: Iterable[Pod]) -> dict[str, int]:
 
 
 def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
-    """Return the differences between two sides, which placed the same pods on the same nodes."""
+    """Return how the placements of two sides differ; both began with the same pods and nodes."""
     alike: dict[Any, list[Pod]] = {}
     for pod in pods:
         owner = (pod.namespace, pod.owner.kind, pod.owner.name) if pod.owner else pod.key

@@ -280,7 +280,10 @@ class Evictions:
     def _regarded(
         self, budgets: Iterable[PodDisruptionBudget], pod: Pod
     ) -> list[PodDisruptionBudget]:
-        """Return the `budgets` that kube-scheduler applies; each of the `budgets` selects `pod`."""
+        """Return those of the `budgets`, which all select the pod, that kube-scheduler applies.
+
+        It ignores a budget whose status shows the pod's eviction; up to 1.37, empty selectors too.
+        """
         all_count = self.kubernetes.empty_budget_counts
         return [
             budget

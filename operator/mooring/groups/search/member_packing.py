@@ -20,7 +20,7 @@ from mooring.state.view import BoolArray
 _MOST_TRIES: Final = 32
 """The most tries to pack the items of one domain."""
 _MOST_ITEM_TRIES: Final = 1_000
-"""The most tries multiplied by items: a group with many different items gets fewer tries."""
+"""The limit for tries x items, so a group with many different items gets fewer tries."""
 _MOST_LATER: Final = 16
 """The rule LEAST_WANTED compares a node with at most this many items that come later."""
 _MOST_EXACT_MEMBERS: Final = 16

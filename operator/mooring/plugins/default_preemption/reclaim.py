@@ -2,9 +2,9 @@
 
 - Pods of the preemptor's Queue: those of lower priority, or those that `preemption.withinQueue`
   allows.
-- Pods of other Queues of the tree that have borrowed quota: if `preemption.reclaimWithinCohort`
-  allows this, and if the topmost Queue on the preemptor's branch, below the common ancestor, stays
-  within its nominal quota. No Queue loses nominal quota, so no Queue can take back what it gave.
+- Pods of another Queue of the tree that borrows quota, if `preemption.reclaimWithinCohort` allows
+  it. Both Queues have a common ancestor. The topmost Queue below it, on the preemptor's side, must
+  stay within its nominal quota. The other Queue keeps its nominal quota.
 - Pods of no Queue, or of another tree: those of lower priority.
 
 The members that a gang needs for its minimum are one victim.

@@ -303,7 +303,7 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedula
 def _claims_of(
     pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView
 ) -> PodVolumeClaims | Unschedulable:
-    """Return the pod's claims without duplicates; kube-scheduler finds a volume for each use."""
+    """Return the pod's claims, each once; Unschedulable if one should be bound and is not."""
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
     bound, unbound = [], []
     for claim in filter(None, map(cluster.storage.volumes.claim, keys)):
