@@ -12,7 +12,7 @@ from mooring.testing.builders import node, pod
 def test_an_attempt_carries_what_a_plugin_needs_and_cannot_be_changed() -> None:
     deciding = Deciding(node("a"))
     search, asked = deciding.search(pod("new"))
-    dry_run: DryRun = LiveDryRun(search, asked)
+    dry_run: DryRun = LiveDryRun(search, asked, deciding.shared)
     attempt = PostFilterState(
         search.pod, search.diagnose(asked), deciding.cluster, dry_run, Preemption(), now=1.0
     )

@@ -53,7 +53,7 @@ def _objects(drawn: list[tuple[int, list[tuple[int, int, int, bool]], int]]) -> 
 def _by_dry_runs(deciding: Deciding, raw: Raw) -> list[Candidate]:
     """Return every candidate there is, found by dry runs alone."""
     search, asked = deciding.search(raw)
-    dry_run, candidates = LiveDryRun(search, asked), list[Candidate]()
+    dry_run, candidates = LiveDryRun(search, asked, deciding.shared), list[Candidate]()
     kept = search.rejected_with_nominated(asked, search.feasible(asked))
     for row in search.diagnose(asked, kept).resolvable_rows.tolist():
         priority = search.pod.spec.priority
@@ -233,7 +233,7 @@ def test_groups_that_are_disrupted_as_a_whole_are_victims_as_in_a_slow_search(
     lower = [unit for unit in _units(deciding) if unit.pods[0][0].spec.priority < 15]
     expected = dict[str, tuple[Any, set[str]]]()
     for row in search.diagnose(asked, kept).resolvable_rows.tolist():
-        found = _slow_candidate(LiveDryRun(search, asked), row, lower, allowed)
+        found = _slow_candidate(LiveDryRun(search, asked, deciding.shared), row, lower, allowed)
         if found is not None:
             expected[deciding.cluster.node_names[row]] = found
     if outcome.nomination is None:

@@ -168,19 +168,23 @@ def test_seeds_spread_evenly_over_a_few_equals() -> None:
     assert all(900 < chosen.count(k) < 1100 for k in range(4))
 
 
+def dry_run_of(deciding: Deciding, raw: dict[str, Any]) -> LiveDryRun:
+    return LiveDryRun(*deciding.search(raw), deciding.shared)
+
+
 def test_a_pod_that_only_requests_resources_has_them_in_its_dry_run() -> None:
     deciding = Deciding(node("a"))
-    assert LiveDryRun(*deciding.search(pod("new", cpu="1"))).resource_requests == {"cpu": 1000}
+    assert dry_run_of(deciding, pod("new", cpu="1")).resource_requests == {"cpu": 1000}
 
 
 def test_where_another_filter_depends_on_pods_requests_are_not_enough() -> None:
     deciding = Deciding(node("a"))
-    assert LiveDryRun(*deciding.search(pod("new", cpu="1", ports=[80]))).resource_requests is None
+    assert dry_run_of(deciding, pod("new", cpu="1", ports=[80])).resource_requests is None
 
 
 def test_a_dry_run_rejects_for_the_first_reason_in_the_present_state() -> None:
     deciding = Deciding(node("a", cpu="1"), pod("there", cpu="1", node="a"))
-    dry_run = LiveDryRun(*deciding.search(pod("new", cpu="1")))
+    dry_run = dry_run_of(deciding, pod("new", cpu="1"))
     assert dry_run.rejection(0) == ("Insufficient cpu",)
     with dry_run.trial() as trial:
         trial.remove(uid_of("there"))
@@ -191,14 +195,14 @@ def test_a_dry_run_rejects_for_the_first_reason_in_the_present_state() -> None:
 def test_pods_nominated_to_the_row_must_fit_beside() -> None:
     deciding = Deciding(node("a", cpu="1"))
     deciding.nominate(pod("hoping", cpu="1", priority=5), "a")
-    assert LiveDryRun(*deciding.search(pod("low", cpu="1"))).rejection(0) == ("Insufficient cpu",)
-    assert LiveDryRun(*deciding.search(pod("high", cpu="1", priority=6))).rejection(0) == ()
+    assert dry_run_of(deciding, pod("low", cpu="1")).rejection(0) == ("Insufficient cpu",)
+    assert dry_run_of(deciding, pod("high", cpu="1", priority=6)).rejection(0) == ()
 
 
 def test_a_dry_run_says_what_is_lacking_beside_the_pods_that_are_nominated_there() -> None:
     deciding = Deciding(node("a", cpu="1", memory="1Gi"), pod("there", cpu="1", node="a"))
     deciding.nominate(pod("hoping", memory="1Gi", priority=5), "a")
-    lacking = LiveDryRun(*deciding.search(pod("low", cpu="1", memory="1Gi"))).rejection(0)
+    lacking = dry_run_of(deciding, pod("low", cpu="1", memory="1Gi")).rejection(0)
     assert lacking == ("Insufficient cpu", "Insufficient memory")
 
 
@@ -206,7 +210,7 @@ def test_a_pod_must_fit_without_the_pods_that_are_nominated_there_too() -> None:
     deciding = Deciding(node("a"))
     deciding.nominate(pod("hoping", labels={"app": "db"}, priority=5), "a")
     beside = near(to_pods({"app": "db"}))
-    dry_run = LiveDryRun(*deciding.search(pod("low", affinity=beside)))
+    dry_run = dry_run_of(deciding, pod("low", affinity=beside))
     assert dry_run.rejection(0) == ("node(s) didn't match pod affinity rules",)
 
 

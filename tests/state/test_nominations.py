@@ -8,7 +8,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.state.nominations import Nominations
 from mooring.state.pod_columns import PodColumns
-from mooring.state.pods import PodTable
+from mooring.state.pods import NO_QUEUE, PodTable
 from mooring.testing.builders import cluster, node, pod, uid_of
 
 
@@ -18,9 +18,13 @@ def reserved(priority: int = 1, backfill_until: float = -math.inf) -> Reservatio
     return Reservation(key, until, priority, backfill_until)
 
 
+def no_queue(_: Pod) -> int:
+    return NO_QUEUE
+
+
 def nominated(*priorities: int, row: int) -> Nominations:
     """Return pods named after their priorities."""
-    writer = Nominations(PodColumns(PodTable()))
+    writer = Nominations(PodColumns(PodTable()), no_queue)
     for priority in priorities:
         writer.put(parse_pod(pod(f"p{priority}", priority=priority)), row)
     return writer
@@ -56,7 +60,7 @@ def test_a_nominated_pod_has_the_priority_of_its_victims_if_that_is_higher() -> 
 
 def test_a_dropped_nomination_leaves_nothing_behind() -> None:
     columns = PodColumns(PodTable())
-    writer = Nominations(columns)
+    writer = Nominations(columns, no_queue)
     writer.put(parse_pod(pod("new", cpu="1")), 0)
     assert writer.drop(uid_of("new")) is not None
     assert writer.drop(uid_of("new")) is None
@@ -95,14 +99,14 @@ def test_a_withdrawn_nomination_is_an_event_like_the_deletion_of_a_pod() -> None
 
 
 def test_a_nominated_pod_does_not_count_for_one_that_ends_before_its_node_is_free() -> None:
-    writer = Nominations(PodColumns(PodTable()))
+    writer = Nominations(PodColumns(PodTable()), no_queue)
     writer.put(parse_pod(pod("g0", priority=1)), 1, reserved(priority=1, backfill_until=100.0))
     assert [p.name for p in writer.at(1, 0, None, ends=101.0)] == ["g0"]
     assert writer.at(1, 0, None, ends=100.0) == []
 
 
 def test_a_reservation_keeps_out_only_pods_of_lower_priority_than_the_group() -> None:
-    writer = Nominations(columns := PodColumns(PodTable()))
+    writer = Nominations(columns := PodColumns(PodTable()), no_queue)
     writer.put(parse_pod(pod("g0", cpu="1", priority=9)), 1, reserved(priority=5))
     for priority, kept in ((4, ["g0"]), (5, [])):
         assert [p.name for p in writer.at(1, priority, None)] == kept

@@ -134,6 +134,10 @@ def parse_priority_class(raw: Mapping[str, Any]) -> PriorityClass:
     )
 
 
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""The API server gives each namespace this label, whose value is the namespace's name."""
+
+
 @naming_the_object("Namespace")
 def parse_namespace(raw: Mapping[str, Any]) -> Namespace:
     """Parse a Namespace; raise ManifestError if a field is malformed."""

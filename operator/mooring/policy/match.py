@@ -9,12 +9,12 @@ from typing import Final
 from mooring.model.pod import Pod
 from mooring.model.selectors import LabelSelector as CompiledSelector
 from mooring.model.selectors import parse_label_selector
+from mooring.model.workloads import NAMESPACE_NAME
 from mooring.policy.label_selectors import LabelSelector
 from mooring.policy.profile import SchedulingProfile
 
 _MOST_NAMED: Final = 10
 """The maximum number of other profiles that a message names."""
-_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _EVERYTHING: Final = CompiledSelector()
 """The compiled form of an absent selector and of an empty one."""
 
@@ -28,7 +28,7 @@ class _Rule:
     @property
     def reads_namespaces(self) -> bool:
         """Whether the rule reads a namespace's labels other than the label with its name."""
-        return any(wanted.key != _NAMESPACE_NAME for wanted in self.namespaces.requirements)
+        return any(wanted.key != NAMESPACE_NAME for wanted in self.namespaces.requirements)
 
 
 class ProfileMatcher:
@@ -85,7 +85,7 @@ class ProfileMatcher:
         Namespace object is not known yet.
         """
         rules = self._rules.get(pod.spec.scheduler_name, ())
-        labels = {_NAMESPACE_NAME: pod.namespace, **namespace_labels} if rules else {}
+        labels = {NAMESPACE_NAME: pod.namespace, **namespace_labels} if rules else {}
         for rule in rules:
             if rule.namespaces.matches(labels) and rule.pods.matches(pod.labels):
                 return rule.profile

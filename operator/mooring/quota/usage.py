@@ -7,6 +7,7 @@ import numpy as np
 
 from mooring.claims.model.device_classes import CLASS_PREFIX
 from mooring.model.pod import Pod
+from mooring.pausing import pause
 from mooring.quota.model.queue import PODS
 from mooring.quota.state.claim_users import named_claims
 from mooring.quota.state.queues import Usage
@@ -30,6 +31,7 @@ def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
     }
     if any(resource.startswith(CLASS_PREFIX) for resource in queues.resources):
         for slot in slots.tolist():
+            pause()
             if (pod := columns.pods[slot]) is not None:
                 usage[int(columns.queues[slot])].update(named_claims(pod))
     return usage

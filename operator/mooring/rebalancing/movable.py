@@ -11,6 +11,7 @@ from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import LabelSelector
 from mooring.model.taints import repelled
+from mooring.model.workloads import NAMESPACE_NAME
 from mooring.policy.match import compiled
 from mooring.policy.rebalancing import Rebalancing
 from mooring.runtime.pipeline import Pipeline
@@ -26,7 +27,6 @@ _AGAINST: Final = {
 """Annotations and values with which the owner of a pod forbids its disruption."""
 _ALWAYS_AWAITED: Final = 30
 """The seconds that a move always waits for a pod's end: the default grace period of pods."""
-_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _OF_THE_NODE_CONTROLLER: Final = "node.kubernetes.io/"
 """The prefix of taints that the node controller, the kubelet or `kubectl cordon` sets."""
 
@@ -148,7 +148,7 @@ class Movable:
             return "is not selected by pods.podSelector"
         if self._namespaces.requirements:
             labels = self.cluster.namespace_labels(pod.namespace)
-            if not self._namespaces.matches({_NAMESPACE_NAME: pod.namespace, **labels}):
+            if not self._namespaces.matches({NAMESPACE_NAME: pod.namespace, **labels}):
                 return "is in a namespace that pods.namespaceSelector does not select"
         if any(pod.annotations.get(key) == value for key, value in _AGAINST.items()):
             return "has an annotation against being disrupted"

@@ -267,12 +267,12 @@ class LiveDryRun:
         self,
         search: NodeSearch,
         pre_filtered: PreFiltered | None,
-        cache: ResultCache | None = None,
+        cache: ResultCache,
         seed: int = 0,
     ) -> None:
         self._search = search
         self._pre_filtered = pre_filtered
-        self._cache = ResultCache(search.cluster) if cache is None else cache
+        self._cache = cache
         self._seed = seed
 
     @property

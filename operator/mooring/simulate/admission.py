@@ -30,7 +30,7 @@ from mooring.model.resources import (
     parse_pod_level,
     total_requests,
 )
-from mooring.model.workloads import PriorityClass
+from mooring.model.workloads import NAMESPACE_NAME, PriorityClass
 from mooring.simulate.controllers import is_new
 from mooring.simulate.limit_ranges import LimitRanges
 
@@ -60,7 +60,7 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     if kind is Kind.NAMESPACE:
         metadata = mapping(raw, "metadata")
-        labels = {"kubernetes.io/metadata.name": name_of(raw)}
+        labels = {NAMESPACE_NAME: name_of(raw)}
         labels |= mapping(metadata, "labels", "metadata")
         return {**raw, "metadata": {**metadata, "labels": labels}}
     status, spec = mapping(raw, "status"), mapping(raw, "spec")

@@ -57,17 +57,13 @@ class Nominee(NamedTuple):
         return priority < self.keeps_out_below and self.backfill_until < ends
 
 
-def _no_queue(_pod: Pod) -> int:
-    return NO_QUEUE
-
-
 class Nominations:
     """The nominated pods by uid and by row; only ClusterState writes to it.
 
     Every nominated pod is in `columns`, too. `queue_of` returns the number of a pod's Queue.
     """
 
-    def __init__(self, columns: PodColumns, queue_of: Callable[[Pod], int] = _no_queue) -> None:
+    def __init__(self, columns: PodColumns, queue_of: Callable[[Pod], int]) -> None:
         self._columns = columns
         self._queue_of = queue_of
         self._by_uid: dict[Uid, Nominee] = {}

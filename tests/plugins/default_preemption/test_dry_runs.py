@@ -54,7 +54,7 @@ def fits_without(
 ) -> bool:
     """Return whether the preemptor fits on its node now if the other victims leave."""
     search, asked = cluster.search(preemptor)
-    dry_run = LiveDryRun(search, asked)
+    dry_run = LiveDryRun(search, asked, cluster.shared)
     row = cluster.state.nodes.row_of[nomination.node]
     with dry_run.trial() as trial:
         for victim in nomination.victims:

@@ -8,11 +8,10 @@ from typing import Any, Final
 from mooring.model.fields import mappings
 from mooring.model.manifest_error import ManifestError
 from mooring.model.resources import amount_text
+from mooring.model.workloads import NAMESPACE_NAME
 from mooring.policy.profile import API_VERSION
 from mooring.quota.model.queue import Quota, parse_queue
 
-_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
-"""The label that gives a namespace's name on every namespace."""
 _NO_SUCH_FIELD: Final = "Queues have no such field"
 
 
@@ -68,7 +67,7 @@ def in_namespaces(
     if not names:
         return selector
     others = mappings(selector, "matchExpressions", "spec.namespaceSelector")
-    named = {"key": _NAMESPACE_NAME, "operator": "In", "values": [*names]}
+    named = {"key": NAMESPACE_NAME, "operator": "In", "values": [*names]}
     return {**selector, "matchExpressions": [*others, named]}
 
 

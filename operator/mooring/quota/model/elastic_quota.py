@@ -11,11 +11,11 @@ from typing import Any, Final
 from mooring.model.fields import integer, mapping, name_of, namespace_of, naming_the_object, text
 from mooring.model.manifest_error import ManifestError
 from mooring.model.selectors import parse_label_selector
+from mooring.model.workloads import NAMESPACE_NAME
 from mooring.quota.model.queue import Queue, Quota, amounts_of
 
 ROOT: Final = "elastic-quota.root"
 """The name of the Queue above the Queues of all ElasticQuotas; no namespace can have it."""
-_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 
 @naming_the_object("ElasticQuota")
@@ -36,7 +36,7 @@ def parse_elastic_quota(raw: Mapping[str, Any]) -> Queue:
         namespace,
         parent=ROOT,
         quotas=quotas,
-        namespaces=parse_label_selector({"matchLabels": {_NAMESPACE_NAME: namespace}}, ""),
+        namespaces=parse_label_selector({"matchLabels": {NAMESPACE_NAME: namespace}}, ""),
         invalid=invalid,
         uid=text(metadata, "uid", "metadata"),
         generation=integer(metadata, "generation", "metadata") or 0,

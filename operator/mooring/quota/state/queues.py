@@ -39,14 +39,10 @@ Usage = Mapping[int, Mapping[str, int]]
 """Amounts by the `number` of a Queue, and then by resource."""
 
 
-def _no_name(_pod: Pod) -> str:
-    return ""
-
-
 class Queues:
     """The Queues in force; only `ClusterState` changes this object."""
 
-    def __init__(self, objects: Objects, queue_of: Callable[[Pod], str] = _no_name) -> None:
+    def __init__(self, objects: Objects, queue_of: Callable[[Pod], str]) -> None:
         self._objects = objects
         self._queue_of = queue_of
         self._in_force: dict[str, Queue] = {}
