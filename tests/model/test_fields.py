@@ -13,13 +13,14 @@ from mooring.model.fields import (
     namespace_of,
     naming_the_object,
     optional_mapping,
+    quantity,
     required,
-    size,
     strings,
     text,
     texts,
 )
 from mooring.model.manifest_error import ManifestError
+from mooring.model.quantity import Quantity
 
 Reader = Callable[[Mapping[str, Any], str, str], object]
 
@@ -35,7 +36,7 @@ Reader = Callable[[Mapping[str, Any], str, str], object]
         (text, "a", "a"),
         (integer, 3, 3),
         (boolean, True, True),
-        (size, "1Ki", 1024),
+        (quantity, "1Ki", Quantity(1024 * 10**9)),
     ],
 )
 def test_a_field_of_the_right_type_is_read(read: Reader, value: object, expected: object) -> None:
@@ -53,7 +54,7 @@ def test_a_field_of_the_right_type_is_read(read: Reader, value: object, expected
         (text, ""),
         (integer, None),
         (boolean, False),
-        (size, None),
+        (quantity, None),
     ],
 )
 @pytest.mark.parametrize("raw", [{}, {"field": None}])
@@ -88,9 +89,9 @@ def test_a_field_of_another_type_raises_an_error_with_its_name(
     assert str(caught.value) == message
 
 
-def test_a_malformed_size_raises_an_error_with_its_name() -> None:
+def test_a_malformed_quantity_raises_an_error_with_its_name() -> None:
     with pytest.raises(ManifestError) as caught:
-        size({"capacity": "5GB"}, "capacity")
+        quantity({"capacity": "5GB"}, "capacity")
     assert caught.value.where == "capacity"
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.model.manifest_error import ManifestError
-from mooring.model.quantity import parse_count, parse_milli, parse_quantity
+from mooring.model.quantity import Quantity, parse_count, parse_milli, parse_quantity
 
 INT64_MAX = 2**63 - 1
 SUFFIXES = {
@@ -38,6 +38,7 @@ def test_every_quantity_equals_exact_arithmetic(sign: str, number: str, suffix: 
     text = sign + number + suffix
     assert parse_count(text) == slowly(sign, number, suffix, 1)
     assert parse_milli(text) == slowly(sign, number, suffix, 1000)
+    assert parse_quantity(text).whole == parse_count(text)
 
 
 @given(st.integers(0, INT64_MAX))
@@ -151,6 +152,15 @@ def test_exact_quantities_compare_by_their_amounts() -> None:
     assert parse_quantity("1Gi") == parse_quantity("1073741824")
     assert parse_quantity("1Gi") < parse_quantity("1073741824.000000001")
     assert hash(parse_quantity("1")) == hash(parse_quantity("1000m"))
+
+
+@given(st.integers(1, 2**64 * 10**9), st.integers(0, 2**64 * 10**9))
+def test_amounts_from_the_least_of_a_whole_amount_on_are_rounded_to_at_least_that(
+    nano: int, other: int
+) -> None:
+    least = Quantity(nano).least_of_whole
+    assert least.whole == Quantity(nano).whole
+    assert (Quantity(other) >= least) == (Quantity(other).whole >= least.whole)
 
 
 @given(st.sampled_from(["", "-"]), st.decimals(0, 10**9, places=9), st.sampled_from([*SUFFIXES]))

@@ -10,7 +10,7 @@ from functools import lru_cache, wraps
 from typing import Any, Final, TypeVar
 
 from mooring.model.manifest_error import ManifestError
-from mooring.model.quantity import parse_count
+from mooring.model.quantity import Quantity, parse_quantity
 
 _Value = TypeVar("_Value")
 _Parser = Callable[[Mapping[str, Any]], _Value]
@@ -137,10 +137,10 @@ def controller_uid(metadata: Mapping[str, Any]) -> str:
     return ""
 
 
-def size(raw: Mapping[str, Any], field: str, where: str = "") -> int | None:
-    """Return the quantity in `field` in whole units (bytes), None if it is absent."""
+def quantity(raw: Mapping[str, Any], field: str, where: str = "") -> Quantity | None:
+    """Return the quantity in `field`, None if it is absent."""
     value = raw.get(field)
-    return None if value is None else parse_count(value, _path(field, where))
+    return None if value is None else parse_quantity(value, _path(field, where))
 
 
 def timestamp(raw: Mapping[str, Any], field: str, where: str = "") -> float | None:

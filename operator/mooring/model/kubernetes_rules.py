@@ -87,6 +87,8 @@ class KubernetesRules:
             and region labels of its node (PodTopologyLabelsAdmission).
         empty_selector_counts_pods: In a topology spread constraint, the selector `{}` counts all
             pods of the namespace. Else it counts none.
+        storage_capacity_exact: VolumeBinding compares the size of a new volume exactly with the
+            capacity of its storage. Else both are rounded up to whole bytes.
         pod_level_scored: The score of NodeResourcesFit counts the pod-level requests of the
             incoming pod. Else only the requests of its containers.
         empty_budget_counts: Preemption applies a PodDisruptionBudget with the selector `{}` to all
@@ -138,6 +140,7 @@ class KubernetesRules:
     resize_by_stage: bool
     binding_gives_topology_labels: bool
     empty_selector_counts_pods: bool
+    storage_capacity_exact: bool
     pod_level_scored: bool
     empty_budget_counts: bool
     extenders_add_victims: bool
@@ -180,6 +183,7 @@ _1_34: Final = KubernetesRules(
     resize_by_stage=False,
     binding_gives_topology_labels=False,
     empty_selector_counts_pods=False,
+    storage_capacity_exact=False,
     pod_level_scored=False,
     empty_budget_counts=False,
     extenders_add_victims=False,
@@ -232,6 +236,7 @@ _1_38: Final = replace(
     _1_37,
     version="1.38",
     empty_selector_counts_pods=True,
+    storage_capacity_exact=True,
     pod_level_scored=True,
     empty_budget_counts=True,
     extenders_add_victims=True,

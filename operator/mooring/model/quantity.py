@@ -27,7 +27,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
 
 
 _NANO = 9
-_PER_UNIT = 10**_NANO
+_PER_UNIT: int = 10**_NANO
 _SUFFIXES = {power: suffix for suffix, power in _DECIMAL.items()} | {0: ""}
 
 
@@ -40,6 +40,17 @@ class Quantity:
 
     nano: int
     format: QuantityFormat = field(default="DecimalSI", compare=False)
+
+    @property
+    def whole(self) -> int:
+        """The amount in whole units, rounded away from zero, at most int64 (Quantity.Value)."""
+        rounded = min(-(-abs(self.nano) // _PER_UNIT), _INT64_MAX)
+        return rounded if self.nano > 0 else -rounded
+
+    @property
+    def least_of_whole(self) -> "Quantity":
+        """The least amount with the same `whole`, for an amount above 0."""
+        return Quantity((self.whole - 1) * _PER_UNIT + 1)
 
     @property
     def text(self) -> str:

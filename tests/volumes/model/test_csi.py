@@ -1,6 +1,7 @@
 import pytest
 
 from mooring.model.manifest_error import ManifestError
+from mooring.model.quantity import Quantity, parse_quantity
 from mooring.volumes.model.csi import (
     CSIDriver,
     CSINode,
@@ -57,7 +58,10 @@ def test_a_capacity_has_its_class_size_and_nodes() -> None:
         }
     )
     assert (parsed.key, parsed.storage_class) == ("csi/c", "fast")
-    assert (parsed.capacity, parsed.maximum_volume_size) == (10 * 2**30, 2**30)
+    assert (parsed.capacity, parsed.maximum_volume_size) == (
+        parse_quantity("10Gi"),
+        parse_quantity("1Gi"),
+    )
     assert parsed.node_topology is not None
     assert parsed.node_topology.matches({"zone": "a"})
 
@@ -74,7 +78,7 @@ def test_the_largest_volume_is_the_maximum_volume_size_if_there_is_one() -> None
         {"capacity": "2", "maximumVolumeSize": "1"},
     )
     parsed = [parse_csi_storage_capacity({"metadata": {"name": "c"}} | size) for size in sizes]
-    assert [capacity.largest for capacity in parsed] == [None, 2, 1]
+    assert [capacity.largest for capacity in parsed] == [None, Quantity(2 * 10**9), Quantity(10**9)]
 
 
 def test_an_attachment_has_a_volume_and_a_node() -> None:

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from mooring.model.manifest_error import ManifestError
+from mooring.model.quantity import Quantity, parse_quantity
 from mooring.volumes.model.pod_volumes import Disk, DiskKind
 from mooring.volumes.model.storage_objects import (
     SELECTED_NODE,
@@ -15,7 +16,7 @@ from mooring.volumes.model.storage_objects import (
     parse_storage_class,
 )
 
-GIB = 2**30
+GIB = parse_quantity("1Gi")
 OLD_CLASS = {"volume.beta.kubernetes.io/storage-class": "old"}
 
 
@@ -57,7 +58,7 @@ def test_a_volume_has_all_fields_that_matching_reads() -> None:
         resource_version="7",
         labels={"topology.kubernetes.io/zone": "a__b"},
         deleting=True,
-        capacity=5 * GIB,
+        capacity=parse_quantity("5Gi"),
         access_modes=frozenset({"ReadWriteOnce", "ReadOnlyMany"}),
         volume_mode="Block",
         storage_class="fast",
@@ -71,7 +72,7 @@ def test_a_volume_has_all_fields_that_matching_reads() -> None:
 
 def test_a_volume_without_fields_is_a_pending_unclaimed_file_system() -> None:
     bare = volume()
-    assert (bare.phase, bare.volume_mode, bare.capacity) == ("Pending", "Filesystem", 0)
+    assert (bare.phase, bare.volume_mode, bare.capacity) == ("Pending", "Filesystem", Quantity(0))
     assert (bare.storage_class, bare.claim, bare.source) == ("", None, None)
     assert not bare.deleting
 

@@ -46,7 +46,7 @@ THINGS = st.builds(
 def index_of(*things: Thing) -> BestFitIndex[Thing]:
     index: BestFitIndex[Thing] = BestFitIndex(STATE.nodes)
     for thing in things:
-        index.add(thing.size, thing.name, thing.affinity, thing.mode, thing)
+        index.add(thing.size, thing.name, thing.affinity, thing.mode, thing, 0)
     return index
 
 
@@ -97,12 +97,12 @@ def test_the_smallest_suitable_items_are_found_for_each_node(
 @settings(deadline=None)
 @given(st.lists(THINGS, unique_by=lambda t: t.name))
 def test_the_largest_item_is_found_for_each_node(things: list[Thing]) -> None:
-    masks = [check_node_affinity(NODES, thing.affinity) for thing in things]
-    sizes = [
-        max((t.size for t, mask in zip(things, masks, strict=True) if mask[i]), default=-1)
-        for i in range(len(NODES))
+    index = index_of(*things)
+    masks = [check_node_affinity(NODES, thing.affinity) for thing in index.items]
+    positions = [
+        max((at for at, mask in enumerate(masks) if mask[i]), default=-1) for i in range(len(NODES))
     ]
-    assert index_of(*things).largest_on(NODES.rows).tolist() == sizes
+    assert index.largest_on(NODES.rows).tolist() == positions
 
 
 class IndexMachine(RuleBasedStateMachine):
@@ -116,7 +116,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(thing=THINGS)
     def an_item_comes_or_is_replaced(self, thing: Thing) -> None:
         self.an_item_goes(thing.name)
-        self.index.add(thing.size, thing.name, thing.affinity, thing.mode, thing)
+        self.index.add(thing.size, thing.name, thing.affinity, thing.mode, thing, 0)
         self.things[thing.name] = thing
 
     @rule(name=st.sampled_from([f"t{i}" for i in range(12)]))
@@ -155,7 +155,7 @@ def test_many_changes_between_two_reads_are_all_seen() -> None:
     check(index, [], 0, 1)
     things = [Thing(i, f"t{i}", in_zones("abc"[i % 3]), "plain") for i in range(200)]
     for thing in things:
-        index.add(thing.size, thing.name, thing.affinity, thing.mode, thing)
+        index.add(thing.size, thing.name, thing.affinity, thing.mode, thing, 0)
     check(index, things, 50, 2)
 
 
@@ -168,7 +168,7 @@ def test_items_are_found_after_many_others_with_traits_of_their_own_have_gone() 
     kept = [Thing(1, "a", in_zones("a"), "plain"), Thing(2, "b", in_zones("b"), "fancy")]
     index = index_of(*kept)
     for number in range(200):
-        index.add(0, f"gone{number}", in_zones("c"), f"mode{number}", kept[0])
+        index.add(0, f"gone{number}", in_zones("c"), f"mode{number}", kept[0], 0)
         index.remove(0, f"gone{number}")
     assert index.items == kept
     assert suitable_from(index, 0).tolist() == [0]

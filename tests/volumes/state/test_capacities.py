@@ -5,6 +5,7 @@ import pytest
 from mooring.model.events import Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import object_key, parse_object
+from mooring.model.quantity import parse_quantity
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node
@@ -16,8 +17,10 @@ NODES = (node("n1", zone="a"), node("n2", zone="b"), node("n3"))
 
 def has_capacity(state: ClusterState, size: int, storage_class: str = "fast") -> set[str]:
     cluster = ClusterView(state)
-    found = cluster.storage.capacities.largest(storage_class, cluster.nodes.rows)
-    return {cluster.nodes.name(i) for i, largest in enumerate(found) if largest >= size}
+    capacities = cluster.storage.capacities.of(storage_class)
+    least = capacities.at_least(parse_quantity(size).nano)
+    found = capacities.largest_on(cluster.nodes.rows)
+    return {cluster.nodes.name(i) for i, largest in enumerate(found) if largest >= least}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def test_a_capacity_that_changes_or_goes_is_known_as_it_is_now() -> None:
 
 def capacity(state: ClusterState, size: int) -> dict[str, int]:
     view = ClusterView(state)
-    found = view.storage.capacities.capacity("fast", size, view.nodes.rows)
+    found = view.storage.capacities.capacity("fast", parse_quantity(size), view.nodes.rows)
     return {view.nodes.name(i): amount for i, amount in enumerate(found.tolist())}
 
 

@@ -46,6 +46,11 @@ def test_the_smallest_volume_that_is_large_enough_is_taken() -> None:
     assert chosen(volumes, pvc("data", size="2Gi")) == everywhere("fitting")
 
 
+def test_sizes_of_volumes_are_compared_exactly() -> None:
+    volumes = [pv("small", size="1500m"), pv("large", size="1900m"), pv("fitting", size="1600m")]
+    assert chosen(volumes, pvc("data", size="1.6")) == everywhere("fitting")
+
+
 def test_each_node_has_the_volumes_that_it_can_reach() -> None:
     volumes = [pv("v1", nodes=("n1",)), pv("v2", nodes=("n2",))]
     assert chosen(volumes, pvc("data")) == {"n1": ("v1",), "n2": ("v2",), "n3": (None,)}
@@ -157,7 +162,7 @@ def smallest(
             continue
         if volume.name in taken or volume.storage_class != claim.storage_class:
             continue
-        if volume.capacity < (claim.requested or 0) or volume.volume_mode != claim.volume_mode:
+        if volume.capacity < claim.size or volume.volume_mode != claim.volume_mode:
             continue
         if kept is not None:
             return volume.name if volume.name in here else None
@@ -185,7 +190,8 @@ PLACES = st.sampled_from(
         _terms((HOSTNAME, ("n1",)), (ZONE, ("b",))),
     )
 )
-SIZES, CLASSES = st.integers(1, 3), st.sampled_from(("fast", "fast", "slow"))
+SIZES = st.sampled_from(("1", "1500m", "1900m", "3"))
+CLASSES = st.sampled_from(("fast", "fast", "slow"))
 MODES = st.sampled_from((("ReadWriteOnce",), ("ReadWriteOnce", "ReadOnlyMany")))
 VOLUME_MODES = st.sampled_from(("Filesystem", "Filesystem", "Block"))
 KEYS = st.sampled_from(("tier", "disk", "unheard"))

@@ -41,6 +41,7 @@ def find(*objects: Raw) -> tuple[PodVolumes, ClusterView]:
     sorted_out = PodVolumeClaims(
         tuple(claim for claim in claims if claim.bound),
         tuple(claim for claim in claims if not claim.bound),
+        exact=False,
     )
     return find_volumes(sorted_out, cluster_view.nodes, cluster_view), cluster_view
 

@@ -150,6 +150,52 @@ def test_too_little_space_and_missing_volumes_are_named() -> None:
     assert gone.rejections(WEB) == {"n1": rejection(PV_NOT_EXIST), "n2": rejection(PV_NOT_EXIST)}
 
 
+@pytest.mark.parametrize(
+    ("size", "capacity", "rounded", "exact"),
+    [
+        ("1500m", "1500m", True, True),
+        ("1600m", "1500m", True, False),
+        ("1601e-3", "1.6", True, False),
+        ("2", "1.000000001", True, False),
+        ("1000000001n", "1", False, False),
+        ("20E", "10E", True, False),
+        ("10E", "800E", True, True),
+    ],
+)
+@pytest.mark.parametrize("limit", ["capacity", "maximumVolumeSize"])
+def test_sizes_of_new_volumes_are_compared_in_bytes_and_exactly_since_1_38(
+    limit: str, size: str, capacity: str, *, rounded: bool, exact: bool
+) -> None:
+    driver = csi_driver("csi.example", storage_capacity=True)
+    room = storage_capacity("c", "made", "1Ei", {}) | {limit: capacity}
+    claim = pvc("data", storage_class="made", size=size)
+    for kubernetes, fits in (("1.37", rounded), ("1.38", exact)):
+        asking = PluginAnswers(
+            VolumeBinding, node("n1"), MADE, driver, room, claim, kubernetes=kubernetes
+        )
+        expected = {} if fits else {"n1": rejection(NOT_ENOUGH_SPACE)}
+        assert asking.rejections(WEB) == expected, kubernetes
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rounded", "exact"),
+    [
+        ("1500m", "1600m", False, True),
+        ("1", "1000000001n", True, True),
+        ("16e-1", "1.6", False, False),
+        ("1600m", "1500m", False, False),
+        ("10E", "20E", False, True),
+    ],
+)
+def test_a_capacity_that_grows_by_less_than_a_byte_queues_the_pod_since_1_38(
+    before: str, after: str, *, rounded: bool, exact: bool
+) -> None:
+    was, now = (storage_capacity("c", "made", size) for size in (before, after))
+    for kubernetes, queues in (("1.37", rounded), ("1.38", exact)):
+        asking = PluginAnswers(VolumeBinding, kubernetes=kubernetes)
+        assert asking.queueing_hint(WEB, before=was, after=now) is queues, kubernetes
+
+
 def test_a_claim_mentioned_twice_takes_one_volume() -> None:
     asking = PluginAnswers(VolumeBinding, *NODES, STATIC, *LOCAL, PENDING)
     assert asking.rejections(pod(claims=["data", "data"])) == {}

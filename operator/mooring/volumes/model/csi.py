@@ -1,4 +1,4 @@
-"""CSINode, CSIDriver, CSIStorageCapacity and VolumeAttachment objects; sizes are bytes."""
+"""CSINode, CSIDriver, CSIStorageCapacity and VolumeAttachment objects; sizes are exact."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ from mooring.model.fields import (
     namespace_of,
     naming_the_object,
     optional_mapping,
-    size,
+    quantity,
     strings,
     text,
 )
+from mooring.model.quantity import Quantity
 from mooring.model.selectors import LabelSelector, parse_label_selector
 
 _MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -49,16 +50,16 @@ class CSIDriver:
 class CSIStorageCapacity:
     """The capacity for new volumes of one class, on the nodes that `node_topology` selects.
 
-    A `node_topology` of None selects no node. `capacity` and `maximum_volume_size` are bytes; None
-    if unknown.
+    A `node_topology` of None selects no node. `capacity` and `maximum_volume_size` are None if
+    unknown.
     """
 
     namespace: str
     name: str
     storage_class: str
     node_topology: LabelSelector | None
-    capacity: int | None
-    maximum_volume_size: int | None
+    capacity: Quantity | None
+    maximum_volume_size: Quantity | None
 
     @property
     def key(self) -> str:
@@ -66,7 +67,7 @@ class CSIStorageCapacity:
         return f"{self.namespace}/{self.name}"
 
     @property
-    def largest(self) -> int | None:
+    def largest(self) -> Quantity | None:
         """The size of the largest volume that can be provisioned; None if unknown."""
         return self.capacity if self.maximum_volume_size is None else self.maximum_volume_size
 
@@ -116,8 +117,8 @@ def parse_csi_storage_capacity(raw: Mapping[str, Any]) -> CSIStorageCapacity:
         name=name_of(raw),
         storage_class=text(raw, "storageClassName"),
         node_topology=parse_label_selector(optional_mapping(raw, "nodeTopology"), "nodeTopology"),
-        capacity=size(raw, "capacity"),
-        maximum_volume_size=size(raw, "maximumVolumeSize"),
+        capacity=quantity(raw, "capacity"),
+        maximum_volume_size=quantity(raw, "maximumVolumeSize"),
     )
 
 

@@ -1,6 +1,6 @@
 """PersistentVolume, PersistentVolumeClaim and StorageClass objects.
 
-Sizes are bytes. If an object names its storage class in the old annotation and in the field, the
+Sizes are exact. If an object names its storage class in the old annotation and in the field, the
 annotation counts (component-helpers' `storage/volume/helpers.go`).
 """
 
@@ -16,11 +16,12 @@ from mooring.model.fields import (
     namespace_of,
     naming_the_object,
     optional_mapping,
-    size,
+    quantity,
     strings,
     text,
     texts,
 )
+from mooring.model.quantity import Quantity
 from mooring.model.selectors import (
     LabelSelector,
     NodeSelector,
@@ -36,6 +37,7 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 """The annotation of a claim whose binding is complete."""
 _OLD_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+_NO_SIZE: Final = Quantity(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class PersistentVolume:
     resource_version: str
     labels: Mapping[str, str]
     deleting: bool
-    capacity: int
+    capacity: Quantity
     access_modes: frozenset[str]
     volume_mode: str
     storage_class: str
@@ -96,7 +98,7 @@ class PersistentVolumeClaim:
     resource_version: str
     deleting: bool
     controller_uid: str
-    requested: int | None
+    requested: Quantity | None
     access_modes: frozenset[str]
     volume_mode: str
     storage_class: str
@@ -112,6 +114,11 @@ class PersistentVolumeClaim:
     def key(self) -> str:
         """The claim as `namespace/name`."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def size(self) -> Quantity:
+        """The requested size; 0 if it is not set."""
+        return self.requested or _NO_SIZE
 
     @property
     def bound(self) -> bool:
@@ -140,7 +147,8 @@ def parse_persistent_volume(raw: Mapping[str, Any]) -> PersistentVolume:
         resource_version=text(metadata, "resourceVersion", "metadata"),
         labels=strings(metadata, "labels", "metadata"),
         deleting=metadata.get("deletionTimestamp") is not None,
-        capacity=size(mapping(spec, "capacity", "spec"), "storage", "spec.capacity") or 0,
+        capacity=quantity(mapping(spec, "capacity", "spec"), "storage", "spec.capacity")
+        or _NO_SIZE,
         access_modes=frozenset(texts(spec, "accessModes", "spec")),
         volume_mode=text(spec, "volumeMode", "spec") or "Filesystem",
         storage_class=_storage_class(metadata, spec),
@@ -169,7 +177,7 @@ def parse_persistent_volume_claim(raw: Mapping[str, Any]) -> PersistentVolumeCla
         resource_version=text(metadata, "resourceVersion", "metadata"),
         deleting=metadata.get("deletionTimestamp") is not None,
         controller_uid=controller_uid(metadata),
-        requested=size(requests, "storage", "spec.resources.requests"),
+        requested=quantity(requests, "storage", "spec.resources.requests"),
         access_modes=frozenset(texts(spec, "accessModes", "spec")),
         volume_mode=text(spec, "volumeMode", "spec") or "Filesystem",
         storage_class=_storage_class(metadata, spec),

@@ -30,13 +30,13 @@ class BestFitIndex(Generic[_Item]):
         self._nodes = nodes
         self.items: list[_Item] = []
         self._keys: list[tuple[int, str]] = []
-        """The size and the name of each item."""
+        """The size and the name of each item; sizes may exceed int64."""
         self._numbers: list[tuple[int, int, int]] = []
         """For each item: the ids of its node affinity and traits, and its amount."""
         self._affinities = NodeAffinities(nodes)
         self._traits: dict[Hashable, int] = {}
         self._columns: IntArray | None = None
-        """int64[4, items]: the items' sizes, affinities, traits and amounts; None if outdated."""
+        """int64[3, items]: the items' affinities, traits and amounts; None if outdated."""
         self._changes = 0
         """The number of items added or removed since `_columns` was last read."""
 
@@ -46,7 +46,7 @@ class BestFitIndex(Generic[_Item]):
     @property
     def amounts(self) -> IntArray:
         """The amount of each item (int64), by position."""
-        amounts: IntArray = self._read_columns()[3]
+        amounts: IntArray = self._read_columns()[2]
         return amounts
 
     def add(
@@ -56,21 +56,21 @@ class BestFitIndex(Generic[_Item]):
         affinity: NodeSelector | None,
         traits: Hashable,
         item: _Item,
-        amount: int | None = None,
+        amount: int,
     ) -> None:
-        """Add an item; its name must be new. The default of `amount` is the size."""
+        """Add an item; its name must be new."""
         at = bisect_left(self._keys, (size, name))
         numbers = (
             self._affinities.number(affinity),
             self._traits.setdefault(traits, len(self._traits)),
-            size if amount is None else amount,
+            amount,
         )
         self._keys.insert(at, (size, name))
         self._numbers.insert(at, numbers)
         self.items.insert(at, item)
         columns = self._columns_to_update()
         if columns is not None:
-            columns = np.insert(columns, at, (size, *numbers), axis=1)
+            columns = np.insert(columns, at, numbers, axis=1)
         self._columns = columns
 
     def remove(self, size: int, name: str) -> None:
@@ -84,11 +84,11 @@ class BestFitIndex(Generic[_Item]):
 
     def at_least(self, size: int) -> int:
         """Return the position of the first item that is at least this large."""
-        return int(np.searchsorted(self._read_columns()[0], size))
+        return bisect_left(self._keys, (size, ""))
 
     def largest_of_traits(self) -> IntArray:
         """Return int64[traits]: position of the largest item with these traits, or NO_POSITION."""
-        traits = self._read_columns()[2]
+        traits = self._read_columns()[1]
         largest = np.full(len(self._traits), NO_POSITION)
         largest[traits] = np.arange(len(traits))
         return largest
@@ -103,7 +103,7 @@ class BestFitIndex(Generic[_Item]):
         found = [at != NO_POSITION and suits(self.items[at]) for at in largest.tolist()]
         if all(found):
             return positions
-        traits = self._read_columns()[2]
+        traits = self._read_columns()[1]
         chosen: IntArray = positions[np.array(found, np.bool_)[traits[positions]]]
         return chosen
 
@@ -113,7 +113,7 @@ class BestFitIndex(Generic[_Item]):
         Together the arrays contain, for each row, the `count` smallest of `positions` that match
         its node. They may contain further positions.
         """
-        affinities = self._read_columns()[1]
+        affinities = self._read_columns()[0]
         columns = [column[rows] for column in self._affinities.by_row()]
         for left in range(count, 0, -1):
             if not len(positions):
@@ -129,7 +129,7 @@ class BestFitIndex(Generic[_Item]):
 
         The positions are ascending. The last entry is NO_POSITION, for NO_AFFINITY (-1).
         """
-        affinities, number = self._read_columns()[1], len(self._affinities)
+        affinities, number = self._read_columns()[0], len(self._affinities)
         smallest = np.full(number + 1, NO_POSITION)
         for first in (positions[: 2 * number + _MANY], positions):
             # Of several positions with one affinity the one written last stays.
@@ -139,10 +139,11 @@ class BestFitIndex(Generic[_Item]):
         return smallest
 
     def largest_on(self, rows: IntArray) -> IntArray:
-        """Return int64[rows]: the size of the largest item that the node matches; else -1."""
-        sizes, affinities, _, _ = self._read_columns()
+        """Return int64[rows]: the position of the largest item that the node matches; else -1."""
+        affinities = self._read_columns()[0]
         largest = np.full(len(self._affinities) + 1, -1)
-        largest[affinities] = sizes  # of several with one affinity the last one stays
+        # Of several positions with one affinity the one written last stays.
+        largest[affinities] = np.arange(len(affinities))
         found = np.full(len(rows), -1)
         for column in self._affinities.by_row():
             np.maximum(found, largest[column[rows]], out=found)
@@ -154,7 +155,7 @@ class BestFitIndex(Generic[_Item]):
         for column in self._affinities.by_row():
             here = column[rows]
             numbers += np.bincount(here[here != NO_AFFINITY], minlength=len(numbers))
-        found: IntArray = numbers[self._read_columns()[1]]
+        found: IntArray = numbers[self._read_columns()[0]]
         return found
 
     def _columns_to_update(self) -> IntArray | None:
@@ -164,9 +165,8 @@ class BestFitIndex(Generic[_Item]):
 
     def _read_columns(self) -> IntArray:
         if self._columns is None:
-            sizes = [size for size, _ in self._keys]
-            numbers = zip(*self._numbers, strict=True) if self._numbers else ((), (), ())
-            self._columns = np.array([sizes, *numbers], np.int64)
+            numbers = [*zip(*self._numbers, strict=True)] or [()] * 3
+            self._columns = np.array(numbers, np.int64)
         self._changes = 0
         return self._columns
 

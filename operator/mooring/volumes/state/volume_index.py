@@ -111,7 +111,14 @@ class Volumes:
             if available is None:
                 available = self._available[volume.storage_class] = BestFitIndex(self._nodes)
             traits = (volume.volume_mode, volume.attributes_class, volume.access_modes)
-            available.add(volume.capacity, volume.name, volume.node_affinity, traits, volume)
+            available.add(
+                volume.capacity.nano,
+                volume.name,
+                volume.node_affinity,
+                traits,
+                volume,
+                volume.capacity.whole,
+            )
 
     def _remove(self, volume: PersistentVolume) -> None:
         if volume.claim is not None:
@@ -119,7 +126,7 @@ class Volumes:
             drop_item(self._by_claim_ref, key, volume.name)
         elif _is_available(volume):
             available = self._available[volume.storage_class]
-            available.remove(volume.capacity, volume.name)
+            available.remove(volume.capacity.nano, volume.name)
             if not available:
                 del self._available[volume.storage_class]
 

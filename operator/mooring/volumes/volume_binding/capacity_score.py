@@ -5,7 +5,6 @@ driver's capacity for new volumes. The score is the mean over the storage classe
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,9 +13,14 @@ from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
-from mooring.volumes.model.storage_objects import PersistentVolumeClaim, StorageClass
+from mooring.volumes.model.storage_objects import StorageClass
 from mooring.volumes.state.capacities import UNKNOWN
-from mooring.volumes.volume_binding.find_volumes import UnboundClaims, find_choices, tracked_size
+from mooring.volumes.volume_binding.find_volumes import (
+    PodVolumeClaims,
+    UnboundClaims,
+    find_choices,
+    least_capacity,
+)
 
 
 class _ClassUsage:
@@ -43,7 +47,7 @@ class _ClassUsage:
 
 
 def capacity_scores(
-    unbound: Sequence[PersistentVolumeClaim],
+    claims: PodVolumeClaims,
     by_percent: IntArray,
     nodes: NodeView,
     cluster: ClusterView,
@@ -53,7 +57,8 @@ def capacity_scores(
     All claims can be bound or provisioned on all of `nodes`. `by_percent` is int64[101]: the score
     for each percentage.
     """
-    by_class = _usage_by_class(find_choices(unbound, nodes, cluster), nodes, cluster)
+    found = find_choices(claims.unbound, nodes, cluster)
+    by_class = _usage_by_class(found, nodes, cluster, exact=claims.exact)
     total, classes = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
     for usage in by_class.values():
         total += np.where(usage.counts, by_percent[usage.percent()], 0)
@@ -64,7 +69,7 @@ def capacity_scores(
 
 
 def _usage_by_class(
-    found: UnboundClaims, nodes: NodeView, cluster: ClusterView
+    found: UnboundClaims, nodes: NodeView, cluster: ClusterView, *, exact: bool
 ) -> dict[str, _ClassUsage]:
     by_class: dict[str, _ClassUsage] = defaultdict(lambda: _ClassUsage(len(nodes)))
     static = np.zeros(len(nodes), np.bool_)
@@ -73,19 +78,19 @@ def _usage_by_class(
         there = choice.found
         if there.any():
             usage = by_class[choice.claim.storage_class]
-            usage.add(there, choice.claim.requested or 0)
+            usage.add(there, choice.claim.size.whole)
             usage.capacity[there] += choice.sizes[choice.chosen[there]]
             static |= there
     for claim, where in found.left:
         pause()
         storage_class: StorageClass = cluster.objects(Kind.STORAGE_CLASS)[claim.storage_class]
-        size = tracked_size(claim, storage_class, cluster)
-        if size is None:
+        least = least_capacity(claim, storage_class, cluster, exact=exact)
+        if least is None:
             continue
-        capacity = cluster.storage.capacities.capacity(storage_class.name, size, nodes.rows)
+        capacity = cluster.storage.capacities.capacity(storage_class.name, least, nodes.rows)
         there = where & ~static & (capacity != UNKNOWN)
         usage = by_class[claim.storage_class]
-        usage.add(there, size)
+        usage.add(there, claim.size.whole)
         # Not added up: all claims of a class share the one capacity.
         np.copyto(usage.capacity, capacity, where=there)
     return by_class

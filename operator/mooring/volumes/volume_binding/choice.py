@@ -83,7 +83,7 @@ class _Taken:
 
         Volumes that are too small for this claim are dropped, because later claims are not smaller.
         """
-        smallest = self.available.at_least(claim.requested or 0)
+        smallest = self.available.at_least(claim.size.nano)
         self._positions = self._positions[np.searchsorted(self._positions, smallest) :]
         if not len(self._positions):
             return self._positions
@@ -143,7 +143,7 @@ def choices(
         prebound = [v for v in storage.volumes.with_claim_ref(claim) if _matches(v, claim)]
         if prebound:
             matching = check_node_affinity(nodes, prebound[0].node_affinity)
-            sizes = np.array([volume.capacity for volume in prebound])
+            sizes = np.array([volume.capacity.whole for volume in prebound])
             made.append(Choice(claim, prebound, sizes, np.where(matching, 0, _NOTHING)))
             continue
         known = taken.get(claim.storage_class)
@@ -159,7 +159,7 @@ def choices(
 
 def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return (
-        volume.capacity >= (claim.requested or 0)
+        volume.capacity >= claim.size
         and volume.volume_mode == claim.volume_mode
         and volume.attributes_class == claim.attributes_class
         and not volume.deleting

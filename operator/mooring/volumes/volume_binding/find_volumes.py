@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.model.events import Kind
+from mooring.model.quantity import Quantity
 from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
@@ -37,10 +38,14 @@ PV_NOT_EXIST: Final = np.uint64(8)
 
 @dataclass(frozen=True, slots=True)
 class PodVolumeClaims:
-    """A pod's claims without duplicates: bound claims, and claims of classes that delay binding."""
+    """A pod's claims without duplicates: bound claims, and claims of classes that delay binding.
+
+    `exact` says whether sizes of new volumes are compared exactly, not in whole bytes.
+    """
 
     bound: tuple[PersistentVolumeClaim, ...]
     unbound: tuple[PersistentVolumeClaim, ...]
+    exact: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +84,7 @@ def find_choices(
     """Choose an available volume for each claim on each node."""
     by_size = sorted(
         (claim for claim in unbound if claim.selected_node is None),
-        key=lambda claim: claim.requested or 0,
+        key=lambda claim: claim.size,
     )
     provisioning = [claim for claim in unbound if claim.selected_node is not None]
     selected = np.ones(len(nodes), np.bool_)
@@ -97,7 +102,9 @@ def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: ClusterView)
     _check_bound(claims.bound, nodes, cluster, conflicts)
     found = find_choices(claims.unbound, nodes, cluster)
     conflicts[~found.selected] |= BIND_CONFLICT
-    to_provision = tuple(_check_provisions(found.left, nodes, cluster, conflicts))
+    to_provision = tuple(
+        _check_provisions(found.left, nodes, cluster, conflicts, exact=claims.exact)
+    )
     return PodVolumes(conflicts, found.choices, to_provision)
 
 
@@ -136,6 +143,8 @@ def _check_provisions(
     nodes: NodeView,
     cluster: ClusterView,
     conflicts: npt.NDArray[np.uint64],
+    *,
+    exact: bool,
 ) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
     """Yield claims that need a new volume, with bool[nodes]: True where the volume can be created.
 
@@ -152,7 +161,7 @@ def _check_provisions(
         if found is None:
             of_class = cluster.objects(Kind.STORAGE_CLASS)[claim.storage_class]
             found = classes[claim.storage_class] = _Provisioner(of_class, nodes, cluster)
-        has_capacity = found.has_capacity(claim)
+        has_capacity = found.has_capacity(claim, exact=exact)
         rejected = wanted & ~(found.allowed & has_capacity)
         if rejected.any():
             conflicts[wanted & ~found.allowed] |= BIND_CONFLICT
@@ -170,22 +179,30 @@ class _Provisioner:
     def __init__(self, storage_class: StorageClass, nodes: NodeView, cluster: ClusterView) -> None:
         self._class, self._cluster = storage_class, cluster
         self._everywhere = np.ones(len(nodes), np.bool_)
-        self._largest = cluster.storage.capacities.largest(storage_class.name, nodes.rows)
+        self._capacities = cluster.storage.capacities.of(storage_class.name)
+        self._largest = self._capacities.largest_on(nodes.rows)
         self.allowed = (
             ~self._everywhere
             if storage_class.provisioner in ("", _NO_PROVISIONER)
             else check_node_affinity(nodes, storage_class.allowed_topologies)
         )
 
-    def has_capacity(self, claim: PersistentVolumeClaim) -> BoolArray:
+    def has_capacity(self, claim: PersistentVolumeClaim, *, exact: bool) -> BoolArray:
         """Return True for nodes with enough capacity for the claim, or with unknown capacity."""
-        size = tracked_size(claim, self._class, self._cluster)
-        return self._everywhere if size is None else np.greater_equal(self._largest, size)
+        least = least_capacity(claim, self._class, self._cluster, exact=exact)
+        if least is None:
+            return self._everywhere
+        return np.greater_equal(self._largest, self._capacities.at_least(least.nano))
 
 
-def tracked_size(
-    claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: ClusterView
-) -> int | None:
-    """Return the claim's size in bytes; None if the driver of its class publishes no capacity."""
+def least_capacity(
+    claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: ClusterView, *, exact: bool
+) -> Quantity | None:
+    """Return the least sufficient capacity; None if the driver of the class publishes no capacity.
+
+    A claim that requests no size needs no capacity, so the result is None, too.
+    """
     driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)
-    return claim.requested if driver is not None and driver.storage_capacity else None
+    if claim.requested is None or driver is None or not driver.storage_capacity:
+        return None
+    return claim.requested if exact else claim.requested.least_of_whole

@@ -121,6 +121,7 @@ class VolumeBinding(AssignsInTrials):
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         self._timeout = args.bind_timeout_seconds
+        self._exact = handle.kubernetes.storage_capacity_exact
         self._scores_capacity = handle.kubernetes.storage_capacity_scoring
         self._score_by_percent = scores_by_percent(args.shape)
         self._cluster = handle.cluster
@@ -140,7 +141,7 @@ class VolumeBinding(AssignsInTrials):
             rejection = _unusable(volume, pod, cluster)
             if rejection is not None:
                 return rejection
-        return _claims_of(pod, volumes, cluster)
+        return _claims_of(pod, volumes, cluster, exact=self._exact)
 
     def filter(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> BoolArray:
         """Return True for nodes where all claims have usable volumes, or can get volumes."""
@@ -160,7 +161,7 @@ class VolumeBinding(AssignsInTrials):
 
     def score(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> IntArray:
         """Return int64[nodes]: the score for the share of storage that the claims request."""
-        return capacity_scores(claims.unbound, self._score_by_percent, nodes, self._cluster)
+        return capacity_scores(claims, self._score_by_percent, nodes, self._cluster)
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """Assume for each unbound claim a volume on the node, or the node as selected node."""
@@ -264,7 +265,7 @@ class VolumeBinding(AssignsInTrials):
             case CSINode() as before, CSINode() as after:
                 may_help = before.migrated_plugins != after.migrated_plugins
             case CSIStorageCapacity() as before, CSIStorageCapacity() as after:
-                may_help = (after.largest or 0) > (before.largest or 0)
+                may_help = self._amount(after) > self._amount(before)
             case CSIDriver() as before, after:
                 limits = isinstance(after, CSIDriver) and after.storage_capacity
                 may_help = before.storage_capacity and not limits
@@ -278,6 +279,12 @@ class VolumeBinding(AssignsInTrials):
             case _:
                 may_help = True
         return queue_if(may_help)
+
+    def _amount(self, capacity: CSIStorageCapacity) -> int:
+        """Return the size of the largest new volume as it is compared; -1 if it is unknown."""
+        if capacity.largest is None:
+            return -1
+        return capacity.largest.nano if self._exact else capacity.largest.whole
 
 
 def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedulable | None:
@@ -301,7 +308,7 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedula
 
 
 def _claims_of(
-    pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView
+    pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView, *, exact: bool
 ) -> PodVolumeClaims | Unschedulable:
     """Return the pod's claims, each once; Unschedulable if one should be bound and is not."""
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
@@ -318,7 +325,7 @@ def _claims_of(
             unbound.append(claim)
         else:
             return Unschedulable("pod has unbound immediate PersistentVolumeClaims")
-    return PodVolumeClaims(tuple(bound), tuple(unbound))
+    return PodVolumeClaims(tuple(bound), tuple(unbound), exact)
 
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
