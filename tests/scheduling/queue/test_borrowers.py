@@ -1,5 +1,7 @@
 """The order of pods whose Queues have borrowed."""
 
+from collections import Counter
+from random import Random
 from typing import Any
 
 from mooring.model.events import Kind
@@ -73,6 +75,33 @@ def test_shares_that_grow_while_pods_are_placed_take_turns() -> None:
         order.append(queued.pod.name[0])
         scheduler.state.assume(queued.pod, 0)
     assert sorted(order[:2]) == sorted(order[2:4]) == sorted(order[4:]) == ["a", "b"]
+
+
+def test_queues_of_several_parents_take_turns_by_the_shares_of_the_parents_and_their_own() -> None:
+    """The pod that comes first is always one of the Queue with the smallest shares by now."""
+    random = Random(7)  # noqa: S311 - the same pods in each run
+    leaves = [f"{parent}{number}" for parent in "xyz" for number in range(3)]
+    scheduler = scheduler_state(
+        node("n1", cpu="640", pods="640"),
+        queue_object("all", {CPU: "30"}),
+        *(queue_object(parent, {CPU: "0"}, parent="all") for parent in "xyz"),
+        *(queue_object(leaf, {CPU: "1"}, parent=leaf[0]) for leaf in leaves),
+        *(of(f"used-{leaf}", leaf, "n1") for leaf in leaves),
+        *(of(f"more-{leaf}", leaf, "n1") for leaf in leaves[::2]),
+    )
+    names = [random.choice(leaves) for _ in range(60)]
+    queue = a_queue(scheduler, *(of(f"w{i}", name) for i, name in enumerate(names)))
+    waiting, queues = Counter(names), scheduler.cluster.queues
+    while (queued := queue.pop(100.0)) is not None:
+        borrowers = [name for name in +waiting if queues.shares(name)]
+        name = queued.pod.labels[QUEUE_LABEL]
+        if len(borrowers) == len(+waiting):
+            assert name == min(borrowers, key=lambda each: (queues.shares(each), each))
+        waiting[name] -= 1
+        scheduler.state.assume(queued.pod, 0)
+        if not random.randrange(5):
+            scheduler.state.forget(queued.pod)
+    assert not +waiting
 
 
 def test_a_queue_that_begins_to_borrow_comes_last_from_then_on() -> None:

@@ -6,7 +6,7 @@ scheduler placed them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from sys import getsizeof
 from typing import Final
 
@@ -110,8 +110,13 @@ class Queues:
         Return () if none of them has borrowed, or if the Queue is not in force.
         """
         state = self._states.get(name)
-        shares = tuple(each.share for each in state.path)[::-1] if state is not None else ()
-        return shares if any(shares) else ()
+        shares = [each.share for each in reversed(state.path)] if state is not None else []
+        return tuple(shares) if any(shares) else ()
+
+    def parent_of(self, name: str) -> str:
+        """Return the name of the parent of a Queue in force; "" if it has none."""
+        state = self._states.get(name)
+        return state.queue.parent if state is not None else ""
 
     def lacking(self, state: QueueState, amounts: Mapping[str, int]) -> str | None:
         """Return why the Queue may not use these amounts in addition; None if it may."""
@@ -133,7 +138,7 @@ class Queues:
 
     def with_more(self, usage: Usage) -> AbstractContextManager[None]:
         """Add this usage to the Queues while the context manager is entered."""
-        return self._counting(usage, 1)
+        return self._counting(usage, 1) if usage else nullcontext()
 
     @contextmanager
     def _counting(self, usage: Usage, sign: int) -> Iterator[None]:

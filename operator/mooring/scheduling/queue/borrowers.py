@@ -6,7 +6,7 @@ is.
 """
 
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush, heapreplace
 from typing import Protocol
 
 from mooring.model.pod import Pod
@@ -16,6 +16,8 @@ from mooring.scheduling.queue.active import ActivePods
 
 Shares = tuple[float, ...]
 """The shares of a Queue and its ancestors; the share next to the root comes first."""
+_First = tuple[Shares, str, str]
+"""The shares of a Queue and its ancestors, the Queue's name, and its parent's name."""
 
 
 class Borrowing(Protocol):
@@ -31,6 +33,9 @@ class Borrowing(Protocol):
     def shares(self, name: str) -> Shares:
         """Return the shares of the Queue and its ancestors; () if none of them has borrowed."""
 
+    def parent_of(self, name: str) -> str:
+        """Return the name of the parent of a Queue in force; "" if it has none."""
+
 
 class ActivePodsWithBorrowers:
     """Pods to be scheduled; `borrowing` returns what the Queues have borrowed now."""
@@ -39,8 +44,13 @@ class ActivePodsWithBorrowers:
         self._borrowing = borrowing
         self._within = ActivePods()
         self._of_borrowers: dict[str, ActivePods] = {}
-        self._order: list[tuple[Shares, str]] = []
-        """A heap of the Queues that have borrowed and have pods; its shares may be outdated."""
+        self._siblings: dict[str, list[tuple[Shares, str]]] = {}
+        """By parent, a heap of the Queues that have borrowed and have pods, by their own shares.
+        When the share of a parent grows, the order of its children stays as it is."""
+        self._first: dict[str, _First] = {}
+        """By parent, the first of the siblings; its shares may be outdated."""
+        self._order: list[_First] = []
+        """A heap of `_first`; entries that are not in `_first` any more are void."""
         self._decreases = 0
 
     def rest(self, namespace: str, until: float) -> None:
@@ -58,8 +68,16 @@ class ActivePodsWithBorrowers:
         pods = self._of_borrowers.get(name)
         if pods is None:
             pods = self._of_borrowers[name] = ActivePods()
-            heappush(self._order, (borrowing.shares(name), name))
+            self._add_borrower(name, borrowing)
         pods.add(queued)
+
+    def _add_borrower(self, name: str, borrowing: Borrowing) -> None:
+        shares, parent = borrowing.shares(name), borrowing.parent_of(name)
+        siblings = self._siblings.setdefault(parent, [])
+        heappush(siblings, (shares[-1:], name))
+        if siblings[0][1] == name:
+            first = self._first[parent] = (shares, name, parent)
+            heappush(self._order, first)
 
     def pop(self, now: float) -> QueuedPod | None:
         """Remove and return the first pod; None if there is none."""
@@ -76,10 +94,11 @@ class ActivePodsWithBorrowers:
 
     def _order_anew(self, borrowing: Borrowing, now: float) -> None:
         """Sort the Queues by share; move the pods of Queues that borrow no more to `_within`."""
-        self._order = [(borrowing.shares(name), name) for name in self._of_borrowers]
-        heapify(self._order)
-        while self._order and not self._order[0][0]:
-            _, name = heappop(self._order)
+        self._siblings, self._first, self._order = {}, {}, []
+        for name in tuple(self._of_borrowers):
+            if borrowing.shares(name):
+                self._add_borrower(name, borrowing)
+                continue
             pods = self._of_borrowers.pop(name)
             while (queued := pods.pop(now)) is not None:
                 self._within.add(queued)
@@ -88,18 +107,38 @@ class ActivePodsWithBorrowers:
     def _pop_of_borrower(self, borrowing: Borrowing, now: float) -> QueuedPod | None:
         """Remove and return the first pod of the Queue with the smallest share.
 
-        The heap is sorted by earlier shares, and shares only grow until a Queue uses less. So the
-        first Queue with an unchanged share has the smallest share.
+        The heaps are sorted by earlier shares, and shares only grow until a Queue uses less. So the
+        first Queue with unchanged shares has the smallest share.
         """
         while self._order:
-            before, name = self._order[0]
-            shares = borrowing.shares(name)
-            if shares != before:
-                heapreplace(self._order, (shares, name))
-                continue
-            found = self._of_borrowers[name].pop(now)
-            if found is not None:
+            before = self._order[0]
+            _, name, parent = before
+            if self._first.get(parent) is not before:
+                heappop(self._order)
+            elif (first := self._first_of(parent, borrowing)) != before:
+                self._first[parent] = first
+                heapreplace(self._order, first)
+            elif (found := self._of_borrowers[name].pop(now)) is not None:
                 return found
-            heappop(self._order)
-            del self._of_borrowers[name]
+            else:
+                self._remove_first(parent, borrowing)
         return None
+
+    def _first_of(self, parent: str, borrowing: Borrowing) -> _First:
+        """Return the sibling with the smallest share, and all its shares now."""
+        siblings = self._siblings[parent]
+        while (shares := borrowing.shares(siblings[0][1]))[-1:] != siblings[0][0]:
+            heapreplace(siblings, (shares[-1:], siblings[0][1]))
+        return shares, siblings[0][1], parent
+
+    def _remove_first(self, parent: str, borrowing: Borrowing) -> None:
+        """Remove the first of the siblings, which has no pods left."""
+        siblings = self._siblings[parent]
+        del self._of_borrowers[heappop(siblings)[1]]
+        heappop(self._order)
+        del self._first[parent]
+        if siblings:
+            first = self._first[parent] = self._first_of(parent, borrowing)
+            heappush(self._order, first)
+        else:
+            del self._siblings[parent]
