@@ -1,4 +1,4 @@
-"""Compares selectors with those of kube-scheduler, on drawn expressions and devices.
+"""Compares Mooring's device selectors with kube-scheduler's on random expressions and devices.
 
 Run it with `.venv/bin/python -m cel.comparing --cases 1000 --seed 1`.
 """
@@ -25,7 +25,11 @@ from mooring.model.quantity import parse_quantity
 
 
 class Difference(NamedTuple):
-    """A case that is answered differently, and what differs."""
+    """A difference between the answers of kube-scheduler (`theirs`) and Mooring (`ours`).
+
+    `kind` is `whether it compiles`, `compile error`, `result` or `error`. `device` is None for the
+    first two.
+    """
 
     kind: str
     expression: str
@@ -35,7 +39,7 @@ class Difference(NamedTuple):
 
 
 def view(device: Mapping[str, Any]) -> DeviceView:
-    """Return the device of a case as a selector sees it."""
+    """Return the `DeviceView` of a device in the JSON form of `oracle.go`."""
     attributes = dict[str, Any]()
     for name, value in device.get("Attributes", {}).items():
         ((kind, inner),) = value.items()
@@ -48,9 +52,10 @@ def view(device: Mapping[str, Any]) -> DeviceView:
 
 
 def differences(minor: str, case: Case, theirs: Answers) -> Iterator[Difference]:
-    """Yield what is answered differently; what Go's order of maps decides is left out.
+    """Yield the differences between Mooring's answers and `theirs`.
 
-    So is what makes the compiler panic; we answer that with a mistake or a result.
+    Cases with several possible answers are skipped: Go's random order of maps decides between
+    these. Cases in which kube-scheduler's compiler panics are skipped, too.
     """
     expression = case["expression"]
     ours = compile_selector(expression, attributes_may_be_lists=minor != "1.36")
@@ -84,7 +89,7 @@ def _of_device(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare drawn cases, print what differs, and return 1 if anything does."""
+    """Compare random cases and print the differences; return 1 if there are any, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
@@ -100,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _compared(minor: str, cases: Sequence[Case], show: int) -> int:
-    """Print how a release answers the cases otherwise, and return in how many points."""
+    """Print up to `show` differences per kind for a Kubernetes version; return their number."""
     found, counts = Counter[str](), Counter[str]()
     for case, theirs in zip(cases, answers(minor, cases), strict=True):
         of_devices = theirs.get("devices", ())

@@ -1,4 +1,4 @@
-"""Evaluates expressions in tests."""
+"""Functions with which tests compile and evaluate device selectors."""
 
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ GPU: Final = DeviceView(
 
 
 def answer(expression: str, device: DeviceView = GPU, **options: Any) -> bool | str:
-    """Return the result of an expression for a device, or what is wrong."""
+    """Return the result of the expression for the device, or the text of its error."""
     compiled = compile_selector(expression, **options)
     if isinstance(compiled, CompileError):
         return str(compiled)
@@ -31,12 +31,12 @@ def answer(expression: str, device: DeviceView = GPU, **options: Any) -> bool | 
 
 
 def is_true(expression: str, device: DeviceView = GPU) -> bool:
-    """Return whether an expression is true for a device; what is wrong is not."""
+    """Return whether the expression is true for the device; False if it fails."""
     return answer(expression, device) is True
 
 
 def work_of(expression: str, device: DeviceView = GPU) -> int:
-    """Return what it takes to evaluate an expression that has a result for the device."""
+    """Return the units of work that the evaluation for the device takes; it must not fail."""
     compiled = compile_selector(expression)
     assert not isinstance(compiled, CompileError), compiled
     compiled.matches(device)

@@ -1,6 +1,7 @@
-"""Draws expressions by grammar.yaml, and devices to evaluate them for, from a seed.
+"""Makes random expressions by grammar.yaml, and random devices to evaluate the expressions for.
 
-Most expressions have the right types, because others say little; some have not.
+Most expressions have the right types; a few are wrong on purpose. A seed makes all of it
+repeatable.
 """
 
 import re
@@ -50,13 +51,13 @@ _CORNER_DEVICES: Final = (
 
 
 def corner_cases() -> Iterator[Case]:
-    """Yield the expressions that people wrote, with the same two devices each."""
+    """Yield a case for each expression in data/corners.txt, with the same two devices."""
     for line in _CORNERS.read_text().splitlines():
         yield {"expression": line, "devices": [*_CORNER_DEVICES]}
 
 
 def draw_device(random: Random) -> Mapping[str, Any]:
-    """Return a device with a few attributes and capacities."""
+    """Return a random device with a few attributes and capacities."""
 
     def name(plain: str) -> str:
         return f"{random.choice(_DOMAINS[:3])}/{plain}" if random.random() < 0.3 else plain
@@ -102,14 +103,14 @@ def draw_case(random: Random, devices: int = 3) -> Case:
 
 
 class _Drawn:
-    """Draws an expression from the templates; the variables are those in scope with their types."""
+    """Makes a random expression; `_variables` has the names and types of the variables in scope."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._variables: list[tuple[str, str]] = []
 
     def of(self, kind: str, depth: int) -> str:
-        """Return an expression of the type, or now and then of another."""
+        """Return an expression of type `kind`; in 2% of the calls, of a random type."""
         if self._random.random() < 0.02:
             kind = self._random.choice(("int", "string", "bool", "any", "list(int)", "quantity"))
         known = [name for name, type_ in self._variables if type_ == kind]
@@ -136,7 +137,11 @@ class _Drawn:
         return f'"{text}"'
 
     def _place(self, place: str, depth: int) -> str:
-        """Return what stands for `int`, or for `int,int>bool`, a loop with its variables."""
+        """Return the text for a placeholder.
+
+        For `int`, return an expression of this type. For `int,int>bool`, return two new variables
+        of type int and an expression of type bool.
+        """
         bound, *results = place.rstrip(".").split(">")
         if not results:
             return self.of(bound, depth)

@@ -1,4 +1,4 @@
-"""The program of `oracle.go`, which answers what kube-scheduler's selectors of devices say."""
+"""Runs the Go program `oracle.go`, which evaluates device selectors with kube-scheduler's code."""
 
 import subprocess
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ _PROGRAM: Final = "oracle"
 
 
 def _module(minor: str) -> GoModule:
-    """Return the program of a release, which is built in the Go module of its control plane."""
+    """Return the Go module that builds the program with the sources of a Kubernetes version."""
     release = next(release for release in RELEASES if release.minor == minor)
     return GoModule(
         f"cel-oracle-{minor}",
@@ -36,10 +36,9 @@ def _module(minor: str) -> GoModule:
 
 
 def answers(minor: str, cases: Iterable[object], progress: Progress | None = None) -> list[Answers]:
-    """Return the answers of this release for each case.
+    """Return kube-scheduler's answer to each case.
 
-    Raises:
-        ControlPlaneError: a case is no such JSON, with the number of its line.
+    Raises ControlPlaneError, with the line of the case, if a case is malformed.
     """
     module = _module(minor)
     program = ensure_built(progress or Progress(), module) / _PROGRAM

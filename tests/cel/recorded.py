@@ -1,4 +1,4 @@
-"""Expressions with the answers of kube-scheduler's selectors, which tests need no Go for."""
+"""Expressions with recorded answers of kube-scheduler's selectors, for tests without Go."""
 
 import lzma
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ DATA: Final = Path(__file__).parent / "data" / "selectors.jsonl.xz"
 
 
 def read() -> Iterator[tuple[Case, dict[str, Answers]]]:
-    """Yield each recorded case with its answers by version of Kubernetes."""
+    """Yield each recorded case, and its answers by Kubernetes version."""
     with lzma.open(DATA) as lines:
         for line in lines:
             case = orjson.loads(line)
@@ -22,9 +22,10 @@ def read() -> Iterator[tuple[Case, dict[str, Answers]]]:
 
 
 def record(cases: Iterable[Case]) -> int:
-    """Write the cases with their answers, and return their number.
+    """Write the cases with their answers, and return the number of written cases.
 
-    Left out is what has no answer, as the order of a map decides it, or the compiler panics.
+    A case is left out if kube-scheduler's compiler panics, or if its answer depends on Go's random
+    order of maps.
     """
     listed = list(cases)
     by_version = {minor: answers(minor, listed) for minor in VERSIONS}

@@ -6,7 +6,7 @@ from mooring.cel.tree import Comprehension, Expression, FunctionCall, Ident, Lit
 
 
 def shown(node: Expression) -> str:
-    """Return a tree with a pair of brackets for each call."""
+    """Return the tree as text, with a pair of brackets for each call."""
     match node:
         case FunctionCall():
             parts = [*([node.target] if node.target else []), *node.args]

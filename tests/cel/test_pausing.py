@@ -1,4 +1,4 @@
-"""What an evaluation returns does not depend on whether it pauses."""
+"""The result of an evaluation does not depend on pauses."""
 
 from functools import partial
 

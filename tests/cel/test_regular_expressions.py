@@ -97,7 +97,7 @@ def test_patterns_that_are_used_are_none_too_large() -> None:
 
 
 def test_patterns_that_are_too_large_take_work() -> None:
-    """In `a.matches(p) || b.matches(q)` the second one is compiled too."""
+    """Both patterns of `a.matches(p) || b.matches(q)` are compiled."""
     work.begin(500_000)
 
     def refused(number: int) -> bool:
@@ -116,7 +116,7 @@ def test_a_search_ends_when_its_work_does() -> None:
 
 
 def test_searches_that_read_the_whole_rest_for_each_match_end_when_their_work_does() -> None:
-    """After each "a" the next search looks for a "b" to the end of the text."""
+    """After each "a", the next search reads to the end of the text, because it looks for a "b"."""
     work.begin()
     found = compile_pattern("a+b|a").find_all("a" * 200_000, -1)
     with pytest.raises(EvaluationCrash):

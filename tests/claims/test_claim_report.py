@@ -1,4 +1,4 @@
-"""The report about claims is a document."""
+"""The report about claims can be written as JSON."""
 
 from mooring.claims.claim_report import (
     ClaimReport,

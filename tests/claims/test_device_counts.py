@@ -1,4 +1,4 @@
-"""Counts of devices per node; the slow model counts all devices anew after each change."""
+"""Counts of devices per node, compared with a slow model that counts all devices each time."""
 
 import random
 from typing import Any
@@ -125,7 +125,7 @@ def test_counts_follow_any_change() -> None:
 
 
 def change(state: ClusterState, rng: random.Random, step: int) -> None:
-    """Change a node, a slice, a claim or the class."""
+    """Store or delete a random node, slice, claim or class."""
     name, number = rng.choice("abcd"), rng.randrange(4)
     match rng.randrange(8):
         case 0:

@@ -157,7 +157,7 @@ def test_a_tree_of_as_many_levels_as_there_may_be_is_evaluated(before: str, afte
 
 
 def _levels(before: str, after: str, inner: str, levels: int) -> bool | str | None:
-    """Return the answer for so many levels, None if they are too many."""
+    """Return the answer for an expression with this many levels; None if there are too many."""
     made = answer(f"dyn({before * levels}{inner}{after * levels}) == 1")
     return None if "nested more than" in str(made) else made
 

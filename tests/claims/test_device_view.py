@@ -1,4 +1,4 @@
-"""Each device of a node has one state, and names the claims and pods that hold it."""
+"""Each device of a node has one state, and the names of the claims and pods that hold it."""
 
 from device_builders import (
     DRIVER,

@@ -1,4 +1,4 @@
-"""The endpoints of a running scheduler, and commands that are run against them."""
+"""Serves the endpoints of a scheduler, and runs commands against these endpoints."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -19,7 +19,7 @@ AUTHORITY = Authority()
 
 
 class Running:
-    """The endpoints of a scheduler at a URL, and a user's kubeconfig."""
+    """The URL of a scheduler's endpoints, their CA, and kubeconfigs for users."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
@@ -31,7 +31,7 @@ class Running:
         return kubeconfig_of(self._folder, server, user)
 
     async def answer(self, command: click.Command, *words: str, user: str = "ann") -> Result:
-        """Run the command with --server and the CA, as the user."""
+        """Run the command as `user`, with the options for the server and its CA."""
         return await ask(
             command,
             *words,
@@ -55,12 +55,12 @@ def kubeconfig_of(folder: Path, server: str, user: str = "ann") -> str:
 
 
 async def ask(command: click.Command, *words: str) -> Result:
-    """Run the command beside the event loop on which the endpoints answer."""
+    """Run the command in a thread, so that the event loop can serve the endpoints."""
     return await asyncio.to_thread(CliRunner().invoke, command, list(words))
 
 
 class _Pending:
-    """Pending pods that everybody sees."""
+    """Pending pods; the answers are the same for every user."""
 
     def __init__(self, groups: Mapping[str, Any]) -> None:
         self._groups = groups
@@ -82,10 +82,10 @@ class _Pending:
 async def serving(
     folder: Path, *, pending: Mapping[str, Any] = MappingProxyType({"causes": []}), **given: Any
 ) -> AsyncIterator[Running]:
-    """Serve the endpoints of a scheduler that knows this; `folder` gets certificates.
+    """Serve the endpoints of a scheduler; `folder` gets the certificates.
 
-    The user ann may do everything, bob nothing. `pending` is what the endpoint of pending pods says
-    if no `queue` is given.
+    The user ann has all rights, bob has none. `pending` is the answer about pending pods if no
+    `queue` is given. `given` are other arguments of `endpoints`.
     """
     pair = AUTHORITY.server()
     (folder / "tls.crt").write_bytes(pair.certificate)

@@ -94,7 +94,7 @@ def test_certificates_in_files_are_valid_with_a_note_that_they_are_not_looked_at
 
 
 def test_certificates_that_nothing_reads_need_no_note(tmp_path: Path) -> None:
-    """Of an address without TLS, and beside certificates in the profile, files are not read."""
+    """Certificate files are not read without TLS, or if the profile has the data itself."""
     data = b64encode(Authority().certificate).decode()
     plain = "{urlPrefix: http://x, tlsConfig: {caFile: /etc/x/ca.crt}}"
     both = f"{{urlPrefix: https://x, tlsConfig: {{caFile: /etc/x/ca.crt, caData: {data}}}}}"

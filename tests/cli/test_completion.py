@@ -13,7 +13,7 @@ from mooring.cli.completion import for_kubectl
 
 
 def completed(*words: str) -> list[str]:
-    """Return what bash is told for the last of the words: a type and a value per line."""
+    """Return bash's completions of the last word, each as a line with its type and value."""
     environment = {"COMP_WORDS": " ".join(("mooring", *words)), "COMP_CWORD": str(len(words))}
     result = CliRunner().invoke(
         main, prog_name="mooring", env={"_MOORING_COMPLETE": "bash_complete", **environment}
@@ -90,7 +90,7 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
 def completed_by_kubectl(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
 ) -> list[str]:
-    """Return the lines that kubectl gets for the words after `kubectl mooring`."""
+    """Return the completions that kubectl gets for the words after `kubectl mooring`."""
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-mooring", *words])
     for_kubectl()
     return capsys.readouterr().out.splitlines()

@@ -70,7 +70,7 @@ def test_yaml_quotes_what_kubectl_would_take_for_a_value_of_another_type(
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make standard output a terminal of 40 columns."""
+    """Set the width of the terminal to 40 columns."""
     monkeypatch.setattr("mooring.cli.console.terminal_width", lambda: 40)
 
 
@@ -155,7 +155,7 @@ def test_no_text_of_a_printed_document_can_control_a_terminal_and_all_are_read_a
     read: Callable[[str], Any],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """C1 control characters and those that change the direction of writing stand in no JSON."""
+    """Control characters, and characters that change the direction of text, are escaped."""
     texts = [
         "a\x9b31mb",
         "a\x7fb",

@@ -82,7 +82,7 @@ def test_an_algorithm_provider_is_given_by_its_name() -> None:
 
 
 def profiles_of(result: Result) -> dict[str, str]:
-    """Return the mode of each profile that was printed, by name; "" where none is written."""
+    """Return the mode of each printed profile by name; "" if the profile has no mode."""
     documents = yaml.safe_load_all(result.stdout)
     return {d["metadata"]["name"]: d["spec"].get("mode", "") for d in documents}
 
@@ -90,7 +90,7 @@ def profiles_of(result: Result) -> dict[str, str]:
 def test_a_profile_for_the_default_scheduler_only_compares_until_it_is_to_be_active(
     tmp_path: Path,
 ) -> None:
-    """Beside kube-scheduler of that name, a profile in mode Active would bind its pods."""
+    """In mode Active, Mooring would bind the pods of a running kube-scheduler."""
     fields = {"profiles": [{"schedulerName": "default-scheduler"}, {"schedulerName": "batch"}]}
     result = converted(tmp_path, **fields)
     assert profiles_of(result) == {"default-scheduler": "Shadow", "batch": ""}
@@ -114,7 +114,7 @@ def test_a_policy_and_a_provider_are_for_the_default_scheduler_too() -> None:
 
 
 def test_what_is_printed_is_valid_with_extenders_too(tmp_path: Path) -> None:
-    """In mode Shadow extenders are not called."""
+    """A profile in mode Shadow must not have extenders."""
     extenders = EVERY_FIELD["extenders"]
     for words in ([], ["--active"]):
         result = converted(tmp_path, *words, extenders=extenders)

@@ -37,7 +37,7 @@ def attempt(
 def printed(
     capsys: pytest.CaptureFixture[str], *attempts: SimulatedAttempt, output: str = "table"
 ) -> list[list[str]]:
-    """Return the rows without the head, each split into cells."""
+    """Print the attempts; return the rows of the table without its head, split into cells."""
     print_attempts(attempts, output)
     table = capsys.readouterr().out.split("\n\n")[0]
     return [

@@ -61,7 +61,7 @@ async def pod_report(key: str) -> Mapping[str, Any] | None:
 
 
 class Now:
-    """A clock that stands still."""
+    """A clock that only the test moves."""
 
     seconds = 0.0
 
@@ -247,7 +247,7 @@ DEPLOYMENT = {"kind": "ReplicaSet", "name": "large-5d8f", "uid": "rs", "controll
 
 @pytest.fixture
 async def queueing(tmp_path: Path) -> AsyncIterator[Running]:
-    """Serve a scheduler with a pod on a node, a pending one of a Deployment and a gated one."""
+    """Serve a scheduler that knows a placed, a pending and a gated pod; yield its endpoints."""
     labels = {"pod-template-hash": "5d8f"}
     placed = pod("large-0", namespace="team-a", owner=DEPLOYMENT, labels=labels, node="n1")
     shared = scheduler_state(placed)

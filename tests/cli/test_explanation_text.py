@@ -4,7 +4,7 @@ from mooring.cli.explanation_text import explanation, score_table, zero_scores
 
 
 def decision(**fields: Any) -> dict[str, Any]:
-    """Return a decision in its JSON form."""
+    """Return a decision as JSON, with these fields."""
     return {"message": None, "nominatedNode": None, "victims": [], "rejections": {}, **fields}
 
 

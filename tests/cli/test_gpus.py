@@ -1,4 +1,4 @@
-"""The command `mooring gpus`."""
+"""The command `mooring gpus` prints cards and devices, and plans for pending pods."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def test_the_types_of_a_nodes_cards_are_counted(file: Path) -> None:
 
 
 def test_texts_of_nodes_and_drivers_cannot_control_the_terminal(file: Path) -> None:
-    """The type of a card is in an annotation of its node, which is any text."""
+    """The type of a card comes from an annotation of the node and may be any text."""
     cards = [{"product": "A100\x1b[2J", "memory": 40960}]
     objects = (
         gpu_node("a", 1, 16, described=cards),

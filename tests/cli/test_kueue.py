@@ -1,4 +1,4 @@
-"""What Kueue says of a gated pod, read from an API server with the rights of whoever asks."""
+"""`mooring explain` shows why Kueue gates a pod; it reads the Workload with the user's rights."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -55,7 +55,7 @@ def workload(*conditions: Mapping[str, str]) -> dict[str, Any]:
 
 
 async def said(running: Running, cluster: Objects, *words: str, pod: str = "train") -> str:
-    """Return what `mooring explain` prints of the pod, whose API server this is."""
+    """Return the output of `mooring explain` for the pod; `cluster` is its API server."""
     async with ApiServer(cluster) as server:
         result = await ask(
             explain,

@@ -1,4 +1,4 @@
-"""How a command reaches the leading replica, seen through `mooring explain`."""
+"""A command finds and reaches the leading replica; `mooring explain` is the example."""
 
 import asyncio
 import ssl
@@ -108,7 +108,7 @@ async def test_an_unreachable_server_is_one_line_that_says_what_to_do(
 async def another_server(
     handler: Callable[[web.Request], Awaitable[web.Response]], folder: Path
 ) -> AsyncIterator[str]:
-    """Serve something other than Mooring over HTTPS; yield its URL."""
+    """Serve a program that is not Mooring over HTTPS; yield its URL."""
     pair = AUTHORITY.server()
     (folder / "tls.pem").write_bytes(pair.certificate + pair.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -144,7 +144,7 @@ async def test_without_a_leader_it_says_so(holder: str | None, running: Running)
 
 
 async def test_a_leader_outside_the_cluster_needs_its_address(running: Running) -> None:
-    """Its lease names a host that is no pod."""
+    """The holder in this Lease is a host, not a pod."""
     async with ApiServer(Objects({"/leases/mooring": lease("host_1")})) as server:
         result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server.url)}")
     assert result.exit_code == 2
@@ -155,7 +155,7 @@ async def test_a_leader_outside_the_cluster_needs_its_address(running: Running) 
 
 @asynccontextmanager
 async def outside(server: str, certificate: bytes = b"") -> AsyncIterator[ApiServer]:
-    """Serve the Lease of a leader outside the cluster that says this about itself."""
+    """Serve the Lease of a leader outside the cluster, with its URL and certificate."""
     found = {"server": server, "server-certificate": certificate.decode()}
     published = {name: text for name, text in found.items() if text}
     async with ApiServer(lambda request: request.reply(lease("host_1", **published))) as api:
@@ -188,7 +188,7 @@ async def test_a_server_on_this_machine_is_trusted_with_the_certificate_of_the_l
 async def test_no_credentials_go_to_a_program_with_another_certificate_than_the_leases(
     server: str, tmp_path: Path
 ) -> None:
-    """Another user of this machine may listen on the port of a leader that has ended."""
+    """After a leader has ended, another user of the machine may listen on its port."""
     seen = list[str]()
 
     async def take(request: web.Request) -> web.Response:
@@ -212,7 +212,7 @@ async def test_no_credentials_go_to_a_program_with_another_certificate_than_the_
 async def test_a_lease_cannot_send_credentials_to_another_machine(
     elsewhere: str, running: Running
 ) -> None:
-    """Whoever may write the Lease must not get the tokens of those who read it."""
+    """A user who may write the Lease must not get the tokens of users who read it."""
     async with outside(elsewhere, served_certificate(running)) as api:
         result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(api.url)}")
     assert result.exit_code == 2
@@ -268,7 +268,7 @@ async def test_a_leader_outside_on_another_machine_is_one_line_that_says_what_to
 
 @asynccontextmanager
 async def cluster(url: str) -> AsyncIterator[str]:
-    """Serve a Lease, and port-forwards to the pod that holds it, which lead to `url`."""
+    """Serve a Lease, and port-forwards from its pod to `url`; yield the API server's URL."""
 
     async def found(_: web.Request) -> web.Response:
         return web.json_response(lease("mooring-0_1"))

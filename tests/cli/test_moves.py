@@ -1,4 +1,4 @@
-"""What `mooring rebalance` prints of plans."""
+"""The command `mooring rebalance` prints plans as tables, lines and JSON."""
 
 import json
 from dataclasses import replace

@@ -26,13 +26,13 @@ def item(name: str) -> dict[str, Any]:
 
 
 class Shell:
-    """Completes words as a shell does, beside the event loop on which the API server answers."""
+    """Completes words as a shell does, in a thread, so that the event loop can serve the API."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._option = f"--kubeconfig={kubeconfig_of(folder, url)}"
 
     async def completed(self, command: str, *words: str) -> list[str]:
-        """Return what the last of the words is completed to."""
+        """Return the completions of the last word."""
         shell = ShellComplete(main, {}, "mooring", "_MOORING_COMPLETE")
         *before, begun = words
         args = [*command.split(), self._option, *before]

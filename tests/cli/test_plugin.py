@@ -1,4 +1,4 @@
-"""`mooring plugin new` writes a package that works, or says in one line why it does not."""
+"""The command `mooring plugin new` writes a working package, or prints an error in one line."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ def new(*words: str) -> Result:
 
 
 def install(package: Path) -> None:
-    """Write the metadata that pip would write, so that the package is installed where it is."""
+    """Write the package's metadata as pip does, so that Python finds its entry points."""
     with (package / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
     info = package / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
@@ -36,7 +36,7 @@ def install(package: Path) -> None:
 
 
 def run(package: Path, *words: str) -> None:
-    """Run a module of Python in the package's directory; it must succeed."""
+    """Run a Python module in the package's directory; fail if it exits with an error."""
     command = [sys.executable, "-m", *words]
     paths = {"PYTHONPATH": f"{SOURCE}:{package}", "MYPYPATH": str(SOURCE)}
     done = subprocess.run(

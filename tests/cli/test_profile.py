@@ -45,7 +45,7 @@ def test_every_mistake_of_an_invalid_profile_is_a_line_with_its_place(tmp_path: 
 
 
 def test_what_is_said_of_a_file_cannot_control_a_terminal(tmp_path: Path) -> None:
-    """Whoever reviews the profile of somebody else looks at it so."""
+    """A user may check a profile that somebody else has written."""
     result = invoke("check", written(tmp_path / "p.yaml", spec='{mode: "a\\u009b2Jb\\u202e"}'))
     assert r'got "a\x9b2Jb\u202e"' in result.stdout
 

@@ -11,7 +11,7 @@ _OVER = "\r\x1b[2K"
 
 
 def standard_error(*, terminal: bool) -> tuple[io.StringIO, Console]:
-    """Return what is written to standard error, and the console that writes it."""
+    """Return a console, and the stream to which it writes in place of standard error."""
     out = io.StringIO()
     return out, Console(file=out, force_terminal=terminal, width=40)
 

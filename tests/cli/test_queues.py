@@ -1,4 +1,4 @@
-"""`mooring queues` shows the quotas of a cluster as trees."""
+"""The command `mooring queues` shows quotas as trees."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def shown(
     condition: dict[str, str] = READY,
     **resources: str,
 ) -> dict[str, Any]:
-    """Return a queue whose status has the four amounts of each resource."""
+    """Return a queue; `resources` has the four amounts of each resource in one text."""
     amounts = [
         {"name": resource, **dict(zip(AMOUNTS, each.split(), strict=True))}
         for resource, each in resources.items()

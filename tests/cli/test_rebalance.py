@@ -1,4 +1,4 @@
-"""`mooring rebalance`: what it reads, what it says, and how it ends."""
+"""The command `mooring rebalance`: its input, its output and its exit codes."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_the_same_input_and_seed_print_the_same_bytes(file: str) -> None:
 
 
 def test_a_pod_in_another_zone_moves_to_where_the_volume_of_the_pod_is() -> None:
-    """They have affinity to each other, and only one of them has a volume."""
+    """The pods db-0 and cache-0 must be in one zone, and only db-0 has a volume."""
     case = Path(__file__).parent.parent / "cases/70-affinity-against-volume-zone.yaml"
     result = invoke(str(case), "--for", "pod/db-0")
     assert result.exit_code == 0

@@ -17,7 +17,7 @@ OPTIONS = {option.name: option for option in run.params if isinstance(option, cl
 
 
 def settings(*words: str) -> RunSettings:
-    """Return what the command line says; the scheduler is not started."""
+    """Return the settings that the command line gives, without starting the scheduler."""
     context = run.make_context("run", list(words))
     return RunSettings(**context.params)
 

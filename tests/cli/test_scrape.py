@@ -1,4 +1,4 @@
-"""Metrics are read from the text that Prometheus reads."""
+"""Metrics are parsed from Prometheus' text format."""
 
 import pytest
 

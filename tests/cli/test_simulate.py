@@ -396,7 +396,7 @@ async def test_the_pods_that_a_running_scheduler_decided_last_are_replayed_as_th
 def test_a_comparison_of_3000_pods_on_500_nodes_takes_a_tenth_of_the_memory_it_may(
     tmp_path: Path,
 ) -> None:
-    """5,000 nodes and 30,000 pods may take 1.5 GiB; the interpreter and libraries have no tenth."""
+    """The limit is 1.5 GiB for 5,000 nodes and 30,000 pods, beside the interpreter's memory."""
     names = [f"node-{number}.eu-central-1.compute.internal" for number in range(500)]
     nodes = map(node, names)
     pods = (
@@ -411,7 +411,7 @@ def test_a_comparison_of_3000_pods_on_500_nodes_takes_a_tenth_of_the_memory_it_m
 
 
 def peak_mebibytes(*words: str) -> float:
-    """Return the peak memory of a process that runs the command, its children included."""
+    """Return the peak memory in MiB of a process that runs the command, with its children."""
     script = (
         "import atexit, resource, sys\n"
         "from mooring.cli.simulate import simulate\n"
@@ -449,12 +449,12 @@ def test_the_version_is_that_of_the_dump_unless_it_is_given_or_pinned(tmp_path: 
 
 
 def test_a_gang_of_koordinators_own_kind_is_placed_whole_or_not_at_all() -> None:
-    """The node of the case has room for one of its two members."""
+    """The node has room for one of the gang's two members."""
     result = invoke(str(Path(__file__).parent.parent / "cases/76-koordinator-podgroup.yaml"))
     assert "0 of 2 placed" in result.stdout
 
 
 def test_a_gang_without_room_names_only_the_resource_that_is_short() -> None:
-    """The node of the case has no cpu left, and 108 free pod slots."""
+    """The node has no free cpu, but 108 free pod slots."""
     result = invoke(str(Path(__file__).parent.parent / "cases/73-group-says-pod-slots.yaml"))
     assert "0 of 2 members fit, needs 2 CPUs more. 0/1 nodes" in result.stdout

@@ -1,4 +1,4 @@
-"""What a user sees who tries 50 manifests of real shapes in a terminal of 80 columns."""
+"""The output of `mooring simulate` for 50 realistic manifests, in a terminal of 80 columns."""
 
 import fcntl
 import os
@@ -27,7 +27,7 @@ LABELS = {"app": LONG}
 
 
 class Printed(NamedTuple):
-    """What the terminal shows, and the exit code."""
+    """The text that the terminal shows, and the exit code."""
 
     text: str
     code: int
@@ -39,7 +39,7 @@ class Printed(NamedTuple):
 
 @contextmanager
 def terminal() -> Iterator[tuple[Any, list[bytes]]]:
-    """Yield a stream to a pseudo-terminal of 80 columns, and what arrives there."""
+    """Yield a stream to a pseudo-terminal of 80 columns, and the list of bytes that it receives."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     arrived: list[bytes] = []
@@ -65,7 +65,7 @@ def terminal() -> Iterator[tuple[Any, list[bytes]]]:
 
 
 def tried(path: Path, *words: str) -> Printed:
-    """Run the command in the terminal."""
+    """Run `mooring simulate` in the terminal."""
     code = 0
     with terminal() as (stream, arrived), redirect_stdout(stream), redirect_stderr(stream):
         try:
@@ -224,7 +224,7 @@ def written(folder: Path, objects: list[Any]) -> Path:
 
 
 def looks_right(printed: Printed) -> None:
-    """Check that there is no traceback, and no name or line that is cut, folded or wrapped."""
+    """Fail if the output has a traceback, or a name or line that is cut or wrapped."""
     assert "Traceback" not in printed.text
     assert "…" not in printed.text
     for line in printed.lines:

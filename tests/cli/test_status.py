@@ -1,4 +1,4 @@
-"""`mooring status` says whether Mooring is installed, who leads, and what is wrong."""
+"""The command `mooring status` shows whether Mooring is installed, its leader, and problems."""
 
 import json
 from collections.abc import AsyncIterator
@@ -34,14 +34,14 @@ def lease(holder: str = "mooring-0_x", *, renewed_before: float = 1.0) -> dict[s
 def cluster(
     *profiles: dict[str, Any], held: dict[str, Any] | None = None, installed: bool = True
 ) -> Objects:
-    """Return an API server with these profiles and this Lease."""
+    """Return the API server of a cluster with these profiles and the Lease `held`."""
     lists = {"/schedulingprofiles": [*profiles]} if installed else {}
     return Objects({**lists, "/leases/mooring": held})
 
 
 @asynccontextmanager
 async def beside(folder: Path, answer: Objects) -> AsyncIterator[tuple[Running, list[str]]]:
-    """Yield the endpoints of a leader, and the options that name them and such an API server."""
+    """Serve a leader and the API server `answer`; yield the leader, and options that name both."""
     async with serving(folder) as running, ApiServer(answer) as server:
         yield (
             running,

@@ -23,7 +23,7 @@ def invoke(*words: str) -> Result:
 
 
 def written(folder: Path, *expectations: dict[str, Any]) -> str:
-    """Return a policy test with a case for each expectation, on a node of one core."""
+    """Write a policy test with one case for each expectation; return its path."""
     document = {
         "apiVersion": "test.mooring.dev/v1alpha1",
         "kind": "PolicyTest",
@@ -223,7 +223,7 @@ def test_every_shipped_profile_has_a_test() -> None:
 
 
 def test_the_version_is_that_of_the_case_or_of_the_test_unless_it_is_given(tmp_path: Path) -> None:
-    """Only until 1.36 does the message say that there are no claims to deallocate."""
+    """Only up to 1.36, the message says that there are no claims to deallocate."""
     path = Path(written(tmp_path, {"pod": "large", "unschedulable": {}}, FAILS, FAILS))
     document = yaml.safe_load(path.read_text())
     document["kubernetesVersion"] = "1.35"

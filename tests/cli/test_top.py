@@ -1,4 +1,4 @@
-"""What happens between two readings of the metrics, and how it is shown."""
+"""The command `mooring top` shows the changes between two readings of the metrics."""
 
 import json
 from collections.abc import AsyncIterator
@@ -73,14 +73,14 @@ def test_rates_are_those_of_the_interval_summed_over_profiles() -> None:
 
 
 def test_no_rate_is_negative_when_a_profile_goes() -> None:
-    """The series of a profile go with it."""
+    """A deleted profile's metrics are missing in the second reading."""
     without = "".join(line for line in AFTER.splitlines(keepends=True) if 'profile="b"' not in line)
     shown = view(BEFORE.replace("} 10.0", "} 1000.0"), without)
     assert shown["attemptsPerSecond"] == {"scheduled": 2.0, "unschedulable": 0.0, "error": 0.0}
 
 
 def test_no_rate_is_negative_when_another_replica_leads() -> None:
-    """Its counters began at zero."""
+    """The counters of the new leader begin at zero."""
     new = """\
 leader_election_master_status{name="mooring"} 1.0
 scheduler_schedule_attempts_total{profile="a",result="scheduled"} 5.0

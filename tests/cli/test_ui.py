@@ -1,4 +1,4 @@
-"""`mooring ui`: the page on this machine, with the credentials of the kubeconfig."""
+"""The command `mooring ui` serves the page on this machine with the user's credentials."""
 
 import json
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ from served_endpoints import Rights
 
 @dataclass
 class Opened:
-    """A browser at the proxy."""
+    """A browser that has opened the page through the proxy."""
 
     proxy: Proxy
     address: str
@@ -124,7 +124,7 @@ async def test_a_wrong_key_does_not_use_the_address_up() -> None:
 
 
 async def test_names_that_lead_to_this_machine_are_refused() -> None:
-    """Another site's page could else reach the proxy under its own name."""
+    """Otherwise a foreign website could reach the proxy by DNS rebinding."""
     async with opened() as at:
         status, _ = await at.get("/ui/", Host="attacker.example")
         assert status == 403
@@ -152,7 +152,7 @@ async def test_nothing_beside_the_page_is_forwarded() -> None:
     ],
 )
 async def test_a_path_that_leads_elsewhere_is_not_forwarded_without_the_token(path: str) -> None:
-    """Else all who reach the port could read with the credentials of the user."""
+    """Otherwise everybody who reaches the port could read with the user's credentials."""
     async with opened() as at:
         async with at.browser.get(URL(f"{at.base}{path}", encoded=True)) as answer:
             assert answer.status in (401, 404)

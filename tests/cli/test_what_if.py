@@ -1,4 +1,4 @@
-"""`mooring simulate --server`, beside the endpoint that answers it."""
+"""The command `mooring simulate --server`, with the endpoint that answers it."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The extenders of a profile called one after the other, and what comes of their answers."""
+"""Calls the extenders of a profile in order, and combines their answers."""
 
 import os
 import ssl
@@ -40,7 +40,7 @@ CLUSTER = ClusterView(cluster(*map(node, NODES), ON_N1, ALSO_ON_N1, ON_N2, ABOVE
 
 
 class Stage:
-    """Extenders on loopback, and the service that calls them."""
+    """Extenders on loopback, and the `Extenders` that calls them."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
@@ -74,7 +74,7 @@ class Stage:
     async def preempt(
         self, *found: Extender, placeholders: Sequence[str] = ()
     ) -> ProcessedCandidates:
-        """Return what the extenders leave; the candidates in `placeholders` have no victims."""
+        """Return the candidates that the extenders keep; `placeholders` have no victims."""
         victims = {"n1": (victim("v1"), victim("v2")), "n2": (victim("v3"),)}
         candidates = tuple(
             PreemptionCandidate(node, () if node in placeholders else pods, int(node == "n1"))
@@ -86,7 +86,7 @@ class Stage:
 
 
 def passed_and_failed(answers: PodExtenderResults) -> tuple[list[str], dict[str, NodeFailure]]:
-    """Return the nodes that passed, and why the others did not."""
+    """Return the nodes that passed, and why each other node failed."""
     assert answers.nodes is not None
     codes = dict(zip(NODES, answers.nodes.codes.tolist(), strict=True))
     failed = {name: answers.nodes.failures[code - 1] for name, code in codes.items() if code > 0}
@@ -195,7 +195,7 @@ async def test_scores_are_multiplied_by_the_weight_and_by_ten(stage: Stage) -> N
 
 
 async def test_scores_of_two_verbs_of_one_service_are_added(stage: Stage) -> None:
-    """kube-scheduler adds the scores of all extenders (prioritizeNodes in schedule_one.go)."""
+    """As in kube-scheduler (prioritizeNodes in schedule_one.go)."""
     answers = Answers(packing=[{"Host": "n1", "Score": 7}], licences=[{"Host": "n2", "Score": 1}])
     packing = await stage.serve(answers, prioritizeVerb="packing", weight=3)
     licences = packing.model_copy(update={"prioritize_verb": "licences", "weight": 2})
@@ -443,7 +443,7 @@ def test_certificates_that_cannot_be_read_are_a_problem_of_the_profile() -> None
 def test_a_client_certificate_in_the_profile_needs_no_writable_file_system(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The shipped Deployment has a read-only one."""
+    """The shipped Deployment has a read-only file system."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "there-is-none"))
     pair = Authority().client("mooring")
     tls = {

@@ -1,4 +1,4 @@
-"""What extenders get, read from an API server on loopback."""
+"""Reads the objects for extenders from an API server on loopback."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Calls of one extender over HTTP and HTTPS, against servers on loopback."""
+"""Calls one extender over HTTP and HTTPS, with servers on loopback."""
 
 import asyncio
 import ssl
@@ -28,7 +28,7 @@ def extender(port: int, scheme: str = "http", **fields: Any) -> Extender:
 
 
 class Seen:
-    """What was observed of the calls."""
+    """Records the observed calls: their results, and the names of the extenders."""
 
     def __init__(self) -> None:
         self.results: Counter[tuple[str, str]] = Counter()
@@ -266,7 +266,7 @@ async def test_the_server_name_is_what_is_verified(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_is_cancelled_is_no_error_of_the_extender() -> None:
-    """A sibling has failed, the group's time is over, or the replica stops."""
+    """Mooring cancels a call if another extender fails or the replica stops."""
     seen, arrived, end = Seen(), asyncio.Event(), asyncio.Event()
 
     async def handler(_request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The protocol's JSON: what is sent, and what may come back."""
+"""Writes requests to extenders as JSON, and reads their answers."""
 
 import json
 from typing import Any
@@ -179,7 +179,7 @@ JSON = st.recursive(
 
 
 def complaints(body: bytes) -> list[str]:
-    """Return what each decoder says of these bytes; anything but an AnswerError fails the test."""
+    """Return the AnswerErrors of all decoders for this body; let other exceptions pass."""
     found: list[str] = []
     for decode in (
         lambda: decode_filter(body, ("n1",), extender()),

@@ -1,4 +1,4 @@
-"""Which extenders care for a pod, what is kept of their answers, and what it means on rows."""
+"""Which extenders are responsible for a pod, and how their answers are stored and used."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def three() -> ClusterState:
 
 
 def on(state: ClusterState, answers: ExtenderResults, name: str = "w", **how: bool) -> OnRows:
-    """Return what is known of each row for the pod of this name."""
+    """Return the extenders' results by row for the pod of this name."""
     return answers.on(ClusterView(state), **how)[uid_of(name)]
 
 

@@ -1,4 +1,4 @@
-"""Why no node fits: what a user reads, and where eviction may help."""
+"""Why no node fits: the message for users, and the nodes where evictions may help."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def rejected(plugin: str, reason: str, *rows: int, resolvable: bool = False) -> 
 
 
 def short_of(rows: dict[int, int]) -> RejectedNodes:
-    """Return a rejection by NodeResourcesFit, with bits per row: 1 for cpu, 2 for memory."""
+    """Return rows that NodeResourcesFit rejects; a row's bits are 1 for cpu, 2 for memory."""
     why = Explanation(
         ("Insufficient cpu", "Insufficient memory"),
         np.array(list(rows.values()), np.uint64),

@@ -1,4 +1,4 @@
-"""The budget of what plugins evaluate one value at a time."""
+"""The budget for the evaluations of plugins."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from mooring.testing.builders import cluster, node, pod
 
 
 class Work:
-    """Values that cost so much."""
+    """An evaluation with this name and cost."""
 
     def __init__(self, name: str, cost: Cost) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Plugins that take one node at a time."""
+"""Plugins that filter and score one node at a time."""
 
 import logging
 from collections.abc import Callable
@@ -27,7 +27,7 @@ ON = {"multiPoint": {"enabled": [{"name": "Mine"}]}}
 
 @per_node
 class Sizes:
-    """Needs 2 free cores and no taint; prefers fewer pods."""
+    """Rejects nodes with a taint or less than 2 free cores; prefers nodes with few pods."""
 
     name: ClassVar[str] = "Mine"
     depends_on_node_only: ClassVar[bool] = True
@@ -42,7 +42,7 @@ class Sizes:
 
 
 class TestSizes(PluginContract):
-    """An adapted plugin keeps the rules of every plugin."""
+    """A plugin for single nodes must fulfil the contract of all plugins."""
 
     plugin = Sizes
     scenarios = (

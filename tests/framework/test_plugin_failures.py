@@ -1,4 +1,4 @@
-"""Each message about a plugin is logged once an hour, and their number is bounded."""
+"""Each message about a plugin is logged once an hour, and the number of messages is limited."""
 
 import json
 
@@ -11,7 +11,7 @@ FILTER = Blamed("RackAware", "acme", ExtensionPoint.FILTER)
 
 
 class Recorded:
-    """Failures with a clock of their own, and what was counted."""
+    """A PluginFailures with a clock that the test moves; records what it counts."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""The values a post-filter plugin is given and answers with."""
+"""The arguments and results of PostFilter plugins."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Plugins by name: those shipped, and those announced by entry points."""
+"""Finds plugins by name: shipped plugins, and plugins of installed packages."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ MODULE = "acme_rack"
 
 @pytest.fixture
 def announce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Announce]:
-    """Yield a function that announces a plugin with this source and returns a registry with it."""
+    """Yield a function that installs a package with this source, and returns a registry."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
 

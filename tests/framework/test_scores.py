@@ -1,4 +1,4 @@
-"""Upstream's DefaultNormalizeScore (framework/plugins/helper/normalize_score.go)."""
+"""Normalizes scores as kube-scheduler does (framework/plugins/helper/normalize_score.go)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a plugin answers."""
+"""The results of plugins' methods."""
 
 import numpy as np
 import pytest

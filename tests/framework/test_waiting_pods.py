@@ -5,7 +5,7 @@ from mooring.testing.builders import pod
 
 
 class Guest:
-    """A pod at permit and what it was told."""
+    """A pod that waits at Permit; `heard` records the calls of `decided`."""
 
     def __init__(self, room: WaitingPods, name: str, now: float = 0.0, **deadlines: float) -> None:
         self.pod: Pod = parse_pod(pod(name))

@@ -1,4 +1,4 @@
-"""Presets and what replaces them."""
+"""The names of resources and annotations in each preset, and fields that replace them."""
 
 from mooring.gpu_cards.card_args import PRESETS, GPUShareArgs
 from mooring.policy.reading import read

@@ -1,4 +1,4 @@
-"""What GPUShare and GPUTopology have in common."""
+"""The common behaviour of GPUShare and GPUTopology."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""What is told of nodes' cards."""
+"""The view of a node's cards and devices for users."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Nodes score by how much of them stays usable."""
+"""Nodes score higher if more of their GPU stays usable."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_a_pod_without_cards_rather_goes_where_cards_keep_their_cpu() -> None:
 
 
 def test_much_cpu_is_rather_taken_where_all_cards_keep_enough() -> None:
-    """Both nodes have cpu for many more requests; on one of them not for all of its cards."""
+    """Both nodes have enough cpu for several requests; only one has enough for all its cards."""
     others = (
         gpu_node("far", 16, 16),
         *(whole_pod(f"w{i}", 1, cpu="8", node="far", on=str(i)) for i in range(8)),

@@ -1,4 +1,4 @@
-"""An API server that is just enough for kopf: discovery, lists and watches of three resources."""
+"""A small API server for kopf: discovery, and lists and watches of three resources."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -38,7 +38,7 @@ FORBIDDEN: Final = 'User "mooring" cannot list resource "{}" in API group "{}" a
 
 
 class SmallApi:
-    """The responder of an `ApiServer`; what a list holds and what is refused, the test says."""
+    """Answers kopf's requests; the test sets the objects of lists, and the requests to refuse."""
 
     def __init__(self) -> None:
         self.items: dict[Resource, Any] = {resource: [] for resource in SERVED}
@@ -51,7 +51,7 @@ class SmallApi:
         self._watches: dict[Resource, list[Request]] = {resource: [] for resource in SERVED}
 
     def watches(self, resource: Resource) -> list[Request]:
-        """Return the open watches of a resource that kopf has, oldest first."""
+        """Return kopf's open watches of the resource, oldest first."""
         return [request for request in self._watches[resource] if not request.gone.is_set()]
 
     def respond(self, request: Request) -> None:
@@ -94,7 +94,7 @@ def status_writer(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     recorder: EventRecorder | None = None,
 ) -> ProfileStatusWriter:
-    """Return what takes in profiles and writes statuses; its events stay where they are."""
+    """Return a writer of profiles' statuses; without `recorder`, its events are not written."""
     handler = ProfileHandler(shared.profiles, pod_enqueuer)
     recorder = recorder or EventRecorder(client, "mooring", "test")
     writer, turn = ProfileWriter(client), shared.turn

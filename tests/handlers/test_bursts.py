@@ -1,4 +1,4 @@
-"""Which events of pods go past kopf, and which kopf gets."""
+"""The events of pods that bypass kopf, and the events that kopf must get."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from mooring.kube.response_checks import WatchEvent
 
 
 class Told:
-    """A handler that keeps what it was told, and a clock that the test moves."""
+    """Records the events that bypass kopf; the test moves the clock."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
@@ -65,7 +65,7 @@ async def test_pods_of_every_page_of_a_list_stay_with_kopf() -> None:
 
 
 async def test_pods_that_a_later_list_does_not_show_are_not_remembered() -> None:
-    """Their deletion is never told, and there may be thousands after each gap of the watch."""
+    """After a gap of the watch, kopf reports no end of these pods, and there may be thousands."""
     told = Told()
     for uid in "ab":
         told.now += 2 * QUIET_SECONDS
@@ -92,7 +92,7 @@ _KINDS = st.sampled_from(["ADDED", "MODIFIED", "DELETED"])
 async def test_no_event_of_a_pod_overtakes_one_that_kopf_got(
     events: list[tuple[WatchEvent, str, float]],
 ) -> None:
-    """Between two events of a pod that go different ways, kopf was told that the pod has gone."""
+    """After kopf has got an event of a pod, it gets all events until the pod's deletion."""
     told, with_kopf = Told(), dict[str, bool]()
     for kind, uid, pause in events:
         told.now += pause

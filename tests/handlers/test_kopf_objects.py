@@ -1,4 +1,4 @@
-"""What is done with the objects that kopf shows, and with those that a comparison found."""
+"""Handles objects that kopf reports, and objects that only a comparison has found."""
 
 import asyncio
 import time
@@ -27,9 +27,9 @@ async def handlers(
     clock: Callable[[], float] = time.monotonic,
     told: list[tuple[str, float]] | None = None,
 ) -> AsyncIterator[ObjectHandlers]:
-    """Yield the handlers over this state; each listing of kopf's is added to `listed`.
+    """Yield handlers that use this state; `listed` gets an item for each list of kopf.
 
-    `told` gets the name of each event about a pod, and the seconds that it took.
+    `told` gets the name of each event of a pod, and the seconds that its handler took.
     """
     pod_enqueuer = silent_pod_enqueuer(shared)
     async with ApiServer() as server, ApiClient(Connection(server.url)) as client:
@@ -72,13 +72,13 @@ async def test_profiles_that_were_read_are_in_force_but_for_those_that_are_gone(
 
 
 def large(**fields: Any) -> dict[str, Any]:
-    """Return a pod with so many tolerations that it is read in several steps."""
+    """Return a pod with so many tolerations that it is parsed in several steps."""
     tolerations = [{"key": f"key-{n}"} for n in range(3000)]
     return builders.pod("large", tolerations=tolerations, **fields)
 
 
 class Steps:
-    """A clock by which each step takes a second, and a pod that is being read beside the watch."""
+    """A clock that moves by one second at each call."""
 
     def __init__(self) -> None:
         self.now = 0.0

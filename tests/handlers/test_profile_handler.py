@@ -1,4 +1,4 @@
-"""SchedulingProfiles as the API server shows them, and the status they get."""
+"""Handles SchedulingProfiles of the API server, and computes their statuses."""
 
 import asyncio
 import logging
@@ -100,7 +100,7 @@ def test_a_good_profile_is_in_force_and_its_status_says_what_that_means(
 def test_a_profile_whose_extender_has_no_url_never_replaces_a_valid_one(
     profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:
-    """The CRD's pattern accepts it; nothing that names the extender could be written."""
+    """The CRD's pattern accepts the URL, but no text that names the extender could be written."""
     profile_handler.applied(profile(1))
     status = profile_handler.applied(profile(2, extenders=[{"urlPrefix": "http://[::1:80/x"}]))
     mistake = 'spec.extenders[0].urlPrefix: is no URL: "http://[::1:80/x": Invalid IPv6 URL'
@@ -327,7 +327,7 @@ SHARED: Raw = {"schedulerNames": ["shared"]}
 
 
 def merged(before: Raw, patch: Raw) -> Raw:
-    """Return what the API server makes of an object and a merge patch."""
+    """Return the object after the API server has applied the merge patch."""
     after = dict(before)
     for field, value in patch.items():
         if value is None:
@@ -340,12 +340,12 @@ def merged(before: Raw, patch: Raw) -> Raw:
 
 
 def outdated(handler: ProfileHandler) -> dict[str, Raw]:
-    """Return by name of each profile that nodes, server or files have outdated, its patch."""
+    """Return the status patches of the outdated profiles, by name."""
     return {name: handler.patch(name) for name in handler.surroundings_changed()}
 
 
 class Statuses:
-    """Profiles and their statuses, as the API server would have them."""
+    """Profiles with their statuses, as the API server would store them."""
 
     def __init__(self, handler: ProfileHandler) -> None:
         self.handler = handler
@@ -356,18 +356,18 @@ class Statuses:
         """Name, reason and note of each Event."""
 
     def apply(self, name: str, *, generation: int = 1, **spec: Any) -> None:
-        """Apply the profile, by default for the pods of scheduler "shared"."""
+        """Store the profile and show it to the handler; by default with the match SHARED."""
         spec.setdefault("match", SHARED)
         before = self.raws.get(name, {}).get("status")
         self.raws[name] = profile(generation, name=name, uid=f"{name}1", status=before, **spec)
         self.show(name)
 
     def show(self, name: str) -> None:
-        """Show the profile as the API server has it."""
+        """Show the stored profile to the handler, and store its new status."""
         self._write(name, self.handler.applied(self.raws[name]))
 
     def settle(self, calls: int = 2) -> None:
-        """Let some seconds pass, and write the statuses that are outdated by then."""
+        """Call `settle_conflicts` a few times, and store the statuses that are outdated."""
         for _ in range(calls):
             for name in self.handler.settle_conflicts():
                 self._write(name, self.handler.patch(name))
@@ -385,7 +385,7 @@ class Statuses:
             self.show(name)
 
     def conflicts(self) -> dict[str, str]:
-        """Return by name what the statuses say in short; each has the condition or it has not."""
+        """Return the short texts about conflicts, by profile; check that the conditions agree."""
         statuses = {name: raw["status"] for name, raw in self.raws.items()}
         found = {name: s["conflict"] for name, s in statuses.items() if "conflict" in s}
         assert {*found} == {n for n, s in statuses.items() if "Conflicted" in conditions(s)}
@@ -570,7 +570,7 @@ DEAR = [
 
 
 def relabel(shared: SchedulerState, count: int) -> None:
-    """Give so many nodes labels that differ."""
+    """Give 40 nodes a label with `count` different values."""
     for number in range(40):
         labels = {"serial": str(number % count)}
         parsed = parse_node(node(f"n{number}", labels=labels))
@@ -614,7 +614,7 @@ def test_the_status_follows_the_nodes(
 
 
 def trusting(ca_file: Path) -> Raw:
-    """Return an extender as a user writes it, whose certificate these CAs have signed."""
+    """Return an extender with this CA file, as a user writes it."""
     tls = {"caFile": str(ca_file)}
     return {"urlPrefix": "https://a", "filterVerb": "filter", "tlsConfig": tls}
 
@@ -672,7 +672,7 @@ READS_WRONGLY = [
 def test_a_spec_that_is_too_large_for_the_status_is_in_force_and_a_warning_says_what_that_means(
     profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:
-    """Twice it would be too large for etcd, which would refuse every status of the profile."""
+    """With a copy of this spec in its status, the profile would be too large for etcd."""
     small = profile_handler.applied(profile(1))
     assert small is not None
     assert "inForceSpec" in small
@@ -720,7 +720,7 @@ def test_a_warning_names_three_labels_and_how_many_more(
 
 
 class Writing:
-    """A server, and what writes statuses and Events to it."""
+    """A ProfileStatusWriter, and the server that gets its statuses and Events."""
 
     def __init__(self, shared: SchedulerState | None = None) -> None:
         self.shared = shared or scheduler_state()
@@ -753,7 +753,7 @@ class Writing:
                 await recorder.drain(10)
 
     async def after(self, seconds: float) -> None:
-        """Let this time pass and what is to be written by then be written."""
+        """Advance the clock by this time, and wait for the writes that are due."""
         await self.clock.sleepers(4)
         for _ in range(round(seconds)):
             await self.clock.advance(1)
@@ -841,7 +841,7 @@ async def test_a_status_that_the_nodes_have_outdated_is_written_after_a_while(
 
 
 async def test_a_status_that_was_refused_is_written_some_seconds_later() -> None:
-    """No one shows the profile again for it."""
+    """No further event of the profile causes this write."""
     writing = Writing()
     async with writing.run() as writer:
         writing.refuses = True
@@ -854,7 +854,7 @@ async def test_a_status_that_was_refused_is_written_some_seconds_later() -> None
 
 
 async def test_a_status_is_written_after_the_one_before_has_arrived() -> None:
-    """Of two that are on their way the older one might arrive last."""
+    """If two writes ran at the same time, the older one might arrive last."""
     writing = Writing()
     async with writing.run() as writer:
         held = writing.held = []

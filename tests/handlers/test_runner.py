@@ -1,6 +1,6 @@
-"""kopf against a real API server: what it watches, and where each object goes.
+"""Runs kopf against a real API server: its watches, and the handling of each object.
 
-What it does about a server's faults is tested against a small server whose faults the test decides.
+Faults of a server are tested with a small server that the test controls.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ Raw = dict[str, Any]
 
 @pytest.fixture
 def client(control_plane: ControlPlane) -> Iterator[Client]:
-    """Yield a client of a server that knows SchedulingProfiles; then delete what tests made."""
+    """Yield a client of a server with Mooring's CRDs; then delete the objects of the tests."""
     control_plane.access.kubectl("apply", "-f", str(Path(replica.ROOT) / "crds"))
     replica.wait_until_established(control_plane.access)
     with control_plane.access.client() as connected:
@@ -198,9 +198,9 @@ async def kopf_against(
     seen: Callable[[Pod, Mapping[str, Any]], None] = lambda _pod, _raw: None,
     **options: Any,
 ) -> AsyncIterator[KopfRunner]:
-    """Yield a real kopf that works with a server whose faults the test decides.
+    """Run the real kopf against `server`, whose faults the test controls; yield its runner.
 
-    If it `waits`, it has looked what it may watch before, as a stand-by does.
+    If `waits` is True, first wait until kopf may watch its resources, as a stand-by replica does.
     """
     connection = Connection(server.url, user_agent=KOPF)
     async with ApiClient(Connection(server.url)) as client:
@@ -216,7 +216,7 @@ async def kopf_against(
 
 
 class Pauses:
-    """The clock of an operator, and how long it slept; sleeping takes no time."""
+    """A clock, and a `sleep` that takes no time and records the seconds."""
 
     def __init__(self) -> None:
         self.time = 1000.0
@@ -244,7 +244,7 @@ async def test_kopf_survives_a_minute_of_server_errors_on_one_of_its_watches() -
 async def test_a_lone_refusal_of_the_credentials_costs_no_other_request_of_kopf_anything(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Kopf would log in anew, and close the session of all its watches for that."""
+    """Otherwise kopf would log in again, and close the session of all its watches."""
     quickly = [0.0] * len(RETRIES)
     async with small_api() as (api, server):
         api.refusal = (401, "Unauthorized")
@@ -346,7 +346,7 @@ async def test_the_pause_before_a_restart_of_kopf_is_short_again_after_a_minute_
 
 
 def is_kopfs_task(task: "asyncio.Task[Any]") -> bool:
-    """Return whether the task runs code of kopf's."""
+    """Return whether the task runs kopf's code."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code is not None and "/kopf/" in code.co_filename
 
@@ -359,7 +359,7 @@ def kopfs_tasks() -> list[str]:
 async def test_a_restart_of_kopf_sets_no_time_at_which_the_process_is_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Kopf sends itself SIGKILL ten minutes after its tasks are cancelled if it may."""
+    """Otherwise kopf would kill the process ten minutes after its tasks are cancelled."""
     timed = list[Any]()
     loop, pauses = asyncio.get_running_loop(), Pauses()
     call_later = loop.call_later
@@ -459,7 +459,7 @@ async def test_a_missing_right_on_priority_classes_stops_nothing_and_is_said_onc
 
 
 async def test_a_replica_that_knows_what_kopf_may_watch_does_not_look_again_when_it_leads() -> None:
-    """The pods of a leader that was killed wait for it."""
+    """Pods may be waiting since the former leader was killed."""
     shared = scheduler_state()
     async with small_api() as (api, server):
         api.items[POD] = [builders.pod("web")]
@@ -471,7 +471,7 @@ async def test_a_replica_that_knows_what_kopf_may_watch_does_not_look_again_when
 
 
 async def test_listed_pods_are_queued_each_by_itself(caplog: pytest.LogCaptureFixture) -> None:
-    """What one pod of a list does wrong costs the others nothing, and all have their kind."""
+    """An error with one pod does not affect other pods, and all pods have their kind."""
     shared, seen = scheduler_state(), list[Any]()
 
     def see(pod: Pod, raw: Mapping[str, Any]) -> None:
@@ -512,7 +512,7 @@ async def test_pods_are_listed_when_all_of_the_first_list_have_come_in() -> None
 
 
 async def test_kopf_lists_page_by_page() -> None:
-    """All pods at once would take a gigabyte where 50,000 wait."""
+    """A single list of 50,000 pods would take a gigabyte."""
     async with small_api() as (api, server), kopf_against(server, scheduler_state()):
         await until(lambda: api.watches(POD))
     lists = [r for r in server.seen if r.headers["User-Agent"] == KOPF and r.path == POD.path()]

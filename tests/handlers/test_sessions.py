@@ -1,4 +1,4 @@
-"""What kopf is given to talk with, and that nothing of it is left when it stops."""
+"""The HTTP sessions that kopf gets, and their complete end when kopf stops."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 
 class Watches:
-    """What was told of kopf's watches."""
+    """Records the calls of `OnWatch`."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, bool]] = []
@@ -45,12 +45,12 @@ class Watches:
 
 
 async def no_pods(pods: list[dict[str, Any]]) -> None:
-    """Take the pods of lists of which a test has none."""
+    """Check that the list has no pods."""
     assert pods == []
 
 
 async def no_pod(event: Mapping[str, Any]) -> None:
-    """Take the events of pods of which a test has none."""
+    """Fail, because the test expects no event of a pod."""
     pytest.fail(f"unexpected: {event}")
 
 
@@ -67,7 +67,7 @@ def sessions(server: ApiServer, watches: Watches) -> KopfSessions:
 
 @pytest.fixture
 async def session(sessions: KopfSessions) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield the session that kopf gets of `sessions`, which end with the test."""
+    """Yield a session as kopf gets it; close all sessions at the end of the test."""
     yield await session_of(sessions)
     await sessions.close()
 
@@ -77,7 +77,7 @@ Kopf = Callable[..., Awaitable[aiohttp.ClientSession]]
 
 @pytest.fixture
 async def kopf(server: ApiServer, watches: Watches) -> AsyncIterator[Kopf]:
-    """Yield what makes a session for kopf, with these arguments of `KopfSessions`."""
+    """Yield a function that makes a session for kopf, with other arguments of `KopfSessions`."""
     made = list[KopfSessions]()
 
     async def begin(
@@ -113,7 +113,7 @@ async def test_requests_carry_our_credentials_and_name(
 
 
 class Tokens:
-    """A source of tokens that gives the next one after each refusal, as long as it has one."""
+    """A TokenSource that gives the next token after each refusal, until only one is left."""
 
     def __init__(self, *tokens: str) -> None:
         self._tokens = list(tokens)
@@ -182,7 +182,7 @@ async def test_a_connection_that_ends_amid_data_is_not_taken_for_the_end_of_the_
 async def test_a_watch_whose_last_event_was_malformed_is_accepted_with_its_next_event(
     server: ApiServer, watches: Watches, kopf: Kopf
 ) -> None:
-    """Otherwise a replica whose watch breaks off again and again would seem to be ready."""
+    """Otherwise a replica would seem ready although its watch fails again and again."""
     pauses = list[float]()
 
     async def sleep(seconds: float) -> None:
@@ -313,7 +313,7 @@ async def test_the_answer_to_a_write_can_be_read_when_kopf_is_to_stop(
 
 @asynccontextmanager
 async def silent_server(folder: Path) -> AsyncIterator[tuple[int, ssl.SSLContext]]:
-    """Yield the port of a TLS server that begins an answer, then neither writes nor reads."""
+    """Serve TLS, and stop in the middle of each answer; yield the port and the client's context."""
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -341,7 +341,7 @@ async def silent_server(folder: Path) -> AsyncIterator[tuple[int, ssl.SSLContext
 async def test_an_answer_that_never_ends_does_not_hold_up_the_end(
     watches: Watches, tmp_path: Path, *, is_read: bool, is_late: bool
 ) -> None:
-    """Closing its connection would wait for the server's farewell, which does not come."""
+    """Closing the connection normally would wait for the server, which never answers."""
     async with silent_server(tmp_path) as (port, trusting):
         url = f"https://127.0.0.1:{port}"
         sessions = KopfSessions(
@@ -503,7 +503,7 @@ async def test_pods_that_are_listed_after_a_watch_go_through_kopf_behind_what_th
 async def test_what_a_watch_tells_of_pods_that_kopf_was_shown_does_not_overtake_the_list(
     server: ApiServer, kopf: Kopf
 ) -> None:
-    """The list has pages, and when the watch begins, kopf may have taken in none of the pods."""
+    """When the watch begins, kopf may not have handled the pods of the list yet."""
     past_kopf = list[str]()
 
     async def take(event: Mapping[str, Any]) -> None:
@@ -514,7 +514,7 @@ async def test_what_a_watch_tells_of_pods_that_kopf_was_shown_does_not_overtake_
     path = f"{server.url}{POD.path()}"
 
     async def watch(*lines: dict[str, Any]) -> list[str]:
-        """Return the uids of the pods that kopf is shown."""
+        """Send these events in a watch; return the uids of the pods that kopf gets."""
         asking = asyncio.create_task(session.get(f"{path}?watch=true"))
         request = await server.next()
         request.send_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
@@ -547,7 +547,7 @@ async def test_a_list_of_pods_that_is_none_is_a_broken_answer(
 async def test_an_unfinished_event_at_the_end_of_a_watch_is_left_out(
     server: ApiServer, session: aiohttp.ClientSession
 ) -> None:
-    """The server sends it again to the next watch, which begins behind the event before."""
+    """The next watch begins after the last whole event, so the server repeats the other one."""
     asking = asyncio.create_task(session.get(f"{server.url}/base{POD.path()}?watch=true"))
     request = await server.next()
     whole = orjson.dumps({"type": "ADDED", "object": WEB}) + b"\n"
@@ -572,7 +572,7 @@ def bookmark_line(version: int) -> dict[str, Any]:
 async def watch_of_bursts(
     server: ApiServer, watches: Watches
 ) -> AsyncIterator[tuple[Request, AsyncIterator[bytes], list[str]]]:
-    """Yield the server's side of a watch of pods, kopf's, and what goes past kopf: versions."""
+    """Yield both sides of a watch of pods, and the list of versions that bypass kopf."""
     told = list[str]()
 
     async def take(event: Mapping[str, Any]) -> None:
@@ -620,7 +620,7 @@ async def test_kopf_gets_the_bookmark_before_the_error_of_a_watch_that_breaks_of
 async def test_what_kopf_is_shown_is_no_bookmark_behind(
     server: ApiServer, watches: Watches
 ) -> None:
-    """What kopf is shown tells it the version as well as a bookmark does."""
+    """An event that kopf gets states the version, so that no bookmark is needed."""
     async with watch_of_bursts(server, watches) as (request, kopfs, told):
         await anext(kopfs)
         request.send(pod_event("a", "2"), pod_event("first", "3"))
@@ -632,7 +632,7 @@ async def test_what_kopf_is_shown_is_no_bookmark_behind(
 async def test_kopf_gets_a_bookmark_after_many_events_that_went_past_it(
     server: ApiServer, watches: Watches
 ) -> None:
-    """If it hangs up on a silent watch, it is not told how the watch ended."""
+    """If kopf itself closes a silent watch, it cannot get the bookmark at the watch's end."""
     async with watch_of_bursts(server, watches) as (request, kopfs, told):
         await anext(kopfs)
         last = 2 + BOOKMARK_EVENTS

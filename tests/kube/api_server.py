@@ -1,8 +1,8 @@
-"""A small HTTP server on 127.0.0.1 whose answers the test gives, one request at a time.
+"""A small HTTP server on 127.0.0.1; the test answers each request.
 
-`request = await server.next()` waits for the next request; the test reads what was asked and
-answers with `reply`, or opens a stream and sends, ends or cuts it. With a `responder` every
-request is handed to it instead, to be answered there.
+`request = await server.next()` waits for the next request. The test reads it and answers with
+`reply`, or sends, ends or cuts a stream. If there is a `responder`, it is called with every request
+instead, and answers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REASONS: Final = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
 
 @dataclass
 class Request:
-    """One request as it arrived, and the handle to answer it."""
+    """A request of a client; the methods answer it."""
 
     method: str
     path: str
@@ -37,7 +37,7 @@ class Request:
     _actions: asyncio.Queue[object] = field(default_factory=asyncio.Queue)
 
     def reply(self, body: object = None, status: int = 200, **headers: str) -> None:
-        """Answer with JSON (or bytes as they are) and be done."""
+        """Answer with this body, as JSON unless it is bytes, and end the answer."""
         raw = body if isinstance(body, bytes) else orjson.dumps(body)
         named = {"Content-Type": "application/json"}
         named |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -47,23 +47,23 @@ class Request:
         self.reply(status_object(status, reason, message), status, **headers)
 
     def send(self, *events: dict[str, Any]) -> None:
-        """Send watch events, all in one chunk."""
+        """Send watch events in one chunk."""
         self.send_bytes(b"".join(orjson.dumps(event) + b"\n" for event in events))
 
     def send_bytes(self, raw: bytes) -> None:
-        """Send a piece of the stream as it is; the first piece opens the stream."""
+        """Send bytes of a stream; the first call opens the stream."""
         self._actions.put_nowait(raw)
 
     def end(self) -> None:
-        """End the stream as a server does whose time is up."""
+        """End the stream, as a server does at the time limit of a watch."""
         self._actions.put_nowait(END)
 
     def cut(self) -> None:
-        """Break the connection without a farewell."""
+        """Break the connection without ending the answer."""
         self._actions.put_nowait(CUT)
 
     async def perform(self, web_request: web.BaseRequest) -> web.StreamResponse:
-        """Do on the wire what the test says."""
+        """Send the answer that the test has given."""
         action = await self._actions.get()
         if isinstance(action, web.Response):
             return action
@@ -79,7 +79,7 @@ class Request:
 
 
 class ApiServer:
-    """Listens from entering to leaving its context."""
+    """Listens on a free port while its context is entered."""
 
     def __init__(self, responder: Callable[[Request], None] | None = None) -> None:
         self.seen: list[Request] = []
@@ -102,7 +102,7 @@ class ApiServer:
         await self._runner.cleanup()
 
     async def next(self) -> Request:
-        """Return the next request that nobody has taken yet."""
+        """Return the next request that no call of `next` has returned yet."""
         async with asyncio.timeout(WAIT_SECONDS):
             return await self._arrived.get()
 
@@ -128,12 +128,12 @@ class ApiServer:
 
 
 class Objects:
-    """A responder that only reads: it has these objects, and refuses what it is told to.
+    """A read-only responder with these objects and refusals.
 
     Attributes:
         known: By the end of a path, an object or the items of a list.
         refused: By the end of a path, the status and the message of the refusal.
-        others: Whether there is an empty list at all other paths; else they are not served.
+        others: Whether all other paths have an empty list; else they are not found.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Objects:
 
 
 def status_object(code: int, reason: str, message: str, **details: str) -> dict[str, Any]:
-    """Return the Status object of a refusal."""
+    """Return a Status object for a refused request."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -183,18 +183,18 @@ def budget_refusal(message: str = "a budget forbids it") -> dict[str, Any]:
 
 
 def pod(name: str, version: int, namespace: str = "default", **extra: Any) -> dict[str, Any]:
-    """Return a pod as a list or watch shows it."""
+    """Return a pod as JSON; its uid is its name."""
     metadata = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": str(version)}
     return {"metadata": metadata, **extra}
 
 
 def event(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
-    """Return one line of a watch."""
+    """Return a watch event."""
     return {"type": kind, "object": obj}
 
 
 def bookmark(version: int, *, initial_end: bool = False) -> dict[str, Any]:
-    """Return the line that moves the version forward, or ends the initial events."""
+    """Return a BOOKMARK event; with `initial_end`, it ends the initial events of a WatchList."""
     metadata: dict[str, Any] = {"resourceVersion": str(version)}
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

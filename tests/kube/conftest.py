@@ -1,4 +1,4 @@
-"""A server that the test answers for, and a client of it."""
+"""Fixtures: a server whose answers the test gives, and a client of this server."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""A server with a history of pods whose every connection ends in some fault, until none is left."""
+"""A server with a history of changed pods; its first connections end in faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAULTS: Final = ("end", "cut", "half a line", "junk", "gone event", "gone at onc
 
 @dataclass(frozen=True)
 class Connection:
-    """One answered request: how many further events it shows, and how it ends."""
+    """An answer of the server: how many further events it sends, and how it ends."""
 
     events: int
     fault: str
@@ -32,7 +32,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12
 
 
 class FaultyServer:
-    """The responder of an ApiServer; the version of an event is its place in the history."""
+    """A responder; the resourceVersion of an event is its number in the history."""
 
     def __init__(self, changes: list[tuple[str, bool]], connections: list[Connection]) -> None:
         self._connections = list(connections)
@@ -52,11 +52,11 @@ class FaultyServer:
 
     @property
     def final(self) -> dict[str, int]:
-        """What a mirror must hold in the end: versions by name."""
+        """The last version of each pod at the end of the history, by name."""
         return self._states[-1]
 
     def respond(self, request: Request) -> None:
-        """Show a part of what is left and end in the next fault; with none left, show all."""
+        """Send some events and end with the next fault; after the last fault, send all events."""
         last = Connection(len(self._events), "none")
         connection = self._connections.pop(0) if self._connections else last
         resumes = "resourceVersion" in request.query

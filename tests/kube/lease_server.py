@@ -1,4 +1,4 @@
-"""A server that holds one Lease with real optimistic locking, and can be made to fail."""
+"""A server with one Lease and optimistic locking; tests can make it fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATH: Final = f"{COLLECTION}/mooring"
 
 
 class LeaseServer:
-    """The responder of an ApiServer; `lease` is what it holds, None at first."""
+    """A responder; `lease` is the stored Lease, or None before the first write."""
 
     def __init__(self) -> None:
         self.lease: dict[str, Any] | None = None
@@ -37,7 +37,7 @@ class LeaseServer:
         return spec
 
     def respond(self, request: Request) -> None:
-        """Answer now, with an error, or not before `answer_held_back`."""
+        """Answer now, answer with an error, or wait for `answer_held_back`."""
         if self.hangs:
             self.held_back.append(request)
             self.holding.set()
@@ -54,7 +54,7 @@ class LeaseServer:
         self.held_back.clear()
 
     def write(self, holder: str, *, seconds: int = 15, **changes: Any) -> None:
-        """Write the lease as some other replica."""
+        """Write the lease as another replica would."""
         old = self.lease["spec"] if self.lease else {"leaseTransitions": 3}
         spec = {**old, "holderIdentity": holder, "leaseDurationSeconds": seconds, **changes}
         self._store({"metadata": {"name": "mooring", "namespace": "kube-system"}, "spec": spec})

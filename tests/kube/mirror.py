@@ -1,4 +1,4 @@
-"""A sink that keeps what a reflector tells it, and the reflector at work."""
+"""A sink that records the calls of a reflector, and a function that runs the reflector."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAIT_SECONDS: Final = 60.0
 
 
 class Mirror:
-    """The mirrored versions by name, every call that led there, and what else was told."""
+    """A sink: the version of each pod by name, and records of all calls."""
 
     def __init__(self) -> None:
         self.versions: dict[str, int] = {}
@@ -50,7 +50,7 @@ class Mirror:
         self.pause()
 
     def pause(self) -> None:
-        """End a step."""
+        """Count a step, which takes one second, and let other tasks run."""
         self.now += 1.0
         pause()
 
@@ -88,7 +88,7 @@ class Mirror:
         self.pauses.append(seconds)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a call after which `condition` holds."""
+        """Wait until `condition` returns True; it is tested after each call of the sink."""
         async with asyncio.timeout(WAIT_SECONDS):
             while not condition():
                 self._changed.clear()
@@ -96,7 +96,7 @@ class Mirror:
 
 
 class Listed:
-    """A list that the mirror takes over in as many steps as it has objects, and one."""
+    """A list of the sink; adding an object and storing an object take one step each."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
@@ -128,9 +128,9 @@ def _version(obj: dict[str, Any]) -> int:
 async def reflecting(
     url: str, *, slowly: bool = False, **options: Any
 ) -> AsyncIterator[tuple[Mirror, Reflector]]:
-    """Run a reflector of pods, whose pauses take no time, within the context.
+    """Run a reflector of pods inside the context; its pauses take no time.
 
-    If `slowly`, each step of the mirror takes longer than a slice of work.
+    If `slowly` is True, each step of the sink takes longer than a slice of work.
     """
     mirror = Mirror()
     if slowly:

@@ -1,4 +1,4 @@
-"""An HTTP proxy that lets nobody through."""
+"""An HTTP proxy that refuses every connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ _ANSWER = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\
 
 @asynccontextmanager
 async def refusing_proxy() -> AsyncIterator[str]:
-    """Yield the URL of the proxy, with a user and the password `secret`."""
+    """Serve the proxy; yield its URL with a user and the password `secret`."""
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Paths of resources, and the calls read back from them."""
+"""The paths of resources, and the parsing of paths."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Pauses between tries."""
+"""The pauses between tries."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The verbs: what each sends, and what it makes of the answer."""
+"""The verbs of the client: the requests that they send, and how they handle answers."""
 
 import asyncio
 from typing import Any

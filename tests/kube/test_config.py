@@ -1,4 +1,4 @@
-"""Connections out of kubeconfigs and service accounts, and one line for each mistake."""
+"""Connections from kubeconfigs and service accounts; each mistake gives one line."""
 
 import asyncio
 import base64
@@ -43,7 +43,7 @@ def kubeconfig(
     server: str = URL,
     cluster: dict[str, Any] | None = None,
 ) -> str:
-    """Write a file with one context; `cluster` adds to the cluster's fields."""
+    """Write a kubeconfig with one context and return its path; `cluster` has more fields."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -63,7 +63,7 @@ def edit(path: str, old: str, new: str) -> None:
 
 
 def plugin(folder: Path, **status: str) -> dict[str, Any]:
-    """Write a login plugin that counts its runs in the token and in the file `runs`."""
+    """Return a user with a login plugin, which counts its runs in the token and the file `runs`."""
     runs = folder / "runs"
     script = (
         "import json, pathlib, sys\n"
@@ -119,7 +119,7 @@ async def test_files_are_merged_and_a_context_chosen(tmp_path: Path) -> None:
 
 
 async def test_an_empty_file_among_others_says_nothing(tmp_path: Path) -> None:
-    """To kubectl it is a file without clusters."""
+    """As in kubectl, an empty file is a kubeconfig without clusters."""
     path, empty = kubeconfig(tmp_path, {"token": "t"}), tmp_path / "empty"
     empty.touch()
     for paths in (f"{empty}:{path}", f"{path}:{empty}"):
@@ -129,7 +129,7 @@ async def test_an_empty_file_among_others_says_nothing(tmp_path: Path) -> None:
 async def test_the_files_of_a_user_are_relative_to_the_file_that_the_user_is_in(
     tmp_path: Path,
 ) -> None:
-    """So it is in kubectl (ResolveLocalPaths in client-go's clientcmd/loader.go)."""
+    """As in kubectl (ResolveLocalPaths in client-go's clientcmd/loader.go)."""
     clusters, users = tmp_path / "clusters", tmp_path / "users"
     clusters.mkdir()
     users.mkdir()
@@ -232,14 +232,14 @@ async def test_a_pod_uses_its_service_account(tmp_path: Path) -> None:
 
 
 def trusted_by(connection: Connection) -> str:
-    """Return a text with the names of the CAs that the connection trusts."""
+    """Return the CAs that the connection trusts, as text."""
     assert isinstance(connection.tls, ssl.SSLContext)
     return str(connection.tls.get_ca_certs())
 
 
 @pytest.mark.parametrize("in_a_pod", [True, False])
 async def test_the_file_of_the_clusters_ca_is_read_again(tmp_path: Path, *, in_a_pod: bool) -> None:
-    """client-go follows it as well (transport/ca_rotation.go)."""
+    """As in client-go (transport/ca_rotation.go)."""
     account = service_account(tmp_path)
     ca_file = account / "ca.crt"
     if in_a_pod:
@@ -270,7 +270,7 @@ async def test_a_new_token_is_used_while_the_ca_cannot_be_read(tmp_path: Path) -
 
 @asynccontextmanager
 async def telling_users(ca: Authority, folder: Path) -> AsyncIterator[int]:
-    """Yield the port of a server that tells each client the name in its certificate."""
+    """Serve TLS; send each client the name in its certificate; yield the port."""
 
     async def tell(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         subject = writer.get_extra_info("peercert")["subject"]
@@ -287,7 +287,7 @@ async def telling_users(ca: Authority, folder: Path) -> AsyncIterator[int]:
 
 
 async def user_of(connection: Connection, port: int) -> str:
-    """Return whom a server takes this client for on a new connection."""
+    """Open a new connection; return the client's name as the server sees it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=connection.tls)
     user = await reader.read()
     writer.close()
@@ -295,7 +295,7 @@ async def user_of(connection: Connection, port: int) -> str:
 
 
 async def test_the_files_of_a_client_certificate_are_read_again(tmp_path: Path) -> None:
-    """client-go follows them as well (transport/cert_rotation.go)."""
+    """As in client-go (transport/cert_rotation.go)."""
     ca = Authority()
     certificate, key, ca_file = (tmp_path / name for name in ("tls.crt", "tls.key", "ca.crt"))
     first, second = ca.client("first"), ca.client("second")

@@ -1,4 +1,4 @@
-"""Headers that stay fresh."""
+"""The Authorization header, and when it is renewed."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from mooring.kube.errors import ConfigError
 
 
 class Source:
-    """Gives what it is told to, and counts what it was asked."""
+    """A TokenSource that returns `value`, and records its calls; None raises ConfigError."""
 
     def __init__(self) -> None:
         self.value: str | None = "first"
@@ -95,7 +95,7 @@ async def test_requests_go_on_while_a_slow_source_is_read() -> None:
 
 @pytest.mark.parametrize("how", ["current", "replaced"])
 async def test_a_login_goes_on_when_the_request_that_began_it_is_cancelled(how: str) -> None:
-    """A renewal of the lease waits for seconds only, and a login plugin may take longer."""
+    """A renewal of the lease is cancelled after seconds, but a login plugin may take longer."""
     clock, source = VirtualClock(), Source()
     credentials = Credentials(source, "first", clock=clock)
     source.value = "second"

@@ -1,4 +1,4 @@
-"""Answers turned into errors, and errors into lines for a user."""
+"""Converts answers to errors, and errors to lines for users."""
 
 import orjson
 import pytest

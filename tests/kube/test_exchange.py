@@ -1,4 +1,4 @@
-"""Whole answers over kept connections, from a server that is free to misbehave."""
+"""Requests over kept connections, with a server that may break the rules of HTTP."""
 
 import asyncio
 import socket
@@ -21,13 +21,13 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 @dataclass
 class Caller:
-    """One connection as the server sees it."""
+    """The server's side of one connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def request(self) -> bytes:
-        """Return the next request, head and body."""
+        """Return the head and the body of the next request."""
         head = await self.reader.readuntil(b"\r\n\r\n")
         length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
         return head + await self.reader.readexactly(int(length or 0))
@@ -35,7 +35,7 @@ class Caller:
 
 @dataclass
 class Server:
-    """Serves every connection by `serve`, and counts them."""
+    """Calls `serve` for each connection, and counts the connections."""
 
     serve: Callable[[Caller], Awaitable[None]]
     url: str = ""
@@ -70,7 +70,7 @@ async def serving(serve: Callable[[Caller], Awaitable[None]]) -> AsyncIterator[S
 
 
 def answering(*answers: bytes) -> Callable[[Caller], Awaitable[None]]:
-    """Return what gives these answers one after the other on each connection, and ends it."""
+    """Return a `serve` that gives these answers on each connection and then closes it."""
 
     async def serve(caller: Caller) -> None:
         for answer in answers:
@@ -151,7 +151,7 @@ async def test_an_answer_that_ends_its_connection_is_followed_by_a_new_one() -> 
 
 
 async def test_a_connection_whose_user_is_refused_is_followed_by_a_new_one() -> None:
-    """The client certificate that it was made with may have expired, and have been replaced."""
+    """The connection may use an expired client certificate that was replaced meanwhile."""
     refusal = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
     async with serving(answering(refusal, OK)) as server, exchange(server.url) as to:
         assert (await get(to)).status == 401
@@ -300,7 +300,7 @@ async def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
 async def test_an_address_of_the_host_that_does_not_answer_leaves_time_for_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The addresses are those of several API servers, of which one has lost its power."""
+    """The addresses may be several API servers; one of them has no power."""
     monkeypatch.setattr("mooring.kube.exchange.CONNECT_SECONDS", 1.0)
     async with serving(answering(OK)) as server:
         port = int(server.url.rpartition(":")[2])

@@ -1,7 +1,7 @@
-"""Nothing is written without a valid lease, whichever way a write goes.
+"""Without a valid lease, no method of Mooring writes to the API server.
 
-The ways are found in the code: a new method of a class that writes is tested by itself, and a new
-class that writes fails a test here until it is told how to make one.
+The tests find the methods in the code. A new method of a known class is tested at once; a new class
+that writes fails a test until the test knows how to make its object.
 """
 
 import ast
@@ -98,7 +98,7 @@ async def events(client: ApiClient) -> AsyncIterator[EventRecorder]:
 
 @asynccontextmanager
 async def plugin_api(client: ApiClient) -> AsyncIterator[PluginApi]:
-    """Return the API of plugins, called at Bind."""
+    """Yield the API for plugins, with a pod at Bind."""
     yield PluginApi(client, PodWriter(client), {WEB.uid: BindAttempt("n1", lambda: True)})
 
 
@@ -135,7 +135,7 @@ MAKERS: dict[type, Callable[[ApiClient], Any]] = {
 
 
 class Method(NamedTuple):
-    """A public coroutine method of a class that writes."""
+    """A public coroutine method of a class that writes to the API server."""
 
     writer: type
     name: str
@@ -144,7 +144,7 @@ class Method(NamedTuple):
         return f"{self.writer.__name__}.{self.name}"
 
     async def call(self, client: ApiClient) -> None:
-        """Call it with some arguments; without a lease it may say so."""
+        """Call the method with suitable arguments; NotLeadingError is allowed without a lease."""
         chosen = ARGUMENTS | OF_METHODS.get(str(self), {})
         async with AsyncExitStack() as stack:
             made = await stack.enter_async_context(MAKERS[self.writer](client))
@@ -158,7 +158,7 @@ class Method(NamedTuple):
 
 
 def methods() -> list[Method]:
-    """Return all methods by which a write may be sent, and those that read beside them."""
+    """Return all public coroutine methods of the classes that write."""
     return [
         Method(writer, name)
         for writer in MAKERS
@@ -170,7 +170,7 @@ def methods() -> list[Method]:
 
 
 def _writes(node: ast.AST, writing: set[str]) -> bool:
-    """Return whether the code calls a client to write, or one of the functions that do."""
+    """Return whether the code calls a writing method of a client, or a function in `writing`."""
     for call in ast.walk(node):
         if not isinstance(call, ast.Call):
             continue
@@ -185,7 +185,7 @@ def _writes(node: ast.AST, writing: set[str]) -> bool:
 
 
 def classes_that_write() -> set[str]:
-    """Return the names of the classes that have a client write."""
+    """Return the names of all classes with methods that write to the API server."""
     found = set()
     packages = "kube scheduling groups rebalancing extenders run mirroring handlers page"
     for package in packages.split():
@@ -199,7 +199,7 @@ def classes_that_write() -> set[str]:
 
 
 def writes(server: ApiServer) -> list[Request]:
-    """Return what the server was asked to change."""
+    """Return the writes that the server has received."""
     return [r for r in server.seen if r.method != "GET" and not r.path.startswith(REVIEWS)]
 
 
@@ -210,7 +210,7 @@ def test_every_class_that_writes_is_held_to_the_lease_here_or_has_a_reason() -> 
 
 @pytest.mark.parametrize("method", methods(), ids=str)
 async def test_a_method_writes_with_a_lease_and_sends_nothing_without_one(method: Method) -> None:
-    """What writes nothing with a lease is known as a reader, so that nothing is tested in vain."""
+    """A method that writes nothing even with a lease must be listed in READERS."""
     for lease in (True, False):
         async with (
             ApiServer(lambda request: request.reply(ANSWER)) as server,

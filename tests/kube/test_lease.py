@@ -1,4 +1,4 @@
-"""Leader election on a virtual clock against a server with real optimistic locking."""
+"""Leader election on a virtual clock, with a server that has optimistic locking."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -29,14 +29,14 @@ DURATION = 15
 
 
 class NoJitter(Random):
-    """Waiting replicas try every retry period exactly."""
+    """A random source that always returns 0, so that retry periods are exact."""
 
     def random(self) -> float:
         return 0.0
 
 
 class Replica:
-    """An elector at work, and what it told."""
+    """A replica with its elector, and the records of the elector's calls."""
 
     def __init__(
         self, client: ApiClient, identity: str, clock: VirtualClock, look_period: float
@@ -67,7 +67,7 @@ class Replica:
         )
 
     def tell(self, what: str) -> None:
-        """Remember what the elector told, and whether writes were allowed at that moment."""
+        """Record the call, and check that writes are allowed only after "started"."""
         self.told.append(what)
         assert self.leadership.valid() == (what == "started")
 
@@ -81,7 +81,7 @@ class Replica:
 
 
 class Cluster:
-    """The lease server, the clock, and as many replicas as the test starts."""
+    """A lease server, a clock, and the replicas that the test starts."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self.leases = LeaseServer()
@@ -102,16 +102,17 @@ class Cluster:
         return replica
 
     async def pass_time(self, seconds: float) -> None:
-        """Let time pass in retry periods, everybody's next step taken after each."""
+        """Advance the clock by retry periods; wait for each replica's next step after each."""
         while seconds > 0:
             await self.clock.advance(RETRY)
             await self.clock.sleepers(seconds=RETRY)
             seconds -= RETRY
 
     async def pass_until_it_expires(self, replicas: int = 1) -> None:
-        """Let time pass until a second before a lease expires that all have seen by now.
+        """Advance the clock until a second before the lease expires.
 
-        They look at it every two seconds, and will next when it expires and not a second later.
+        All replicas have seen the lease by then. They read it every two seconds, and next when it
+        expires.
         """
         for _ in range(DURATION // 2):
             await self.clock.sleepers(replicas, seconds=RETRY)
@@ -265,7 +266,7 @@ async def test_a_renewal_that_hangs_leaves_time_for_another_one(cluster: Cluster
 
 
 async def test_leading_is_counted_from_the_sending_of_a_renewal(cluster: Cluster) -> None:
-    """An answer that took 4.5 s leaves 5.5 s, not another 10: others count from the write."""
+    """If the answer takes 4.5 s, 5.5 s remain, because other replicas count from the write."""
     replica = await cluster.leader()
     cluster.leases.hangs = True
     await cluster.clock.advance(RETRY)
@@ -417,7 +418,7 @@ async def test_a_clean_stop_releases_the_lease_without_crying_loss(cluster: Clus
 
 
 async def test_a_replica_that_stops_while_it_takes_the_lease_releases_it(cluster: Cluster) -> None:
-    """The server has written its name, and the answer has not come."""
+    """The server has stored the replica's name, but its answer has not arrived."""
     cluster.leases.loses_answers = True
     replica = await cluster.replica("a")
     await cluster.leases.lost.wait()
@@ -431,7 +432,7 @@ async def test_a_replica_that_stops_while_it_takes_the_lease_releases_it(cluster
 async def test_a_renewal_that_arrives_late_does_not_keep_the_lease_from_its_release(
     cluster: Cluster,
 ) -> None:
-    """It was cancelled by the stop, and reaches the server after the lease was read."""
+    """The stop cancels the renewal, but the server gets it after the replica has read the lease."""
     replica = await cluster.leader("a")
     cluster.leases.overtaken_by = "a"
     await replica.stop()

@@ -1,4 +1,4 @@
-"""The client-side request limit."""
+"""The client-side limit of requests."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Deep nesting is cut so that every parser can follow, and all else stays as it is."""
+"""Values that are nested too deeply are replaced; the rest of the JSON stays unchanged."""
 
 import json
 import sys
@@ -79,7 +79,7 @@ def test_braces_and_quotes_in_keys_hide_no_level(keys: list[str], inner: object)
 
 
 def test_many_values_that_are_too_deep_take_no_more_steps_of_python_than_few() -> None:
-    """A megabyte of them would be 300,000 turns of a loop, for each version of a pod."""
+    """A loop in Python would need 300,000 steps for a megabyte of such values, for each event."""
 
     def lines(siblings: int) -> int:
         number = 0

@@ -19,7 +19,7 @@ PATH = "/api/v1/namespaces/mooring-system/pods/mooring-0/portforward"
 
 @asynccontextmanager
 async def kubelet(*frames: bytes, status: int = 101) -> AsyncIterator[Connection]:
-    """Send the greetings and `frames`, then what it receives; another `status` is a refusal."""
+    """Serve a port-forward that sends `frames`, then echoes; with another `status`, refuse it."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if status != 101:
@@ -41,7 +41,7 @@ async def kubelet(*frames: bytes, status: int = 101) -> AsyncIterator[Connection
 async def forwarded(
     connection: Connection,
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.Task[str]]]:
-    """Yield streams that are connected to the pod's port, and what the port-forward returns."""
+    """Yield a reader and a writer for the pod's port, and the task of the port-forward."""
     near, far = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=near)
     streams = await asyncio.open_connection(sock=far)

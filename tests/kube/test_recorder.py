@@ -1,4 +1,4 @@
-"""Events: what is written, how repeats are folded, and what happens when it is too much."""
+"""Writes Events: their contents, series of repeated events, and limits."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 class WallClock:
-    """A wall clock that the test winds on."""
+    """A wall clock that the test sets."""
 
     def __init__(self) -> None:
         self.time = START
@@ -216,7 +216,7 @@ async def test_no_more_than_the_lanes_are_in_flight(server: ApiServer) -> None:
 async def giving_way(
     server: ApiServer, clock: VirtualClock, gives_way: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[EventRecorder]:
-    """Yield a recorder of one lane, in which an event gives way."""
+    """Yield a recorder with one lane and an event that waits because of `gives_way`."""
     async with recording(
         server, lanes=1, gives_way=gives_way, clock=clock, sleep=clock.sleep
     ) as recorder:

@@ -1,4 +1,4 @@
-"""The feed of a mirror: whole sets, then every change, whatever happens to the connection."""
+"""Lists and watches: the sink gets whole lists, then every change, despite broken connections."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ def added(*pods: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 async def initial(server: ApiServer, *pods: dict[str, Any], version: int) -> Request:
-    """Answer the next request with a whole set, as a WatchList that stays open."""
+    """Answer the next WatchList with these pods; leave the watch open and return its request."""
     request = await server.next()
     assert request.query["sendInitialEvents"] == "true"
     request.send(*added(*pods), bookmark(version, initial_end=True))
@@ -33,7 +33,7 @@ async def initial(server: ApiServer, *pods: dict[str, Any], version: int) -> Req
 
 
 async def resumed(server: ApiServer, version: int) -> Request:
-    """Return the next request, which must go on from `version`."""
+    """Return the next request, which must continue the watch from `version`."""
     request = await server.next()
     assert "sendInitialEvents" not in request.query
     assert request.query["resourceVersion"] == str(version)
@@ -253,7 +253,7 @@ async def test_pauses_grow_until_something_works(server: ApiServer) -> None:
 async def test_pauses_do_not_grow_where_silent_watches_are_cut_again_and_again(
     server: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Load balancers end what is silent for less than bookmarks are apart, such as 35 seconds."""
+    """A load balancer may close a watch that is silent for 35 s; bookmarks come less often."""
     clock = VirtualClock()
     caplog.set_level(logging.INFO, "mooring")
     async with reflecting(server.url, clock=clock) as (mirror, _):
@@ -364,7 +364,7 @@ async def test_other_tasks_run_while_a_list_is_taken_over_and_events_wait_until_
 
 
 async def test_waiting_for_events_does_not_end_a_slice_of_work(server: ApiServer) -> None:
-    """Young garbage is collected after some slices, which would take longer than an event."""
+    """A slice may end with a garbage collection, which takes longer than an event."""
     now = 0.0
     async with reflecting(server.url, clock=lambda: now) as (mirror, _):
         request = await initial(server, version=1)
@@ -400,7 +400,7 @@ async def test_a_stop_while_a_list_is_taken_over_leaves_it_unfinished(server: Ap
 
 
 async def test_pages_that_expire_are_listed_anew_page_by_page(server: ApiServer) -> None:
-    """All at once they might not fit into memory."""
+    """All objects at once might not fit into memory."""
     async with reflecting(server.url) as (mirror, reflector):
         (await server.next()).refuse(422, "Invalid", "sendInitialEvents is forbidden")
         first = {"metadata": {"resourceVersion": "7", "continue": "more"}, "items": [pod("a", 1)]}

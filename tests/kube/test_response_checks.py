@@ -1,4 +1,4 @@
-"""What every reader of the API server's answers may rely on."""
+"""Checks the shape of the API server's answers."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ METRICS = NonResourceAttributes("get", "/metrics")
 
 
 def accepting(request: Request) -> None:
-    """Accept every token as ann's, and allow every access."""
+    """Answer a review: every token belongs to the user ann, and every access is allowed."""
     user = {"username": "ann", "groups": ["sre"]}
     request.reply({"status": {"authenticated": True, "user": user, "allowed": True}}, 201)
 

@@ -1,4 +1,4 @@
-"""Statuses are written until they arrive or are refused, and of each object one after the other."""
+"""Writes statuses until the server accepts or refuses each; one write at a time per object."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ def error(status: int) -> ApiError:
 
 
 class Statuses:
-    """What writes statuses: calls of `write` by key, which fail as told or wait while held."""
+    """A StatusWriter whose writes fail if their key is in `errors`, and wait if it is in `held`."""
 
     def __init__(self, lanes: int = 2) -> None:
         self.clock = VirtualClock()
@@ -41,14 +41,14 @@ class Statuses:
             raise self.errors[key]
 
     async def note(self, *keys: str) -> list[str]:
-        """Note the keys; return what is written for them."""
+        """Note the keys; return the keys that were written because of this."""
         before = len(self.written)
         self.writer.note(*keys)
         await self.writer.settled()
         return self.written[before:]
 
     async def second(self) -> list[str]:
-        """Let a second pass; return what is written at its end."""
+        """Advance the clock by a second; return the keys that were written then."""
         before = len(self.written)
         await self.clock.sleepers()
         await self.clock.advance(1)
@@ -127,7 +127,7 @@ async def test_an_object_that_is_forgotten_is_not_written(statuses: Statuses) ->
 async def test_an_error_is_logged_once_until_a_status_is_written(
     statuses: Statuses, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each names its object, and there may be thousands."""
+    """Each error names its object, and thousands of objects may fail."""
     statuses.errors = {name: error(403) for name in ("web", "db")}
     await statuses.note("web", "db")
     said = "the status of pods is not written: patch pods/status default/web: no (403)"
@@ -199,7 +199,7 @@ async def test_a_status_is_sent_if_it_differs_in_more_than_times(statuses: Statu
 
 
 class Section:
-    """Profiles with a field `shadow`, and what was written into it."""
+    """The writer of the field `shadow`, with a profile and the values that were written."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -231,7 +231,7 @@ class Section:
                 yield
 
     async def after_a_while(self) -> int:
-        """Return how often it was written by then."""
+        """Advance the clock by SECTION_SECONDS; return the number of writes so far."""
         for _ in range(round(SECTION_SECONDS)):
             await self.clock.sleepers(2)
             await self.clock.advance(1)

@@ -1,4 +1,4 @@
-"""Times as the API writes them."""
+"""Formats times as the API writes them."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

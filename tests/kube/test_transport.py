@@ -1,4 +1,4 @@
-"""Requests over real connections: credentials, retries, limits, timeouts, streams."""
+"""Requests over real connections: credentials, retries, limits, time limits and streams."""
 
 import asyncio
 import traceback
@@ -32,7 +32,7 @@ PODS = POD.path()
 
 
 class Tokens:
-    """A source whose token is another one after each refusal."""
+    """A TokenSource that returns another token after each refusal."""
 
     def __init__(self) -> None:
         self.issued = 1
@@ -46,7 +46,7 @@ class Tokens:
 
 
 class Pauses:
-    """Remembers how long was slept, and does not sleep."""
+    """Records the requested pauses, and does not sleep."""
 
     def __init__(self) -> None:
         self.taken: list[float] = []
@@ -302,7 +302,7 @@ def test_a_line_is_held_back_until_it_ends() -> None:
 
 
 class Lease:
-    """Says whether the lease is valid; the test changes that."""
+    """Returns whether the lease is valid; the test sets this."""
 
     def __init__(self) -> None:
         self.valid = True

@@ -1,4 +1,4 @@
-"""The engine's writes to pods, as they reach the server."""
+"""The scheduler's writes to pods, pod groups and profiles, as the server receives them."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -140,7 +140,7 @@ async def test_a_pod_that_is_bound_elsewhere_is_a_conflict(
 async def test_a_pod_that_cannot_be_bound_because_it_has_gone_is_not_found(
     server: ApiServer, writer: PodWriter, successor: dict[str, Any] | None, *, was_lost: bool
 ) -> None:
-    """No watch may ever tell of its end, and its name may be another pod's."""
+    """No watch may report the pod's end, and another pod may have its name."""
     task = binding(writer)
     request = await server.next()
     if was_lost:
@@ -253,7 +253,7 @@ async def test_a_pod_is_looked_at_until_the_server_answers(
 async def test_a_status_patch_touches_only_the_status_of_this_pod(
     server: ApiServer, writer: PodWriter, sequence: Callable[[list[Any]], Any]
 ) -> None:
-    """A plugin may write a tuple, which is a list in JSON: its conditions are merged too."""
+    """A plugin may pass a tuple; the server must merge its conditions as for a list."""
     conditions = [{"type": "PodScheduled", "status": "False"}]
     status = {"conditions": sequence(conditions)}
     task = asyncio.create_task(writer.patch_pod_status("team-a", "web", "u1", status))
@@ -369,7 +369,7 @@ async def test_a_deletion_without_an_answer_counts_if_the_pod_is_gone_or_termina
     lost: bool,
     gone: bool,
 ) -> None:
-    """A server that fails may have carried it out, too."""
+    """A server that answers with an error may have deleted the pod."""
     task = asyncio.create_task(getattr(writer, write)("team-a", "web", "u1"))
     request = await server.next()
     if lost:
@@ -390,7 +390,7 @@ async def test_a_deletion_without_an_answer_counts_if_the_pod_is_gone_or_termina
 async def test_a_deletion_without_an_answer_fails_if_the_pod_may_not_be_read(
     server: ApiServer, writer: PodWriter, write: str
 ) -> None:
-    """A server that has just been started forbids everything for a moment."""
+    """A server that has just started refuses all requests for a moment."""
     task = asyncio.create_task(getattr(writer, write)("team-a", "web", "u1"))
     (await server.next()).cut()
     (await server.next()).refuse(403, "Forbidden", "user may not get pods")
@@ -439,7 +439,7 @@ async def test_the_status_of_a_pod_group_is_patched_as_its_kind_allows(
     content_type: str,
     metadata: dict[str, str],
 ) -> None:
-    """A custom resource has no strategic merge patch, and its uid is not compared."""
+    """For custom resources, the server has no strategic merge patch and ignores the uid."""
     status = {"phase": "Running", "conditions": []}
     task = asyncio.create_task(
         PodGroupWriter(client).patch_status(resource, "team-a", "train", "u1", "7", status)
@@ -472,7 +472,7 @@ CHANGED = (409, "Conflict", "the object has been modified")
 
 @pytest.fixture
 def profiles(client: ApiClient) -> ProfileWriter:
-    """Return a writer that knows version 1 of a profile."""
+    """Return a writer that knows version 1 of the profile `packed`."""
     writer = ProfileWriter(client)
     writer.seen("packed", "u1", "1")
     return writer
@@ -489,7 +489,7 @@ def profile(version: str, uid: str = "u1") -> dict[str, Any]:
 
 
 def to_version(version: str, generation: int) -> dict[str, Any]:
-    """Return the patch by which a status is written to this version."""
+    """Return the patch that writes this generation to the status, for this version."""
     status = {"observedGeneration": generation}
     return {"metadata": {"resourceVersion": version}, "status": status}
 
@@ -524,7 +524,7 @@ async def test_a_profile_that_has_changed_is_read_by_an_empty_patch(
 async def test_a_status_whose_answer_is_lost_cannot_arrive_after_the_next(
     server: ApiServer, profiles: ProfileWriter
 ) -> None:
-    """The server carries out one of the two that name the same version."""
+    """Both writes name the same version, so the server carries out only one of them."""
     first = written(profiles, 7)
     lost = await server.next()
     lost.cut()
@@ -541,7 +541,7 @@ async def test_a_status_whose_answer_is_lost_cannot_arrive_after_the_next(
 async def test_a_status_is_not_written_to_another_profile_of_the_name(
     server: ApiServer, profiles: ProfileWriter
 ) -> None:
-    """The watch is late, or it tells of the other one while the status waits for its turn."""
+    """The new profile may become known before the write, or only by the server's refusal."""
     task = written(profiles, 7)
     (await server.next()).refuse(*CHANGED)
     (await server.next()).reply(profile("5", uid="u2"))

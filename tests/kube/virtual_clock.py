@@ -1,4 +1,4 @@
-"""Time that passes only when the test says so, and sleeps that end by it."""
+"""A clock that only the test moves, and sleeps that end by this clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WAIT_SECONDS: Final = 60.0
 
 @dataclass(eq=False)
 class Sleeper:
-    """One call of `sleep`; `awake` ends it, `gone` says that it has ended."""
+    """A call of `sleep`: setting `awake` ends the sleep, and `gone` is set after its end."""
 
     since: float
     seconds: float
@@ -20,7 +20,7 @@ class Sleeper:
 
 
 class VirtualClock:
-    """`clock()` is the time in seconds; `sleep` waits until `advance` has moved it far enough."""
+    """A clock in seconds; `advance` moves it and ends the sleeps that are due."""
 
     def __init__(self) -> None:
         self.time = 1000.0
@@ -31,7 +31,7 @@ class VirtualClock:
         return self.time
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until `seconds` have been advanced over."""
+        """Wait until the clock has moved by `seconds`."""
         sleeper = Sleeper(self.time, seconds)
         self._sleepers.append(sleeper)
         async with self._changed:
@@ -43,7 +43,10 @@ class VirtualClock:
             sleeper.gone.set()
 
     async def sleepers(self, count: int = 1, *, seconds: float | None = None) -> None:
-        """Wait until `count` tasks are asleep; of those that began now to sleep for `seconds`."""
+        """Wait until `count` tasks sleep.
+
+        If `seconds` is given, only sleeps of this length that began at the present time count.
+        """
 
         def enough() -> bool:
             return count <= sum(
@@ -55,12 +58,12 @@ class VirtualClock:
             await self._changed.wait_for(enough)
 
     async def end_sleep(self, seconds: float) -> None:
-        """Wait until a task begins to sleep for `seconds`, and let this time pass."""
+        """Wait until a task begins to sleep for `seconds`; then advance the clock by this time."""
         await self.sleepers(seconds=seconds)
         await self.advance(seconds)
 
     async def advance(self, seconds: float) -> None:
-        """Move the time, wake whoever is due and wait until their sleep has ended."""
+        """Move the clock, and wait until all sleeps that are due have ended."""
         self.time += seconds
         due = [
             sleeper for sleeper in self._sleepers if sleeper.since + sleeper.seconds <= self.time

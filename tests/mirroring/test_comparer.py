@@ -1,4 +1,4 @@
-"""What kopf has missed is found by listing everything."""
+"""Finds objects that kopf has missed by listing all objects."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ PENDING = {"fieldSelector": "spec.nodeName="}
 
 
 class Register:
-    """Pods and PriorityClasses that are known, and the comparer that checks them."""
+    """The known pods and PriorityClasses, and the comparer that checks both."""
 
     def __init__(self, client: ApiClient) -> None:
         self.clock = VirtualClock()
@@ -79,11 +79,11 @@ class Register:
         self.classes[raw["metadata"]["name"]] = raw["metadata"]["uid"]
 
     async def due(self) -> None:
-        """End the pause that follows a hint or five minutes."""
+        """End the pause before a comparison."""
         await self.clock.end_sleep(PAUSE_SECONDS)
 
     async def done(self) -> None:
-        """Wait until the comparison is done, and the next one is awaited."""
+        """Wait until the comparison has ended and the comparer waits for the next one."""
         await self.clock.sleepers(seconds=EVERY_SECONDS)
 
 
@@ -118,21 +118,21 @@ def listed(
 
 
 async def compared(register: Register, server: ApiServer, *uids: str, version: str = "1") -> None:
-    """Have the cache compared now, and list the pods with these uids."""
+    """Begin a comparison; answer its list of pods with these uids."""
     register.comparer.hint()
     await register.due()
     listed(await server.next(), *uids, version=version)
 
 
 async def no_classes(server: ApiServer) -> None:
-    """Answer that there is no priority class."""
+    """Answer the next list of PriorityClasses with an empty list."""
     request = await server.next()
     assert "priorityclasses" in request.path
     listed(request)
 
 
 async def ended(register: Register, server: ApiServer) -> None:
-    """Have the comparison end without a priority class."""
+    """Answer the list of PriorityClasses with an empty list; wait for the comparison's end."""
     await no_classes(server)
     await register.done()
 
@@ -285,7 +285,7 @@ async def test_an_object_that_went_while_it_was_read_is_not_handed_over(
 async def test_an_object_that_kopf_shows_while_it_is_read_is_not_handed_over(
     server: ApiServer, register: Register
 ) -> None:
-    """What was read may be older than what is known by now."""
+    """The object that was read may be older than the version from kopf."""
     await compared(register, server, "u1", "u2", "u3")
     await register.due()
     read = await server.next()
@@ -336,9 +336,9 @@ async def test_a_round_reads_a_bounded_number_and_the_next_one_follows_at_once(
 async def test_a_round_begins_where_the_last_one_ended(
     server: ApiServer, register: Register
 ) -> None:
-    """Objects that are dropped each time they are found must not keep the others from their turn.
+    """Objects that are dropped in every round must not keep other objects from being read.
 
-    Here kopf shows each of them in another version before the next round.
+    In this test, kopf shows a new version of each dropped object before the next round.
     """
     dropped = [f"dropped-{i:03}" for i in range(MOST_FETCHED)]
     register.malformed.update(dropped)

@@ -1,4 +1,4 @@
-"""What an API server serves, and its version: what is asked, what counts, and what is said."""
+"""The kinds and the version that an API server serves: requests, decisions and log lines."""
 
 import logging
 from collections import Counter
@@ -44,7 +44,7 @@ BY_SLICE = "taints of devices are those of their slices"
 
 
 class Answers:
-    """The responder of an API server that serves what the test says."""
+    """A responder for the kinds and the version that the test sets."""
 
     def __init__(self) -> None:
         self.version = "1.36"
@@ -173,7 +173,7 @@ async def test_the_version_is_told_at_once_and_again_when_it_has_changed(
 async def test_servers_that_answer_in_turns_change_nothing(
     answers: Answers, discovery: Discovery, versions: list[str]
 ) -> None:
-    """One of several servers is upgraded: which one answers is up to a load balancer."""
+    """During an upgrade, a load balancer sends requests to old and new servers in turn."""
     old, new = {POD_GROUP_V1ALPHA2}, {POD_GROUP}
     answers.served |= old
     await discovery.look()

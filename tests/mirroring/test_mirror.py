@@ -1,4 +1,4 @@
-"""The reflectors' feed, parsed and put into the state."""
+"""Parses the objects of reflectors, and puts them into the state."""
 
 import logging
 import weakref
@@ -39,7 +39,7 @@ from relists import relisted
 
 
 class Mirrored:
-    """A state, the mirror that fills it, and what others hear of it."""
+    """A state, the mirror that fills it, and the events of the state."""
 
     def __init__(self) -> None:
         self.state = ClusterState()
@@ -48,14 +48,14 @@ class Mirrored:
         self.mirror = Mirror(self.state)
 
     def relisted(self, resource: Resource, raws: list[dict[str, Any]]) -> None:
-        """Take over a whole list at once."""
+        """Replace the objects of the resource by this list."""
         relisted(self.mirror, resource, raws)
 
     def nodes(self) -> set[str]:
         return {known.name for known in self.state.nodes.nodes if known is not None}
 
     def actions(self) -> list[Action]:
-        """Return what was heard since the last time."""
+        """Return the actions of all events since the last call."""
         actions = [change.action for change in self.heard]
         self.heard.clear()
         return actions
@@ -154,7 +154,7 @@ MEANWHILE: dict[str, Callable[[Mirrored], object]] = {
 
 
 def books(mirrored: Mirrored) -> dict[str, tuple[int, set[str]]]:
-    """Return by node what is requested of it, and the uids of its pods."""
+    """Return, by node, the requested cpu and the uids of the node's pods."""
     state = mirrored.state
     return {
         name: (
@@ -169,7 +169,7 @@ NUMBERS = count()
 
 
 def large(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the pod with so many tolerations, none known yet, that it is read in many steps."""
+    """Return the pod with 3,000 new tolerations, so that parsing takes many steps."""
     unknown = next(NUMBERS)
     raw["spec"]["tolerations"] = [{"key": f"key-{unknown}-{n}"} for n in range(3000)]
     return raw
@@ -277,10 +277,10 @@ def test_an_object_that_becomes_malformed_while_it_is_listed_stays_as_it_was_lis
 
 
 def test_a_list_keeps_nothing_of_the_json(mirrored: Mirrored) -> None:
-    """The JSON of 150,000 pods is two gigabytes."""
+    """The JSON of 150,000 pods takes two gigabytes."""
 
     class Raw(dict[str, Any]):
-        """A dictionary that weak references can be made to."""
+        """A dict to which weak references are possible."""
 
     raw = Raw(node("a"))
     gone = weakref.ref(raw)
@@ -343,13 +343,13 @@ def test_devices_are_in_use_as_claims_come_and_go_with_their_watch(mirrored: Mir
 
 
 def broken(claim: dict[str, Any]) -> dict[str, Any]:
-    """Return the claim with an allocation that cannot be read as a whole."""
+    """Return the claim with a malformed allocation."""
     claim["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = {"memory": "lots"}
     return claim
 
 
 def test_the_devices_of_a_claim_that_cannot_be_read_stay_in_use(mirrored: Mirrored) -> None:
-    """Those that it names, and those that it had: none of them may be allocated twice."""
+    """Neither the devices that it names nor its earlier devices may be allocated twice."""
     in_use = mirrored.state.dynamic_resources.claims.allocated.dedicated
     mirrored.relisted(RESOURCE_CLAIM, [broken(device_claim("new", allocation=allocated("d0")))])
     assert {device.device for device in in_use} == {"d0"}

@@ -1,4 +1,4 @@
-"""The mirror's feeds: what has been seen, what has not, and since when."""
+"""Runs reflectors: which resources are listed, which fail, and since when."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ DISCOVERY = {f"/apis/{resource.api_version}" for resource in (*OPTIONAL, *EXPECT
 
 
 class Seen:
-    """A sink that keeps the names it was told, and who was told last."""
+    """A sink that stores the names of objects, and records the resource of each call."""
 
     def __init__(self) -> None:
         self.names: dict[Resource, list[str]] = {}
@@ -65,7 +65,7 @@ class Seen:
 
 
 class Listed:
-    """A list that replaces the names at once."""
+    """A list of the sink; `apply` replaces the names of the resource at once."""
 
     def __init__(self, seen: Seen, resource: Resource) -> None:
         self._seen, self._resource = seen, resource
@@ -85,7 +85,7 @@ class Listed:
 
 
 class Streams:
-    """Opens every stream with the objects it was given; nodes only if `nodes_allowed`."""
+    """Answers lists and watches with `objects`; lists of nodes only if `nodes_allowed`."""
 
     def __init__(self) -> None:
         self.nodes_allowed = True
@@ -158,7 +158,7 @@ async def server(streams: Streams) -> AsyncIterator[ApiServer]:
 
 
 class Feeding:
-    """Feeds at work, their sink and their clock."""
+    """Running reflectors with their sink and their clock."""
 
     def __init__(self, client: ApiClient, server: ApiServer) -> None:
         self.server = server
@@ -194,11 +194,11 @@ class Feeding:
         self._told_of_devices.set()
 
     def allocates_devices(self) -> bool:
-        """Return whether it was told last that devices can be allocated."""
+        """Return whether the reflectors have said last that devices can be allocated."""
         return self.no_devices is None
 
     async def until_no_devices_because(self, text: str | None) -> None:
-        """Wait until no device is allocated for this reason; None: until devices are."""
+        """Wait until `text` is the reason why no device is allocated; None: no reason."""
         async with asyncio.timeout(WAIT_SECONDS):
             while self.no_devices != text:
                 self._told_of_devices.clear()
@@ -214,13 +214,13 @@ class Feeding:
             assert self._task.cancelled()
 
     async def told(self, count: int) -> None:
-        """Wait until so many calls more have reached the sink."""
+        """Wait for `count` more calls of the sink."""
         async with asyncio.timeout(WAIT_SECONDS):
             for _ in range(count):
                 await self.seen.told.get()
 
     async def troubled(self) -> None:
-        """Wait until some watch is known to fail."""
+        """Wait until the reflectors report a failing watch."""
         async with asyncio.timeout(WAIT_SECONDS):
             while (  # noqa: ASYNC110 - the reflectors have no event for it
                 self.reflectors.is_current() or "(" not in (self.problem() or "(")
@@ -228,16 +228,16 @@ class Feeding:
                 await asyncio.sleep(0)
 
     async def cut(self, stream: Request) -> None:
-        """Break off the stream, and wait until that is noticed."""
+        """Cut the stream, and wait until the reflectors report a failing watch."""
         stream.cut()
         await self.troubled()
 
     def problem(self) -> str:
-        """Return what is lacking; the empty text if nothing is."""
+        """Return the reflectors' problem; "" if there is none."""
         return self.reflectors.problem() or ""
 
     async def begin(self) -> None:
-        """Start, and wait until everything is listed."""
+        """Start the reflectors, and wait until everything is listed."""
         self.start()
         await self.synced()
 
@@ -420,9 +420,9 @@ async def test_another_version_of_a_kind_has_the_replica_begin_anew(
 async def test_pod_groups_that_cannot_be_listed_hold_up_nothing(
     streams: Streams, feeding: Feeding, *, allowed: bool
 ) -> None:
-    """A replica with the rights of an older version, or a definition that cannot be converted.
+    """The replica may lack the right, or the server may fail to convert an object.
 
-    No definition is in force then, so that these groups wait, and nothing else does.
+    No pod group is known then, so only the pods of such groups wait.
     """
     streams.served = set(OPTIONAL)
     streams.groups_allowed, streams.groups_work = allowed, False
@@ -436,7 +436,7 @@ async def test_pod_groups_that_cannot_be_listed_hold_up_nothing(
 async def test_a_watch_of_pod_groups_that_dies_makes_a_replica_unready(
     resource: Resource, streams: Streams, feeding: Feeding
 ) -> None:
-    """Definitions that nobody updates would stay in force, and nobody would know."""
+    """Otherwise outdated definitions would stay in force unnoticed."""
     streams.served = {resource}
     await feeding.begin()
     streams.groups_work = False
@@ -547,12 +547,12 @@ NOT_SERVED = (
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what was said of pods with claims."""
+    """Return the logged messages about pods with claims."""
     return [text for text in caplog.messages if text.startswith("pods with claims")]
 
 
 class TestDevices:
-    """Claims, slices and classes that cannot be read hold up pods with claims, and nothing else."""
+    """If claims, slices or classes cannot be read, only pods with claims wait."""
 
     async def test_a_replica_with_an_older_role_is_ready_and_may_lead(
         self, streams: Streams, feeding: Feeding, caplog: pytest.LogCaptureFixture
@@ -599,7 +599,7 @@ class TestDevices:
     async def test_claims_are_not_forgotten_before_it_is_told_that_they_are_unknown(
         self, streams: Streams, feeding: Feeding
     ) -> None:
-        """What they hold would look free."""
+        """Otherwise the devices of these claims would look free."""
         streams.objects[RESOURCE_CLAIM.path()] = [versioned("train", 1)]
         await feeding.begin()
         await feeding.until_no_devices_because(None)
@@ -612,7 +612,7 @@ class TestDevices:
     async def test_a_watch_that_breaks_is_waited_for_before_pods_with_claims_wait(
         self, streams: Streams, feeding: Feeding
     ) -> None:
-        """A replica does not ask for the lease meanwhile: devices may have been allocated."""
+        """Meanwhile the replica does not ask for the lease, because claims may have changed."""
         await feeding.begin()
         await feeding.until_no_devices_because(None)
         streams.forbidden = {RESOURCE_CLAIM.path()}
@@ -633,7 +633,7 @@ class TestDevices:
     async def test_taint_rules_that_are_served_must_be_known(
         self, resource: Resource, streams: Streams, feeding: Feeding
     ) -> None:
-        """A pod must not get a device that a rule taints."""
+        """Otherwise a pod could get a device that a rule taints."""
         streams.served, streams.forbidden = {resource}, {resource.path()}
         await feeding.begin()
         assert "may not list and watch devicetaintrules" in (feeding.no_devices or "")

@@ -212,7 +212,7 @@ def test_what_is_allocated_counts_without_what_is_used_since_kubernetes_1_37() -
 
 
 def test_since_kubernetes_1_37_the_largest_sum_of_a_stage_counts() -> None:
-    """Before, two containers that change places count with the most of each."""
+    """Before 1.37, each container counts with its largest amount, even if the stages differ."""
     raw = spec(container({"cpu": 900}), container({"cpu": 100}, name="other"))
     status = {
         "containerStatuses": [

@@ -1,4 +1,4 @@
-"""The demand of random pods against the rules, restated resource by resource."""
+"""The demand of random pods, compared with a second implementation, resource by resource."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ def as_text(amounts: Amounts) -> dict[str, str]:
 
 @dataclass
 class Piece:
-    """A container, or the pod as a whole, in plain numbers."""
+    """A container, or the pod as a whole, with amounts as numbers."""
 
     requests: Amounts
     sidecar: bool = False
@@ -42,7 +42,7 @@ class Piece:
         return raw
 
     def held(self, name: str, *, infeasible: bool) -> int | None:
-        """Return how much the piece holds while resized; None if nobody names the resource."""
+        """Return the largest amount during a resize; None if the resource is not named."""
         if self.used is None:
             return self.requests.get(name)
         places = [self.used, self.allocated or {}] + ([] if infeasible else [self.requests])
@@ -76,7 +76,7 @@ class Case:
         }
 
     def stages(self) -> list[Callable[[Piece], Amounts]]:
-        """Return for each stage of a resize what it has of a container."""
+        """Return, for each stage of a resize, a function that returns a container's amounts."""
 
         def of_stage(piece: Piece, *places: Amounts | None) -> Amounts:
             last: Amounts = {} if self.infeasible else piece.requests
@@ -89,7 +89,10 @@ class Case:
         return stages if self.infeasible else [lambda piece: piece.requests, *stages]
 
     def in_containers(self, name: str, missing: int = 0) -> int | None:
-        """Return the most of a resource needed at once; None if no container names it."""
+        """Return the most of a resource needed at once; None if no container names it.
+
+        `missing` is the amount of a container that does not name the resource.
+        """
         if not (self.assigned and self.rules.resize_by_stage):
             return self.peak(self.need, name, missing)
         if self.pod.used is not None and self.pod.allocated is not None:
@@ -106,7 +109,7 @@ class Case:
         return piece.requests.get(name)
 
     def peak(self, need: Callable[[Piece, str], int | None], name: str, missing: int) -> int | None:
-        """Return the most that is needed at once if each piece needs this much."""
+        """Return the most of a resource needed at once, if `need` gives each container's amount."""
         apps = [need(p, name) for p in self.apps]
         init = [need(p, name) for p in self.init]
         if not missing and all(amount is None for amount in (*apps, *init)):
@@ -119,7 +122,7 @@ class Case:
         return max(*peaks, beside + sum(missing if a is None else a for a in apps))
 
     def at_pod_level(self, name: str) -> int | None:
-        """Return the pod-level request; None if it does not replace that of the containers."""
+        """Return the pod-level request; None if the containers' requests count instead."""
         is_set = any(r in POD_LEVEL for r in self.pod.requests)
         if name not in POD_LEVEL or not is_set:
             return None
@@ -132,7 +135,7 @@ class Case:
         return self.pod.held(name, infeasible=self.infeasible) or 0
 
     def requested(self, name: str) -> int | None:
-        """Return the effective request; None if the resource is named nowhere in the pod."""
+        """Return the pod's request with overhead; None if the pod does not name the resource."""
         amount = self.in_containers(name)
         if (of_pod := self.at_pod_level(name)) is not None:
             amount = of_pod
@@ -141,12 +144,12 @@ class Case:
         return amount
 
     def scored(self, name: str) -> int:
-        """Return what the pod counts for in scores: containers and overhead, not the pod level."""
+        """Return the amount for scores: containers and overhead, without pod-level requests."""
         missing = SCORED_DEFAULTS.get(name, 0)
         return (self.in_containers(name, missing) or 0) + self.overhead.get(name, 0)
 
     def node_scored(self, name: str) -> int:
-        """Return what the pod adds to its node; no default for what pod-level requests name."""
+        """Return the amount that the pod adds to its node's scored requests."""
         requested = self.requested(name)
         if requested is not None and any(r in POD_LEVEL for r in self.pod.requests):
             return requested

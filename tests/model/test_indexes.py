@@ -1,4 +1,4 @@
-"""Counts and sets by key, in which nothing empty stays."""
+"""Counts and sets by key; empty entries are removed."""
 
 from collections import Counter
 

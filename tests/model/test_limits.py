@@ -1,4 +1,4 @@
-"""Pods beyond the limits are known by the first limit that they exceed."""
+"""A pod that is too large names the first limit that it exceeds."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ def test_what_is_bound_already_is_parsed_and_counted_whatever_it_has() -> None:
 def test_inter_pod_terms_beyond_a_limit_do_not_count_of_a_pod_that_names_its_node(
     terms: dict[str, Any],
 ) -> None:
-    """Every decision about another pod would look at them."""
+    """Otherwise every decision about another pod would read these terms."""
     placed = parse_pod(pod(node="n1", **terms))
     assert placed.spec.affinity.empty
     assert placed.limit_exceeded == parse_pod(pod(**terms)).limit_exceeded is not None

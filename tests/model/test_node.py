@@ -59,7 +59,7 @@ def test_an_image_is_found_by_each_of_its_names() -> None:
 
 
 def test_a_name_that_a_node_reports_without_a_tag_stays_as_it_is() -> None:
-    """kube-scheduler compares it with `app:latest` of pods, and finds that they differ."""
+    """As in kube-scheduler, the name differs from the pod's `app:latest`."""
     images = [{"names": ["app"], "sizeBytes": 5}, {"names": ["app:latest"], "sizeBytes": 6}]
     parsed = parse_node(node("n1", status={"images": images}))
     assert parsed.images == {"app": 5, "app:latest": 6}

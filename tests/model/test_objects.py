@@ -279,7 +279,7 @@ JSON = st.recursive(
 
 
 def paths(value: Any, at: Path = ()) -> Iterator[Path]:
-    """Yield the path of every field and item, at every depth."""
+    """Yield the path of every field and list item, at any depth."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in items:
         yield (*at, key)
@@ -288,7 +288,7 @@ def paths(value: Any, at: Path = ()) -> Iterator[Path]:
 
 
 def replaced(raw: Any, path: Path, value: Any) -> Any:
-    """Return a copy with the value at the path; what is beside the path is shared."""
+    """Return a copy with this value at the path; the copy shares all other parts with `raw`."""
     key, *rest = path
     changed = raw.copy()
     changed[key] = replaced(raw[key], tuple(rest), value) if rest else value

@@ -1,4 +1,4 @@
-"""Parts of a pod are collected with pauses; the result is the same as without."""
+"""Items are collected with pauses; the result is the same as without pauses."""
 
 from functools import partial
 

@@ -290,7 +290,7 @@ LARGE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", LARGE)
 def test_a_large_pod_is_parsed_with_many_pauses(what: str) -> None:
-    """A step is about a few hundred parts, so that none takes long, whatever there are many of."""
+    """A step parses a few hundred parts of a pod, so no step takes long."""
     raw = pod("large", node="n1", spec=LARGE[what])
     found, pauses = driven(partial(parse_pod, raw))
     assert found.spec is parse_pod(raw).spec

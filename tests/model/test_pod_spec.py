@@ -60,7 +60,7 @@ def test_the_key_of_a_spec_that_is_kept_occupies_little() -> None:
 
 
 def memory_of_specs(millis: range) -> int:
-    """Return the bytes that the specs of pods with so much CPU take."""
+    """Return the bytes that the specs of pods with these cpu requests (millicores) take."""
     pods = [pod("web", cpu=f"{n}m") for n in millis]
     with traced_memory() as taken_so_far:
         kept = [parse_pod(raw).spec for raw in pods]
@@ -226,9 +226,9 @@ def test_a_spec_takes_no_more_memory_than_it_says(fields: dict[str, Any]) -> Non
 
 
 def memory_of(fields: dict[str, Any]) -> tuple[int, int]:
-    """Return the bytes that a new spec takes, and those that it says it takes.
+    """Return the measured bytes of a new spec, and the bytes in its field `memory`.
 
-    Another thread, such as that of pytest-xdist, may take some in the same moment.
+    Other threads, such as that of pytest-xdist, may add to the measured bytes.
     """
     key = orjson.dumps({"namespace": "default", "spec": fields})
     specs = PodSpecCache(2**30)

@@ -24,7 +24,7 @@ SUFFIXES = {
 
 
 def slowly(sign: str, number: str, suffix: str, thousandths: int) -> int:
-    """Compute the same quantity by exact fractions."""
+    """Compute the expected quantity with exact fractions."""
     exact = Fraction(f"0{number}") * SUFFIXES[suffix] * thousandths
     amount = min(ceil(exact), INT64_MAX)
     return -amount if sign == "-" else amount

@@ -1,4 +1,4 @@
-"""Equal labels and owners are one object, which nobody can change, within a bound."""
+"""Equal labels and owners share one object that cannot be changed; the memory is limited."""
 
 import copy
 import pickle
@@ -27,7 +27,7 @@ CHANGES: Final[tuple[Callable[[Any], object], ...]] = (
 
 
 def parsed(name: str) -> Any:
-    """Return a pod as it is after its JSON was read."""
+    """Return a pod that was parsed from JSON, so that it shares no text with other pods."""
     raw = pod(name, labels={"app": "web"}, annotations={"a": "b"}, owner=OWNER, node="n1")
     return parse_pod(orjson.loads(orjson.dumps(raw)))
 
@@ -92,7 +92,7 @@ def test_texts_and_labels_are_found_again_while_others_come() -> None:
 
 
 class TestBound:
-    """What differs in every pod is forgotten."""
+    """Values that differ in every pod are forgotten."""
 
     def test_the_values_seen_last_take_no_more_than_the_bound(self) -> None:
         sharing: Sharing[str, str] = Sharing(100_000, len)

@@ -1,4 +1,4 @@
-"""Counts in messages."""
+"""Formats counts in messages."""
 
 import pytest
 

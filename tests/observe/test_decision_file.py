@@ -10,7 +10,7 @@ from mooring.observe.decision_file import DecisionFile
 
 
 class Pauses:
-    """The pauses between two writes; each ends when it is told to."""
+    """A `sleep` between two writes; each call ends when the test sets its event."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Queue[asyncio.Event]()
@@ -22,7 +22,7 @@ class Pauses:
 
 
 async def written(file: DecisionFile, *lines: bytes) -> None:
-    """Write the lines as when the process ends."""
+    """Append the lines; then start and cancel the file's task, as at the end of the process."""
     for line in lines:
         file.append(line)
     running = asyncio.create_task(file.run())
@@ -82,7 +82,7 @@ async def test_a_file_that_cannot_be_written_is_told_once_and_ends_nothing(
 
 
 async def test_a_line_after_half_a_line_is_whole(tmp_path: Path) -> None:
-    """A full disk, or the end of the process, leaves half a line."""
+    """A full disk, or the end of the process, may leave an incomplete line."""
     (tmp_path / "log").write_bytes(b'{"pod":"a"}\n{"po')
     await written(DecisionFile(tmp_path / "log", 100), b'{"pod":"b"}')
     assert (tmp_path / "log").read_bytes().splitlines()[-1] == b'{"pod":"b"}'
@@ -119,7 +119,7 @@ async def test_lines_that_wait_to_be_written_are_bounded(
 
 
 class HangingDisk(PosixPath):
-    """A file whose disk answers only when it is told to, as on a network that is gone."""
+    """A path whose `open` hangs until the test sets `answers`, as on a broken network disk."""
 
     asked, answers = Event(), Event()
 
@@ -130,7 +130,7 @@ class HangingDisk(PosixPath):
 
 
 async def test_a_disk_that_hangs_at_the_end_does_not_hold_up_the_event_loop(tmp_path: Path) -> None:
-    """Nothing else would end in order, and the lease would not be released."""
+    """Otherwise the lease would not be released at the end of the process."""
     path = HangingDisk(tmp_path / "log")
     file = DecisionFile(path, 100)
     file.append(b"1")

@@ -1,4 +1,4 @@
-"""Documents are dataclasses, and become JSON in one place."""
+"""Documents are dataclasses; one module writes all of them as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ SECONDS = 0.25
 
 
 class Clock:
-    """Work that takes as long as it says."""
+    """A clock that `work` moves."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -25,7 +25,7 @@ class Clock:
 
 @asynccontextmanager
 async def timed(clock: Clock) -> AsyncIterator[list[tuple[float, str]]]:
-    """Have the loop's tasks timed inside; yield what is told of them."""
+    """Measure the tasks of the event loop inside the context; yield the list of reported steps."""
     told = list[tuple[float, str]]()
     loop = asyncio.get_running_loop()
     loop.set_task_factory(HoldTimer(lambda *hold: told.append(hold), clock=clock))

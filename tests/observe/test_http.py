@@ -44,7 +44,7 @@ READ_DECISIONS = 'get path "/debug/decisions"'
 
 
 def reporting(report: Mapping[str, Any]) -> Callable[[str], Awaitable[Mapping[str, Any]]]:
-    """Return what reports this of every pod."""
+    """Return a `pod_report` function that returns this report about every pod."""
 
     async def pod_report(_pod: str) -> Mapping[str, Any]:
         return report
@@ -55,7 +55,7 @@ def reporting(report: Mapping[str, Any]) -> Callable[[str], Awaitable[Mapping[st
 def groups_of(
     known: Mapping[tuple[str, str], list[dict[str, Any]]],
 ) -> Callable[[str, str], Awaitable[list[dict[str, Any]]]]:
-    """Return what tells of these pod groups, by namespace and name."""
+    """Return a `pod_groups` function that knows these groups, by namespace and name."""
 
     async def pod_groups(namespace: str, name: str) -> list[dict[str, Any]]:
         return known.get((namespace, name), [])
@@ -161,7 +161,7 @@ async def test_a_port_in_use_is_told_in_one_line() -> None:
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 async def test_all_addresses_are_those_of_ipv6_too() -> None:
-    """What has a port there alone is in the way of it."""
+    """The port is not free if another program uses it on an IPv6 address only."""
     with socket.socket(socket.AF_INET6) as other:
         other.bind(("::1", 0))
         other.listen()
@@ -290,7 +290,7 @@ def decided(*pods: str) -> DecisionLog:
 
 
 async def shown(client: aiohttp.ClientSession, query: str) -> list[str] | int:
-    """Return the pods shown, or the status of a refusal."""
+    """Return the pods in the answer, or the status if the request is refused."""
     status, text = await get(client, f"/debug/decisions{query}")
     return [record["pod"] for record in json.loads(text)["decisions"]] if status == 200 else status
 
@@ -313,9 +313,10 @@ async def test_decision_records_are_shown_to_those_who_may_get_the_pods() -> Non
 
 
 def preempting() -> DecisionLog:
-    """Return a record of shop/web, which was to evict pods of two namespaces, and of shop/low.
+    """Return a log in which shop/web was nominated, and the eviction of its victims failed.
 
-    The evictions failed, and the API server named a pod.
+    The victims are in two namespaces, and the API server's error names one of them. The pod
+    shop/low was bound and then preempted by a third pod.
     """
     log = DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0)
     victims = PodRef.of_key("bank/vault"), PodRef.of_key("shop/low")
@@ -392,7 +393,7 @@ async def test_whether_a_pod_is_known_is_told_only_to_those_who_may_get_it() -> 
 
 
 def client_context(authority: Authority, folder: Path, pair: Pair | None = None) -> ssl.SSLContext:
-    """Return a client's TLS that verifies the server, with the client's certificate if any."""
+    """Return a TLS context that trusts the authority; `pair` is the client's certificate."""
     context = ssl.create_default_context(cadata=authority.certificate.decode())
     if pair is not None:
         path = folder / "client.pem"
@@ -402,7 +403,7 @@ def client_context(authority: Authority, folder: Path, pair: Pair | None = None)
 
 
 def files(folder: Path, authority: Authority) -> ServingTls:
-    """Return the TLS of a certificate whose authority is the authority of clients too."""
+    """Write certificates of the authority; return a ServingTls that also accepts its clients."""
     pair = authority.server()
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
@@ -454,7 +455,7 @@ async def test_changed_files_are_served_without_a_restart(tmp_path: Path) -> Non
 async def test_changed_files_are_served_when_the_process_can_open_files_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str
 ) -> None:
-    """Anyone who reaches the port may have too many connections open for a while."""
+    """Clients may use up the process's file descriptors for a while."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -614,7 +615,7 @@ async def test_the_cache_is_shown_to_those_who_may_get_the_path_and_all_pods() -
 
 
 class LargeCache:
-    """Records of a kilobyte; counts those that were made."""
+    """A cache with records of a kilobyte; `made` is the number of records read so far."""
 
     def __init__(self, records: int) -> None:
         self.records = records

@@ -16,7 +16,7 @@ BOUNDS = (0.5, 1.0, 2.0)
 
 
 def values(families: Iterable[Metric]) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """Return every sample by name and labels, without the creation times Mooring does not give."""
+    """Return each sample by name and labels; skip `_created` samples, which Mooring lacks."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in families

@@ -17,12 +17,12 @@ logger = logging.getLogger("mooring.scheduling.loop")
 
 
 class UserError(Exception):
-    """Stands for any error whose text is enough for the user."""
+    """An error whose text is enough for users."""
 
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    """Leave logging, which is global, as it was."""
+    """Restore the global state of `logging` after each test."""
     names = ("", *LIBRARIES)
     levels = {name: logging.getLogger(name).level for name in names}
     handlers = logging.getLogger().handlers[:]

@@ -51,7 +51,7 @@ def decision(
 
 
 def totals(*values: int) -> dict[str, NodeScore]:
-    """Return scored nodes n0, n1, ... with these totals."""
+    """Return the scores of the nodes n0, n1, ... with these totals."""
     return {f"n{i}": NodeScore({"ImageLocality": value}, value) for i, value in enumerate(values)}
 
 
@@ -105,17 +105,17 @@ def test_a_preemption_names_its_node_and_victims() -> None:
 
 
 def log(**fields: Any) -> DecisionLog:
-    """Return a record whose clock is the wall clock and always at 0."""
+    """Return a DecisionLog whose clocks always return 0."""
     return DecisionLog(clock=lambda: 0.0, wall=lambda: 0.0, **fields)
 
 
 def at(seconds: float) -> str:
-    """Return the time so many seconds after the epoch, as the record writes it."""
+    """Return the time `seconds` after the epoch, as the log writes it."""
     return f"1970-01-01T00:00:{seconds:06.3f}+00:00"
 
 
 def steps(record: DecisionLog, pod: str = POD) -> list[tuple[str, int]]:
-    """Return the steps of the pod's path with their counts."""
+    """Return the steps of the pod's path, each with its count."""
     path = plain(record.path(pod))
     return [(step["step"], step["count"]) for step in path["steps"]] if path is not None else []
 
@@ -190,7 +190,7 @@ def test_the_cause_is_that_of_the_last_attempt_without_a_node() -> None:
 
 
 def log_of_every_step() -> DecisionLog:
-    """Return the log of a pod that has taken every kind of step, at most one a second."""
+    """Return the log of a pod that has made every kind of step."""
     record = log()
     record.seen(POD, UID, 0)
     record.admitted(UID, "SchedulingGates", 0)
@@ -272,7 +272,7 @@ def test_what_is_known_already_is_no_step() -> None:
 
 @pytest.mark.parametrize("late", ["bound", "gone", "error"])
 def test_what_is_told_late_of_a_pod_is_no_step_of_the_next_one_of_its_name(late: str) -> None:
-    """The answer to a Binding may come when the pod was deleted and its successor was seen."""
+    """The answer to a Binding may come after a new pod of the same name was seen."""
     lines: list[bytes] = []
     record = log(append=lines.append)
     record.seen(POD, UID, 0)
@@ -514,7 +514,7 @@ def test_a_full_log_never_pauses_because_whoever_notes_a_step_may_be_changing_so
 
 
 def filled(record: DecisionLog) -> DecisionLog:
-    """Return the log with the paths of ten pods, which share one decision."""
+    """Add the paths of ten pods with equal decisions to the log; return the log."""
     for n in range(10):
         keep(record, Uid(f"shop/{n}"), decision(f"shop/{n}", message="x" * 10_000), n)
     return record

@@ -13,7 +13,7 @@ CA = Authority()
 
 
 class Files:
-    """A certificate, its key and a client CA, as a Secret's volume has them."""
+    """The files of a certificate, its key and a client CA."""
 
     def __init__(self, folder: Path) -> None:
         self.cert, self.key, self.ca = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"

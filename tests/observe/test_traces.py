@@ -1,4 +1,4 @@
-"""The traces of pods, as an OTLP endpoint on loopback decodes them."""
+"""The traces of pods, as an OTLP endpoint on loopback receives them."""
 
 import asyncio
 import threading
@@ -32,7 +32,7 @@ ENOUGH = 40_000
 
 
 class Endpoint:
-    """An OTLP endpoint: it decodes what is posted, and answers as it is told to."""
+    """An OTLP endpoint that decodes requests; `answer` returns the status of each answer."""
 
     def __init__(self, answer: Callable[[], Awaitable[int]]) -> None:
         self._answer = answer
@@ -85,7 +85,7 @@ async def endpoint(answer: Callable[[], Awaitable[int]] = well) -> AsyncIterator
 
 
 class Rounds:
-    """The pauses between two rounds; each ends when the test begins the next round."""
+    """A `sleep` between two rounds; the test begins each round."""
 
     def __init__(self) -> None:
         self._begun = asyncio.Queue[asyncio.Event]()
@@ -96,7 +96,7 @@ class Rounds:
         await end.wait()
 
     async def run(self, number: int = 1) -> None:
-        """Run so many rounds to their end."""
+        """Run `number` rounds to their end."""
         pause = await self._begun.get()
         for _ in range(number):
             pause.set()
@@ -122,7 +122,7 @@ def traces_to(
 
 
 class History:
-    """What happens to pods, at the times that the tests say."""
+    """Records the steps of pods in a DecisionLog, at times that the test chooses."""
 
     def __init__(self, traces: Traces, limit: int = 2**20) -> None:
         self.log = DecisionLog(limit=limit, trace=traces.note)
@@ -168,14 +168,14 @@ def decision(
 
 @asynccontextmanager
 async def recorded() -> AsyncIterator[tuple[Endpoint, Traces, History]]:
-    """Yield a collector, traces that are sent to it, and a log that notes its steps for them."""
+    """Yield an endpoint, traces that are sent to this endpoint, and a History for the traces."""
     async with endpoint() as collector:
         traces = traces_to(collector.url)
         yield collector, traces, History(traces)
 
 
 async def sent(traces: Traces) -> None:
-    """Send all that waits, as when the process ends."""
+    """Send all waiting spans, as at the end of the process."""
     running = asyncio.create_task(traces.run())
     await asyncio.sleep(0)
     running.cancel()
@@ -193,7 +193,7 @@ def attributes(span: Span) -> dict[str, str | int | float]:
 
 
 def seconds(span: Span) -> tuple[float, float]:
-    """Return when the span began and ended, on the clock of the tests."""
+    """Return the start and the end of the span, in seconds on the tests' clock."""
     began, ended = span.start_time_unix_nano, span.end_time_unix_nano
     return round(began / 1e9 - EPOCH, 3), round(ended / 1e9 - EPOCH, 3)
 
@@ -383,7 +383,7 @@ async def test_a_pod_that_is_deleted_during_an_attempt_ends_with_its_attempt() -
 async def test_pods_that_go_at_once_during_an_attempt_do_not_hold_up_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As the members of a large group do that is deleted while it waits at Permit."""
+    """The members of a large group may be deleted together while they wait at Permit."""
     made = [0]
     start_span = Tracer.start_span
 
@@ -526,7 +526,7 @@ async def test_a_record_without_memory_traces_nothing() -> None:
 
 
 async def refused_url() -> str:
-    """Return a URL at which nothing listens."""
+    """Return a URL where no server listens."""
     async with endpoint() as collector:
         return collector.url
 
@@ -537,7 +537,7 @@ async def test_an_endpoint_that_takes_nothing_holds_nothing_up_and_grows_nothing
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It fails, hangs, or is not there (None)."""
+    """The endpoint fails, hangs, or does not exist (None)."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.05")
     async with endpoint(answer or well) as collector:
         rounds = Rounds()
@@ -567,7 +567,7 @@ async def test_an_endpoint_that_takes_nothing_holds_nothing_up_and_grows_nothing
 async def test_the_end_waits_for_an_endpoint_that_hangs_for_a_bounded_time_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Its own timeout is ten seconds, and the lease is to be released before."""
+    """An export may take ten seconds, but the lease must be released sooner."""
     async with endpoint(hanging) as collector:
         rounds = Rounds()
         traces = traces_to(collector.url, rounds, flush_seconds=0.05)

@@ -1,4 +1,4 @@
-"""What the user of a request may see, and which names an answer loses for it."""
+"""The pods that the user of a request may see, and the names that answers hide."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -15,7 +15,7 @@ from mooring.observe.viewer import MOST_NAMESPACES, Viewer
 
 
 class Granted:
-    """An API server that grants these accesses and notes what it is asked."""
+    """An API server that grants these accesses; `reviewed` records the questions."""
 
     def __init__(self, *granted: Attributes) -> None:
         self.granted = granted
@@ -69,7 +69,7 @@ HIDDEN_POD = "a pod that you may not get"
 
 
 def ann(*namespaces: str) -> Viewer:
-    """Return a user who may get the pods of these namespaces; of all if one of them is ""."""
+    """Return a user who may get the pods of these namespaces; "" means all namespaces."""
     return Viewer(Granted(*(pod_read(name) for name in namespaces)), User("ann"))
 
 
@@ -98,7 +98,7 @@ async def test_to_those_who_may_get_them_all_pods_are_named() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Longer(Decision):
-    """A decision with a field more than this version knows of."""
+    """A decision with additional fields that name pods."""
 
     beside: PodRef
     why: Mapping[str, Sequence[TextAboutPods]]

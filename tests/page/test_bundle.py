@@ -1,4 +1,4 @@
-"""The files of the page in a real browser, over a large cluster in which much is wrong."""
+"""The page in a real browser, with a large cluster that has many problems."""
 
 import re
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def tab(stage: Stage, chromium: Browser) -> Iterator[Tab]:
-    """Yield a tab of somebody who is signed in; in the end the page has broken no rule."""
+    """Yield a tab of a signed-in user; fail at the end if the page had errors or left its host."""
     with browser.opened(chromium) as opened:
         opened.page.add_init_script("sessionStorage.setItem('mooring-token', 'admin')")
         opened.page.goto(stage.url)
@@ -383,7 +383,7 @@ def test_escape_closes_the_node(tab: Tab, stage: Stage) -> None:
 def test_every_view_fits_into_a_wide_and_into_a_narrow_window(
     tab: Tab, stage: Stage, theme: str, width: int
 ) -> None:
-    """Screenshots are in build/screenshots, for people to look at: one width in each theme."""
+    """The test writes screenshots to build/screenshots: one width for each theme."""
     tab.page.set_viewport_size({"width": width, "height": 900})
     tab.page.evaluate("theme => localStorage.setItem('mooring-theme', theme)", theme)
     for name, (address, complete) in VIEWS.items():
@@ -393,13 +393,13 @@ def test_every_view_fits_into_a_wide_and_into_a_narrow_window(
 
 
 def _open(page: Page, stage: Stage, address: str) -> None:
-    """Open a view anew, as a typed address does."""
+    """Open a view as if the user had typed its address."""
     page.goto(f"{stage.url}#/{address}")
     page.reload()
 
 
 def _picture(page: Page, name: str) -> None:
-    """Take a screenshot; everything must fit into the width."""
+    """Take a screenshot; fail if the page is wider than the window."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
     size = page.viewport_size

@@ -1,4 +1,4 @@
-"""A decision in full: what each filter leaves, the scores, and the node."""
+"""Whole decisions: the results of all filters, the scores, and the node."""
 
 from dataclasses import replace
 from typing import Any

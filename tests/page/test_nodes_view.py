@@ -1,4 +1,4 @@
-"""Nodes as columns for the canvas, and one node in full."""
+"""Nodes as columns for the canvas, and all data of one node."""
 
 from typing import Any
 

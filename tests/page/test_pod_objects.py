@@ -1,4 +1,4 @@
-"""A pod and the events about it, as the API server has them."""
+"""A pod and its events, read from the API server."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ def known(key: str) -> Uid | None:
 async def reading(
     *answers: dict[str, Any], status: int = 200
 ) -> AsyncIterator[tuple[PodObjects, ApiServer]]:
-    """Yield what reads from a server that gives these answers, one after the other."""
+    """Yield a PodObjects and its server, which gives these answers in order."""
     left = list(answers)
 
     def answer(request: Request) -> None:
@@ -102,7 +102,7 @@ async def test_events_about_the_pod_come_last_first() -> None:
 
 
 def pages(number: int, **fields: Any) -> list[dict[str, Any]]:
-    """Return pages of ten events; each says that there are more."""
+    """Return `number` pages of ten events; each page says that another page follows."""
     made = []
     for start in range(0, 10 * number, 10):
         page = page_of(*(event(f"e-{start + i}", "2026-01-01", **fields) for i in range(10)))

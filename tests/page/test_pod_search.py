@@ -10,7 +10,7 @@ from scheduler_states import put_profile, scheduler_state
 
 
 def state(*running: str, pending: Iterable[str] = ()) -> SchedulerState:
-    """Return a state with these pods, "namespace/name"."""
+    """Return a state with these running and pending pods, each as "namespace/name"."""
     placed = [
         pod(name, namespace=namespace, node="a")
         for namespace, _, name in (key.partition("/") for key in running)

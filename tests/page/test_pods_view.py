@@ -1,4 +1,4 @@
-"""One pod in full."""
+"""All information about one pod."""
 
 import asyncio
 from itertools import count

@@ -1,4 +1,4 @@
-"""Profiles with their status and history, and what shadow profiles decided."""
+"""Profiles with status and history, and the decisions of shadow profiles."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def document(*, generation: int = 1, name: str = "packed", **spec: Any) -> dict[
 
 
 class Stage:
-    """Profiles as kopf shows them, and what the page says of them."""
+    """A handler that gets profiles, and the page's view of these profiles."""
 
     def __init__(self, shadow: dict[str, Any] | None = None) -> None:
         shared = scheduler_state()

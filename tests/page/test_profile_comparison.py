@@ -1,4 +1,4 @@
-"""What two profiles would leave of the nodes."""
+"""Compares how full nodes would be with two profiles."""
 
 import time
 from typing import Any

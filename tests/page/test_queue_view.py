@@ -21,7 +21,7 @@ JOB = {"kind": "Job", "name": "train", "uid": "u", "controller": True}
 
 
 class Stage:
-    """A queue at a time that the test moves."""
+    """A scheduling queue, its view, and a clock that the test moves."""
 
     def __init__(self) -> None:
         self.shared: SchedulerState = scheduler_state(node("a"))
@@ -167,7 +167,7 @@ async def test_the_dominant_cause_is_shown_where_it_is_known(stage: Stage) -> No
 
 
 async def test_a_cause_that_only_pods_of_other_namespaces_have_is_not_named(stage: Stage) -> None:
-    """A plugin's text may name pods."""
+    """A cause is a plugin's text, which may name pods."""
     for namespace in ("shop", "bank"):
         stage.add(f"{namespace}-pod", namespace=namespace)
         stage.reject("NodeResourcesFit")

@@ -1,4 +1,4 @@
-"""The view Rebalancing: the last plans of the leader, and plans that somebody asks for."""
+"""The view Rebalancing: the leader's last plans, and plans on request."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ PODS_OF_SHOP = 'get resource "pods" in API group "" in the namespace "shop"'
 
 
 def state(*, section: dict[str, Any] | None = SECTION) -> SchedulerState:
-    """Return two nodes and a profile; n1 has a pod that belongs onto n2, where another one is."""
+    """Return two nodes with one pod each, and a profile; the pod on n1 should move to n2."""
     nodes = (node(name, cpu="4", memory="8Gi") for name in ("n1", "n2"))
     pods = [placed_pod("a", "n1"), placed_pod("b", "n2", cpu="2")]
     pods[0]["spec"]["nodeSelector"] = {HOSTNAME: "n2"}

@@ -1,4 +1,4 @@
-"""The page over HTTPS: who gets what, and in which form."""
+"""The page over HTTPS: the answers for each user, and their formats."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ spec:
 
 
 def state() -> SchedulerState:
-    """Return one node with a pod of each of two namespaces, and a pending pod of each."""
+    """Return one node; each of two namespaces has a pod on it and a pending pod."""
     shared = scheduler_state(
         node("a", cpu="4"),
         pod("web", namespace="shop", node="a"),
@@ -87,7 +87,7 @@ async def got(client: aiohttp.ClientSession, path: str) -> Any:
 
 
 def bearer(user: str | None) -> dict[str, str] | None:
-    """Return the headers of another user than the client's."""
+    """Return request headers with the token of `user`; None if `user` is None."""
     return None if user is None else {"Authorization": f"Bearer {user}"}
 
 
@@ -178,7 +178,7 @@ async def test_the_session_says_who_the_user_is_and_what_it_may_do() -> None:
 
 
 def gang() -> Page:
-    """Return the page of a cluster in which shop/g waits for the space that bank/squat takes."""
+    """Return the page of a cluster where shop/g waits for the cpu that bank/squat uses."""
     shared = scheduler_state(
         node("a", cpu="3"),
         pod("squat", namespace="bank", cpu="1", node="a"),
@@ -317,7 +317,7 @@ async def test_a_bad_request_gets_one_line(path: str, status: int) -> None:
 async def stream(
     client: aiohttp.ClientSession, path: str, user: str | None = None
 ) -> AsyncIterator[AsyncIterator[Any]]:
-    """Yield the events of a stream as (name, data); `user` is another one than the client's."""
+    """Yield the events of a stream as (name, data); `user` replaces the client's user."""
 
     async def events(response: aiohttp.ClientResponse) -> AsyncIterator[Any]:
         name = ""

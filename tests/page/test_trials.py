@@ -1,4 +1,4 @@
-"""Pods and profiles are tried on the live state, which stays as it is."""
+"""Tries pods and profiles on the live state, which stays unchanged."""
 
 import asyncio
 import json
@@ -87,7 +87,7 @@ def nodes(found: dict[str, Any]) -> list[str | None]:
 
 
 def simulated(manifests: str, *objects: dict[str, Any]) -> list[str | None]:
-    """Return the nodes that `mooring simulate` finds for the pods of the text, in their order."""
+    """Return the nodes that `mooring simulate` chooses for the pods of the text, in order."""
     stored = [Manifest("cluster", raw) for raw in objects]
     inputs = inputs_of([*stored, *manifests_in(manifests, "file")], SHIPPED_ONLY)
     found = {a.decision.pod.key: a.decision.node for a in simulate(inputs, SHIPPED_ONLY, seed=0)}
@@ -135,7 +135,7 @@ async def test_what_rules_read_is_evaluated_in_as_many_turns_as_it_takes(
 
 
 async def test_other_work_runs_while_the_rules_of_an_edited_profile_are_planned() -> None:
-    """Planning takes milliseconds per rule, and a text may have hundreds."""
+    """Planning takes milliseconds per rule, and a text may have hundreds of rules."""
     rules = [{"name": f"r{i}", "filter": f"node.name != 'other-{i}'"} for i in range(30)]
     profile = {**yaml.safe_load(PACKED), "spec": {"rules": rules}}
     _, trials = stage()
@@ -168,7 +168,7 @@ async def test_the_pods_of_a_deployment_see_each_other() -> None:
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
 async def test_the_pods_of_a_controller_go_where_simulate_has_them_go(kind: str) -> None:
-    """The default constraints count the pods that their controller selects."""
+    """The default spread constraints count the pods of the same controller."""
     wanted = text({**deployment("web", 9, "100m"), "kind": kind})
     objects = [node(f"n{i}", cpu="16", labels={ZONE: f"z{i % 3}"}) for i in range(20)]
     found = await tried(wanted, *objects)
@@ -199,7 +199,7 @@ async def test_pods_spread_by_a_service_of_the_text_as_simulate_has_them_spread(
 
 
 async def test_pods_that_preempt_are_nominated_to_the_nodes_that_simulate_has() -> None:
-    """What a preemption frees is kept for its pod, so that the next one needs another node."""
+    """Room that a preemption frees is kept for its pod, so the next pod needs another node."""
     low = [pod(f"low-{name}", cpu="1", node=name, priority=1) for name in "abc"]
     objects = [*(node(name, cpu="1") for name in "abc"), *low, priority_class("high", 100)]
     spec = {"priorityClassName": "high", "priority": None}
@@ -215,7 +215,7 @@ async def test_pods_that_preempt_are_nominated_to_the_nodes_that_simulate_has() 
 
 
 async def test_what_would_help_is_found_in_the_state_that_was_tried() -> None:
-    """The pod that it replaces is not there, and the Service of the text is."""
+    """The tried state lacks the pod that is replaced, and has the Service of the text."""
     constraint = {
         "topologyKey": "kubernetes.io/hostname",
         "maxSkew": 1,
@@ -286,7 +286,7 @@ async def test_mistakes_of_an_edited_profile_are_told_with_their_fields() -> Non
 
 
 async def test_an_edited_profile_is_bounded() -> None:
-    """It is read in one step, in which nothing is decided."""
+    """The profile is read in one step, and no decision is made during this step."""
     windows = [{"start": "25:00", "end": "26:00"}] * 1_000
     profile = {**yaml.safe_load(PACKED), "spec": {"rebalancing": {"windows": windows}}}
     with pytest.raises(InputError, match="the profile: is too long; it has more than 5000 values"):
@@ -294,7 +294,7 @@ async def test_an_edited_profile_is_bounded() -> None:
 
 
 async def test_certificates_that_an_edited_profile_names_are_not_read() -> None:
-    """A user who may only try could else find out which files the operator has."""
+    """Otherwise a user could find out which files the operator has."""
     extender = {
         "urlPrefix": "https://x.example",
         "filterVerb": "filter",
@@ -480,7 +480,7 @@ async def test_a_node_may_go_when_a_group_has_got_it() -> None:
     trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
 
     async def last(namespaces: Iterable[str]) -> frozenset[str]:
-        """Delete the node, as a watch does, when the trial pauses after the decision."""
+        """Let the watch delete the node in the next pause; return all namespaces as visible."""
         delete = partial(shared.state.delete, Kind.NODE, "b")
         asyncio.get_running_loop().call_soon(shared.turn.post, delete)
         return frozenset(namespaces)
@@ -495,7 +495,7 @@ async def only_default(namespaces: Iterable[str]) -> frozenset[str]:
 
 
 async def test_a_pod_of_a_namespace_that_the_user_may_not_see_is_not_tried() -> None:
-    """The decision depends on pod groups, claims and a pod of that name there."""
+    """The decision would depend on pod groups, claims and pods of that namespace."""
     definition = {**gang("train", 3), "metadata": {"name": "train", "namespace": "bank"}}
     shared = scheduler_state(*CLUSTER, definition, pod("vault", namespace="bank", node="a"))
     put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})
@@ -600,7 +600,7 @@ async def test_the_rest_after_a_decision_does_not_count_the_turns_of_others(
 
 
 class SlowAfterServices:
-    """Takes 20 ms when it is first asked after Services have changed, as in each trial."""
+    """A filter whose first call after a change of Services takes 20 ms."""
 
     name: ClassVar[str] = "SlowAfterServices"
     depends_on_node_only: ClassVar[bool] = False
@@ -621,7 +621,7 @@ class SlowAfterServices:
 
 
 async def test_a_first_decision_that_takes_long_does_not_end_its_trial() -> None:
-    """500 Services are put into the state and looked at anew in each trial."""
+    """Each trial adds the Services of the text again, and plugins must examine them again."""
     registry = Registry((*SHIPPED, SlowAfterServices), {})
     shared = scheduler_state(node("a", cpu="64"), registry=registry)
     put_profile(
@@ -637,7 +637,7 @@ async def test_a_first_decision_that_takes_long_does_not_end_its_trial() -> None
 
 
 class _Labels(dict[str, str]):
-    """Notes the threads that look at the labels."""
+    """Labels that record the threads that read them."""
 
     threads: set[int]
 
@@ -651,7 +651,7 @@ class _Labels(dict[str, str]):
 
 
 async def test_nodes_for_a_daemon_set_are_looked_for_beside_the_event_loop() -> None:
-    """A thousand node affinity terms on five thousand nodes take seconds."""
+    """A comparison of 1,000 node affinity terms with 5,000 nodes takes seconds."""
     shared, trials = stage()
     table, labels = shared.state.nodes.nodes, _Labels()
     labels.threads = set()
@@ -668,7 +668,7 @@ async def test_nodes_for_a_daemon_set_are_looked_for_beside_the_event_loop() -> 
 
 
 class Comparing:
-    """A cluster with two profiles and pods that they place differently."""
+    """A cluster with two profiles that place pods differently."""
 
     def __init__(self) -> None:
         self.shared, self.trials = stage()

@@ -1,4 +1,4 @@
-"""Requests that take long are worked on one after the other."""
+"""Slow requests run one after the other."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Strategies of NodeResourcesFit as plugins of their own."""
+"""The strategies of NodeResourcesFit as separate plugins."""
 
 from typing import Any
 

@@ -14,7 +14,7 @@ GPU = "example.com/gpu"
 
 
 def test_a_pod_that_evens_out_a_nodes_use_scores_above_75() -> None:
-    """Used 50 % of cpu, 0 % of memory: evenness 75. With the pod both 50 %: evenness 100."""
+    """The evenness grows from 75 (50 % of cpu and no memory used) to 100 (50 % of both used)."""
     asking = PluginAnswers(
         NodeResourcesBalancedAllocation,
         node("n1", cpu="4", memory="4Gi"),
@@ -47,7 +47,7 @@ def test_a_pod_that_requests_none_of_the_resources_is_skipped() -> None:
 
 
 def test_a_resource_a_node_does_not_offer_does_not_count_there() -> None:
-    """On the node without memory cpu is alone, and one number is even by itself."""
+    """On the node without memory only cpu counts, and one resource alone is always even."""
     asking = PluginAnswers(
         NodeResourcesBalancedAllocation,
         node("both", cpu="4", memory="4Gi"),
@@ -66,7 +66,7 @@ def test_use_above_the_whole_counts_as_the_whole() -> None:
 
 
 def test_a_request_at_the_limit_of_int64_counts_as_the_whole() -> None:
-    """Scores are computed for nodes without space too, and the sum with the use exceeds int64."""
+    """Nodes without room get scores, too; request and use together exceed int64."""
     asking = PluginAnswers(
         NodeResourcesBalancedAllocation,
         node("n1", cpu="4", memory="4Gi"),
@@ -77,7 +77,7 @@ def test_a_request_at_the_limit_of_int64_counts_as_the_whole() -> None:
 
 @pytest.mark.parametrize(("gpus", "score"), [(0, 75), (4, 53)])
 def test_three_resources_are_compared_by_their_standard_deviation(gpus: int, score: int) -> None:
-    """Fractions 1/4, 1/4 and gpus/4; the deviation of (1/4, 1/4, 1) is 0.3535..."""
+    """The used fractions are 1/4, 1/4 and gpus/4; (1/4, 1/4, 1) has the deviation 0.3535."""
     asking = PluginAnswers(
         NodeResourcesBalancedAllocation,
         node("n1", cpu="4", memory="4Gi", resources={GPU: 4}),
@@ -89,7 +89,7 @@ def test_three_resources_are_compared_by_their_standard_deviation(gpus: int, sco
 
 
 def test_the_devices_of_a_class_count_as_a_resource() -> None:
-    """Fractions 1/4 and 2/4 with the pod, 0 and 1/4 without it: as uneven as before."""
+    """The used fractions are 0 and 1/4 without the pod, 1/4 and 2/4 with it: equally uneven."""
     names = ("cpu", GPU)
     asking = PluginAnswers(
         NodeResourcesBalancedAllocation,

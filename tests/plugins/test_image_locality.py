@@ -8,7 +8,7 @@ MIB = 2**20
 
 
 def test_a_node_that_has_the_image_scores_by_its_size_and_spread() -> None:
-    """(500 MiB * 1/2 of the nodes - 23) of (1000 - 23), in whole percent."""
+    """The score is (500 MiB * 1/2 of the nodes - 23) / (1000 - 23) in percent."""
     asking = PluginAnswers(ImageLocality, node("has", images={"app:v1": 500 * MIB}), node("lacks"))
     assert asking.scores(pod(images=["app:v1"])) == {"has": (250 - 23) * 100 // 977, "lacks": 0}
 

@@ -34,7 +34,7 @@ def term(labels: dict[str, str] = WEB, key: str = ZONE, **fields: Any) -> dict[s
 
 
 def liking(*terms: tuple[int, dict[str, Any]]) -> dict[str, Any]:
-    """Return preferred terms; a negative weight is one of anti-affinity."""
+    """Return preferred inter-pod terms; a negative weight means anti-affinity."""
     stated: dict[str, Any] = {"podAffinity": {SOFT: []}, "podAntiAffinity": {SOFT: []}}
     for weight, preferred in terms:
         kind = "podAffinity" if weight > 0 else "podAntiAffinity"

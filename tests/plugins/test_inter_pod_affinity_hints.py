@@ -1,4 +1,4 @@
-"""Which changes may cure the rejections of InterPodAffinity."""
+"""The events that may cure a rejection by InterPodAffinity."""
 
 from typing import Any
 
@@ -90,7 +90,7 @@ def test_a_deleted_pod_queues_pods_that_its_anti_affinity_excluded() -> None:
 
 
 def test_the_last_wanted_pod_deleted_queues_a_pod_that_may_be_the_first() -> None:
-    """A series whose pods want to be together may begin anew."""
+    """The first pod of a series needs no other pod if it matches its own terms."""
     waiting, gone = near(term(WEB), labels=WEB), placed(labels=WEB)
     another = placed("another", labels=WEB)
     assert PluginAnswers(InterPodAffinity, A1).queueing_hint(waiting, before=gone)
@@ -124,7 +124,7 @@ def test_nodes_added_deleted_or_moved_to_another_domain_queue(
 
 
 def test_a_node_queues_when_it_leaves_a_domain_with_an_excluding_pod() -> None:
-    """Its own pods take their domain along; those elsewhere keep theirs."""
+    """The excluding pod may be on the moved node itself, or on another node of the domain."""
     waiting, guard = pod(labels=WEB), apart(term(WEB), node="a1")
     on_it = PluginAnswers(InterPodAffinity, MOVED, guard)
     elsewhere = PluginAnswers(InterPodAffinity, A1, guard)

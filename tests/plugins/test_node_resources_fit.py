@@ -118,7 +118,7 @@ def test_resources_of_kubernetes_itself_are_never_ignored(
 
 
 def test_by_default_the_emptier_node_scores_higher() -> None:
-    """Cpu 75 % free with the pod, memory 50 %; then half and a quarter."""
+    """The score is the mean of the free percentages of cpu and memory, with the pod."""
     asking = PluginAnswers(
         NodeResourcesFit,
         node("large", cpu="4", memory="4Gi"),
@@ -140,7 +140,7 @@ def test_most_allocated_prefers_the_fuller_node() -> None:
 
 
 def test_containers_that_request_nothing_count_a_little_in_scores() -> None:
-    """100m of 1 core and 200 MiB of 1000 MiB."""
+    """Scores count 100m of 1 core and 200 MiB of 1000 MiB for the container."""
     asking = PluginAnswers(NodeResourcesFit, node("n1", cpu="1", memory="1000Mi"))
     assert asking.scores(pod()) == {"n1": (90 + 80) // 2}
 
@@ -321,7 +321,7 @@ class TestCures:
 def test_a_node_that_lacks_any_number_of_resources_is_rejected_with_every_reason(
     resources: int,
 ) -> None:
-    """With the pod slots, 64 resources and more do not fit into one word of 64 bits."""
+    """With the reason for pod slots, 64 resources need a second word of 64 bits."""
     names = [f"example.com/r{i:03}" for i in range(resources)]
     asking = PluginAnswers(NodeResourcesFit, node("n1"))
     wanted = pod(requests=dict.fromkeys(names, 1))
@@ -398,7 +398,7 @@ def test_a_new_class_helps_pods_that_request_the_resource_of_its_name() -> None:
 
 
 def test_a_change_of_a_node_that_may_have_devices_helps() -> None:
-    """As in kube-scheduler, whatever the change."""
+    """As in kube-scheduler, any change of such a node gives QUEUE."""
     n1, wanted = node("n1"), pod(requests={GPU: 1})
     assert PluginAnswers(NodeResourcesFit, GPUS, n1).queueing_hint(wanted, before=n1, after=n1)
     assert not PluginAnswers(NodeResourcesFit, n1).queueing_hint(wanted, before=n1, after=n1)

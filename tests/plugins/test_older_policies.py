@@ -30,7 +30,7 @@ REGISTRY = Registry(SHIPPED, {})
 
 
 def decided(policy: dict[str, Any], *objects: dict[str, Any]) -> Decision:
-    """Return the decision about a pod without requests under the Policy."""
+    """Return the decision about a pod without requests, by this Policy."""
     state = cluster(*objects)
     incoming = parse_pod(pod("incoming"))
     profile = import_policy({"apiVersion": "v1", "kind": "Policy", **policy}, REGISTRY)

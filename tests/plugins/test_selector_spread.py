@@ -115,7 +115,7 @@ def test_a_pod_with_spread_constraints_of_its_own_is_left_to_these() -> None:
 
 
 def restated(counts: Counter[str], zones: dict[str, str | None]) -> dict[str, int]:
-    """Apply the rule of selector_spread.go, node by node."""
+    """Return the expected scores by the rule of selector_spread.go, computed node by node."""
     by_zone = Counter[str]()
     for name, zone in zones.items():
         if zone:

@@ -1,4 +1,4 @@
-"""The plugins of kube-scheduler v1.36.3 as a catalog, and short ways to say what is wrong."""
+"""Fixtures: catalogs of plugins, SchedulingProfile objects, and collected mistakes."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -41,14 +41,17 @@ POINTS = {
 
 
 class RackArgs(BaseModel):
-    """Arguments of a third party, who did not think of forbidding unknown fields."""
+    """Arguments of a third-party plugin that do not forbid unknown fields."""
 
     label: str
     spread: bool = False
 
 
 class KubeCatalog:
-    """kube-scheduler's plugins, and RackAware by a third party (filter, with required args)."""
+    """The plugins of kube-scheduler v1.36.3, and the filter RackAware of a third party.
+
+    RackAware has required arguments.
+    """
 
     def names(self) -> Iterable[str]:
         return (*POINTS, "RackAware")
@@ -86,7 +89,7 @@ LEGACY: dict[str, tuple[str, type[BaseModel] | None]] = {
 
 
 class LegacyCatalog:
-    """Upstream's plugins and those for older policies."""
+    """The plugins of `catalog`, and the plugins for older policies."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -113,7 +116,7 @@ Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
 @pytest.fixture(scope="session")
 def mistakes() -> Mistakes:
-    """Return a function that calls what must raise ProfileInvalid, and returns messages by path."""
+    """Return a function that makes a call, expects ProfileInvalid, and returns messages by path."""
 
     def collect(call: Callable[[], object]) -> dict[str, str]:
         with pytest.raises(ProfileInvalid) as caught:
@@ -125,13 +128,13 @@ def mistakes() -> Mistakes:
 
 @pytest.fixture(scope="session")
 def steps() -> Callable[[Callable[[], object]], int]:
-    """Return a function that returns how many functions are called in a call."""
+    """Return a function that counts the function calls that a call makes."""
     return calls_in
 
 
 @pytest.fixture(scope="session")
 def manifest() -> Callable[..., Mapping[str, Any]]:
-    """Return a function that builds a SchedulingProfile object around its spec's fields."""
+    """Return a function that builds a SchedulingProfile object from the fields of its spec."""
 
     def build(name: str = "tested", **spec: object) -> Mapping[str, Any]:
         return {

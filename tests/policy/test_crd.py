@@ -18,7 +18,7 @@ def schema() -> dict[str, Any]:
 
 
 def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every schema in a schema, with its path."""
+    """Yield the schema and all schemas inside it, each with its path."""
     yield path, node
     for name, inner in node.get("properties", {}).items():
         yield from nodes(inner, f"{path}.{name}")
@@ -31,7 +31,7 @@ NAMED_BY_US = ("properties", "$defs", "patternProperties")
 
 
 def keywords(value: object) -> set[str]:
-    """Return every keyword of a JSON schema, but no names we chose, nor what defaults contain."""
+    """Return the keywords in a JSON schema, without property names and default values."""
     if isinstance(value, list):
         return {word for item in value for word in keywords(item)}
     if not isinstance(value, dict):
@@ -45,7 +45,7 @@ def keywords(value: object) -> set[str]:
 
 
 def test_every_keyword_of_the_models_is_kept_or_known_to_be_dropped() -> None:
-    """What the API server cannot check, or must not: types of maps' keys, defaults, unions."""
+    """The CRD drops titles, defaults, unions, rules, and restrictions of map keys."""
 
     def used(model: type[BaseModel]) -> set[str]:
         return keywords(model.model_json_schema(by_alias=True))
@@ -59,7 +59,7 @@ def test_every_keyword_of_the_models_is_kept_or_known_to_be_dropped() -> None:
 
 
 def test_every_schema_is_structural() -> None:
-    """https://kubernetes.io/docs: each has a type, none has both properties and free keys."""
+    """The API server requires a type everywhere, and either named properties or free keys."""
     for path, node in nodes(schema()):
         assert node["type"], path
         assert not ("properties" in node and "additionalProperties" in node), path
@@ -86,7 +86,7 @@ def test_every_field_of_the_spec_is_described() -> None:
 
 
 def test_every_list_in_the_spec_is_bounded() -> None:
-    """The API server rejects a rule whose cost it cannot bound."""
+    """The API server rejects rules about a list without a maximum length."""
     assert not [
         path
         for path, node in nodes(schema()["properties"]["spec"])

@@ -16,7 +16,7 @@ def test_absent_plugins_are_no_defaults_but_behind_a_feature_gate() -> None:
 
 
 def test_absent_plugins_neither_sort_the_queue_nor_bind() -> None:
-    """So that leaving it out of an imported file cannot break what the file was checked for."""
+    """The import leaves such plugins out, and the profile must still be valid."""
     assert not any(points & {Point.QUEUE_SORT, Point.BIND} for points in ABSENT.values())
 
 

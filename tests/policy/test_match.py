@@ -215,7 +215,7 @@ def selectors() -> st.SearchStrategy[dict[str, Any]]:
 def test_profiles_share_pods_exactly_if_some_labels_match_both(
     one: dict[str, Any], other: dict[str, Any], field: str
 ) -> None:
-    """Compared with every combination of the values, one that no selector names, and no label."""
+    """The test tries all combinations of values, including an unused value and no label."""
     profiles = [
         profile(n, schedulerNames=["x"], **{field: s}) for n, s in (("a", one), ("b", other))
     ]

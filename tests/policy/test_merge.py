@@ -1,4 +1,7 @@
-"""tests/e2e/test_kube_scheduler.py compares more cases with the real kube-scheduler."""
+"""Merges profiles into the defaults.
+
+`tests/e2e/test_kube_scheduler.py` compares more cases with the real kube-scheduler.
+"""
 
 from collections.abc import Sequence
 from typing import Any

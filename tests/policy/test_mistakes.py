@@ -1,4 +1,4 @@
-"""Mistakes in what users write are told with their paths; mistakes.yaml has the cases."""
+"""Mistakes in users' documents are reported with their paths; mistakes.yaml has the cases."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

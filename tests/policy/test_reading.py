@@ -36,14 +36,14 @@ class Spans(PolicyModel):
 
 
 def spans(number: int) -> dict[str, object]:
-    """Return a document with two mistakes in each span."""
+    """Return a document with `number` spans; each span has two mistakes."""
     return {"spans": [{"start": "a", "end": "b"}] * number}
 
 
 def test_ten_times_as_many_mistakes_take_ten_times_as_many_steps(
     steps: Steps, mistakes: Mistakes
 ) -> None:
-    """Each is an error again when its field is left out. Nothing is decided meanwhile."""
+    """Reading a document must not take long, because no decision is made meanwhile."""
 
     def reading(number: int) -> int:
         return steps(lambda: mistakes(lambda: read(Spans, spans(number), "")))

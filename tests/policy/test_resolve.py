@@ -219,13 +219,13 @@ def test_a_plugin_that_cannot_be_imported_hides_no_other_mistake_and_is_named_on
 
 
 class Undefined(BaseModel):
-    """Arguments whose author has forgotten an import."""
+    """Arguments with an annotation whose type is not imported."""
 
     racks: "list[Rack]" = []  # type: ignore[name-defined]  # noqa: F821 - that is the mistake
 
 
 class Exiting(BaseModel):
-    """Arguments whose check does not know an empty set of racks."""
+    """Arguments whose validator calls `sys.exit`."""
 
     racks: dict[str, int] = {}
 
@@ -287,7 +287,7 @@ def test_a_spec_that_is_no_object_is_one_mistake(
 def test_ten_times_as_many_schema_mistakes_take_ten_times_as_many_steps(
     steps: Steps, mistakes: Mistakes, catalog: Catalog, manifest: Manifest
 ) -> None:
-    """Each plugin is a mistake of its own as well, which does not follow from any of them."""
+    """Each entry has two mistakes: the unknown field `wight`, and a plugin that cannot score."""
 
     def loading(number: int) -> int:
         given = [{"name": "NodeName", "wight": 1}] * number

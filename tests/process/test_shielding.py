@@ -1,4 +1,4 @@
-"""Work that goes on when its waiter is cancelled."""
+"""Work continues when the task that waits for it is cancelled."""
 
 import asyncio
 import gc
@@ -10,7 +10,7 @@ from mooring.process.shielding import shielded
 
 
 class Work:
-    """A task that ends as the test says."""
+    """A task that the test ends."""
 
     def __init__(self) -> None:
         self.ends: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -27,7 +27,7 @@ async def work() -> Work:
 
 @pytest.fixture
 async def reported() -> list[dict[str, Any]]:
-    """Return what the event loop's exception handler is told."""
+    """Return a list that gets the calls of the event loop's exception handler."""
     told: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     return told

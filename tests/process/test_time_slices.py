@@ -1,4 +1,4 @@
-"""Long work leaves time for other tasks."""
+"""Other tasks run between the slices of long work."""
 
 import asyncio
 import gc
@@ -14,7 +14,7 @@ from mooring.process.time_slices import TimeSlices
 
 
 class Work:
-    """Steps of a second each, on a clock of their own, and a task that waits for its turn."""
+    """Steps of one second each on a clock of their own, and a task that records when it runs."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -23,27 +23,27 @@ class Work:
         self.steps = 0
 
     def run(self, number: int) -> str:
-        """Take so many steps, with a pause after each."""
+        """Make this number of steps, with a pause after each step."""
         for _ in self.each(number):
             pause()
         return "done"
 
     def each(self, number: int) -> Iterator[None]:
-        """Yield after each of so many steps."""
+        """Make this number of steps; yield after each step."""
         for _ in range(number):
             self.steps += 1
             self.now += 1.0
             yield
 
     async def beside(self) -> None:
-        """Note each turn of the event loop."""
+        """Record the number of steps each time the event loop runs this task."""
         while True:
             self.turns.append(self.steps)
             await asyncio.sleep(0)
 
 
 async def turns(work: Work, number: int, seconds: float) -> list[int]:
-    """Return after which of so many steps, in slices of so many seconds, another task ran."""
+    """Run `number` steps in slices; return the numbers of steps after which another task ran."""
     beside = asyncio.create_task(work.beside())
     await TimeSlices(seconds, clock=lambda: work.now).run(partial(work.run, number))
     beside.cancel()

@@ -1,4 +1,4 @@
-"""Tests of whose turn it is to use the state."""
+"""Only one task at a time has the turn and may use the state."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,13 +12,13 @@ from mooring.process.turn import Turn
 
 
 async def settle() -> None:
-    """Let all tasks run that can."""
+    """Let all ready tasks run."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 class Notes:
-    """What was done, in order."""
+    """Records texts in order."""
 
     def __init__(self) -> None:
         self.done = list[str]()
@@ -27,7 +27,7 @@ class Notes:
         return partial(self.done.append, text)
 
     async def in_steps(self, name: str, steps: int) -> str:
-        """Note each step, and wait for the event loop between two."""
+        """Record a text for each step, and let other tasks run after each."""
         for number in range(steps):
             self.done.append(f"{name}{number}")
             await asyncio.sleep(0)
@@ -206,7 +206,7 @@ async def test_what_is_delivered_may_pause_and_others_have_no_turn_then() -> Non
 
 
 async def test_what_comes_while_the_turn_is_handed_over_is_done_soon() -> None:
-    """A task in `between` that waits until nobody has the turn gets it for a moment."""
+    """A task that waits in `between` takes the turn for a moment."""
     turn, notes = Turn(), Notes()
 
     async def deliver() -> None:
@@ -235,7 +235,7 @@ async def test_what_comes_just_after_the_inbox_was_emptied_is_done_soon() -> Non
 
 
 async def test_the_turn_ends_though_what_empties_the_inbox_is_cancelled_before_it_begins() -> None:
-    """So all tasks are cancelled when the process ends, which must not wait for ever."""
+    """At the end of the process, asyncio cancels all tasks; nothing may wait for ever then."""
     turn, notes = Turn(), Notes()
 
     def cancel_others(own: object) -> None:

@@ -57,7 +57,7 @@ def test_without_devices_an_invalid_pool_is_why_the_node_is_not_suitable() -> No
 
 
 def test_requests_beyond_a_limit_are_not_searched_for_on_any_node() -> None:
-    """One claim may have 32 requests with 8 alternatives each; a pod may have many claims."""
+    """The API server allows 32 requests with 8 alternatives per claim, and many claims per pod."""
     requests = [first_available(f"r{n}", *[exactly("gpu")] * 8) for n in range(32)]
     slices = [resource_slice("s", ALL_NODES, [device("d")])]
     asked = case([node("n")], slices, [device_class("gpu")], [claim("c", requests)])
@@ -87,9 +87,9 @@ def test_every_share_gets_an_id_of_its_own() -> None:
 
 @dataclass(frozen=True)
 class Small:
-    """Devices with the attributes index and group, and requests with several alternatives each.
+    """A case with few devices: device i has the attribute `index` i and the attribute `group`.
 
-    An alternative is the number of devices and the greatest index.
+    Each request is a list of alternatives: the number of devices, and the greatest allowed index.
     """
 
     groups: Sequence[int]
@@ -116,7 +116,7 @@ class Small:
         return devices, [claim("c", requests, constraints)]
 
     def solutions(self) -> Iterator[list[int]]:
-        """Yield all solutions in the order of the search."""
+        """Yield all solutions in the order in which the search must find them."""
         return self._complete([], 0)
 
     def _complete(self, taken: list[int], request: int) -> Iterator[list[int]]:

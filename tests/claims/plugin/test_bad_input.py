@@ -1,7 +1,7 @@
-"""Claims, slices and classes that are wrong: one clear line for the pod, and no other is held up.
+"""A mistake in a claim, slice or class gives one clear line, and holds up no other pod.
 
-What is malformed is in `tests/mirroring/test_mirror.py`, a claim that is deleted in mid-allocation
-in `test_plugin.py`.
+Malformed objects are tested in `tests/mirroring/test_mirror.py`, and claims that are deleted during
+an allocation in `test_plugin.py`.
 """
 
 from collections.abc import Mapping
@@ -48,9 +48,9 @@ def using(claim: str = "claim", name: str = "web") -> Raw:
 
 
 def said(*objects: Mapping[str, Any], wanted: Raw | None = None) -> str:
-    """Return the node that the pod gets on n1 and n2, or the one line that says why it gets none.
+    """Return the node that the pod gets, n1 or n2, or the line that says why it gets no node.
 
-    A pod without claims gets a node in the same cluster.
+    The function also checks that a pod without claims gets a node.
     """
     deciding = Deciding(N1, N2, *objects)
     assert isinstance(deciding.outcome(pod("plain")), ScheduleResult)
@@ -69,7 +69,7 @@ def said(*objects: Mapping[str, Any], wanted: Raw | None = None) -> str:
 
 
 class TestTenThousandDevices:
-    """A pool of many slices, of which the API server takes 128 devices each."""
+    """A pool of 79 slices with 128 devices each, the most devices that the API server allows."""
 
     SLICES = tuple(
         resource_slice(f"s{i}", [f"d{i}-{j}" for j in range(128)], node="n1", slices=79)
@@ -140,7 +140,7 @@ def test_a_claim_that_no_node_can_meet_says_so(claim: Raw) -> None:
 
 
 class TestTwoDriversWithOnePoolName:
-    """Their devices may have the same names, too."""
+    """Two drivers have a pool of the same name, and a device of the same name."""
 
     SLICES = tuple(
         resource_slice(driver, ["d0"], node="n1", pool="p", driver=f"{driver}.example.com")
@@ -160,7 +160,7 @@ class TestTwoDriversWithOnePoolName:
 
 
 class TestAGenerationThatGoesBack:
-    """A driver that has lost its count begins again with 1."""
+    """A driver that has lost the generation of its pool begins again with 1."""
 
     def test_the_devices_of_the_slice_as_it_is_now_are_allocated(self) -> None:
         deciding = Deciding(
@@ -177,14 +177,14 @@ class TestAGenerationThatGoesBack:
         assert NO_DEVICES in said(device_class(), old, held, device_claim())
 
     def test_a_slice_that_is_left_of_the_newer_one_keeps_the_pool_from_being_used(self) -> None:
-        """Until the driver has deleted it; nobody knows which of the two is true."""
+        """The pool is usable again when the driver has deleted the slice of generation 7."""
         left = resource_slice("left", ["d0"], node="n1", generation=7, slices=2)
         back = resource_slice("back", ["d1"], node="n1", generation=1)
         assert NO_DEVICES in said(device_class(), left, back, device_claim())
 
 
 async def test_of_300_pods_on_one_claim_256_get_it_and_the_others_say_why() -> None:
-    """The claim is allocated once, and keeps its devices whatever becomes of the others."""
+    """The API server allows 256 reservations of a claim. The failed pods free no devices."""
     claim = device_claim()
     state = cluster(N1, device_class(), resource_slice("s", ["d0", "d1"], node="n1"), claim)
     api = FakeApi({("resourceclaims", "default/claim"): claim})

@@ -42,7 +42,10 @@ ID = DeviceId("gpu.example.com", "pool", "d")
 
 @dataclass
 class Recording:
-    """Selectors that say yes, no or fail, as their expression says, and what they were asked."""
+    """Compiles fake selectors, and records in `asked` each evaluation: expression and device.
+
+    The text of an expression says whether it is true, is false or fails.
+    """
 
     asked: list[tuple[str, DeviceView]] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""What keeps claims from devices is told in bounded words, of all nodes that are alike at once."""
+"""The explanation of missing devices has a limited size, and counts equal nodes together."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ Raw = dict[str, Any]
 def report_of(
     state: ClusterState, *claims: str, most: int | None = None, group: str | None = None
 ) -> ClaimsReport:
-    """Return the report about a pod that names these claims; `most` an attempt may evaluate."""
+    """Return the report about a pod with these claims; `most` is the budget of an attempt."""
     plugin = DynamicResources(
         DynamicResourcesArgs(), replace(handle(state), evaluations=Evaluations(most))
     )

@@ -1,4 +1,4 @@
-"""Pods that write one claim at the same time; single writers are in `test_plugin.py`."""
+"""Two writers change one claim at the same time; `test_plugin.py` tests a single writer."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ WEB, DB = parse_pod(pod("web")), parse_pod(pod("db"))
 
 
 class Server:
-    """A claim in the API server, a late watch, and two replicas that know the same."""
+    """A claim in an API server, and two replicas whose watches show nothing by themselves."""
 
     def __init__(self, **claim: object) -> None:
         raw = device_claim(**claim)  # type: ignore[arg-type]  # as the builder takes them
@@ -74,7 +74,7 @@ async def test_of_two_replicas_only_one_allocates_the_claim() -> None:
 
 
 async def test_what_another_replica_has_written_for_the_pod_is_taken_over() -> None:
-    """The former leader was killed between its write and the Binding."""
+    """The former leader was killed after it had written the claim and before the Binding."""
     server = Server()
     claim = server.claim
     await server.writers[0].reserve(WEB, claim, of("d0"), is_new=True)
@@ -96,7 +96,7 @@ async def test_a_reservation_is_taken_back_beside_those_of_others() -> None:
 async def test_an_allocation_that_was_given_up_is_not_carried_out_any_more(
     finalizers: list[str],
 ) -> None:
-    """An answer did not come in time, and the device may be another claim's meanwhile."""
+    """The write of the allocation timed out; another claim may use the device by now."""
     server = Server()
     server.api.objects[KEY]["metadata"]["finalizers"] = finalizers
     (writer, _), (state, _) = server.writers, server.states

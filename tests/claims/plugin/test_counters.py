@@ -10,7 +10,7 @@ GPU, NET = "gpu.example.com", "net.example.com"
 
 
 def pool(amount: str, takes: Collection[str], driver: str = GPU) -> Pool:
-    """Return a pool whose devices d0, d1... take so much of the counter c."""
+    """Return a pool with the counter c; `takes` has the amount that each of d0, d1... consumes."""
     devices = [
         device(f"d{index}", consumesCounters=[consumption("set", c=each)])
         for index, each in enumerate(takes)

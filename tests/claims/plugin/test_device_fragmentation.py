@@ -1,4 +1,4 @@
-"""Nodes score by how many places typical claims lose there."""
+"""A node scores lower if typical claims lose more places on it."""
 
 from typing import Any
 
@@ -29,18 +29,18 @@ ENABLED = {"multiPoint": {"enabled": [{"name": "DeviceFragmentation"}]}}
 
 
 def gpus(where: str, count: int) -> Raw:
-    """Return a slice with so many devices of a node."""
+    """Return a slice with `count` devices of the node `where`."""
     return resource_slice(f"s-{where}", [f"d{i}" for i in range(count)], node=where)
 
 
 def holding(name: str, where: str, *devices: str, **asked: Any) -> Raw:
-    """Return a claim for so many devices that has these."""
+    """Return a claim that has been allocated these devices of the node `where`."""
     asks = request(count=len(devices), **asked)
     return device_claim(name, asks, allocation=allocated(*devices, node=where))
 
 
 def scores(*objects: Raw) -> dict[str, int] | None:
-    """Return the scores of the nodes full and used for a pod with the claim `claim`."""
+    """Return the scores of the nodes `full` and `used` for a pod with the claim `claim`."""
     return PluginAnswers(DeviceFragmentation, *NODES, CLASS, *objects).scores(WEB, "full", "used")
 
 
@@ -56,7 +56,7 @@ def test_one_device_rather_comes_from_a_node_where_no_large_claim_fits_any_more(
 
 def test_a_part_of_a_device_rather_comes_from_one_that_is_divided_already() -> None:
     def divided(where: str) -> Raw:
-        """Return a slice of a card that is used as a whole, or as four parts."""
+        """Return the slice with the counters of a card that can be divided into four parts."""
         counters = [{"name": "card", "counters": {"parts": {"value": "4"}}}]
         return resource_slice(
             f"c-{where}", pool=where, node=where, slices=2, sharedCounters=counters
@@ -110,7 +110,7 @@ def test_a_share_rather_comes_from_a_device_that_is_shared_already() -> None:
 
 
 def test_claims_of_other_devices_do_not_count() -> None:
-    """A place of the pod's own size is lost wherever it goes, however much else a node has."""
+    """The pod takes one place for a GPU on either node; places for network cards do not matter."""
     other = device_class("nic", 'device.driver == "nic.example.com"')
     gpu = device_class("gpu", 'device.driver == "gpu.example.com"')
     nics = resource_slice("n-full", ["n0", "n1"], node="full", driver="nic.example.com")

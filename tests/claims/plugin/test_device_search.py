@@ -44,7 +44,7 @@ def requests(found: Answer) -> list[str]:
 
 
 def below(index: int, count: int = 1) -> Object:
-    """Return a request for devices up to this index."""
+    """Return a request for `count` devices whose attribute is at most `index`."""
     return exactly("gpu", count, f"{AT_MOST}{index}")
 
 
@@ -85,7 +85,7 @@ def test_sub_requests_that_fail_have_the_request_before_them_try_another_device(
 
 
 def test_a_constraint_against_one_of_all_devices_is_an_error_where_the_search_gets_so_far() -> None:
-    """With d0 and d3 the request for all devices fails at d0 already; with d3 and d4 at d1."""
+    """With d0 and d3 the request for all devices fails at d0; with d3 and d4 it fails at d1."""
     values = {"d0": 0, "d1": None, "d2": 1, "d3": 0, "d4": 0}
     listed = [
         device(name) if numa is None else device(name, attributes(numa=numa))
@@ -159,7 +159,7 @@ def test_an_impossible_claim_costs_few_steps(reason: str) -> None:
 
 @pytest.mark.parametrize("requests", [1, 9])
 def test_devices_for_which_counters_do_not_suffice_cost_few_steps(requests: int) -> None:
-    """Each of 8 cards has counters for 2 of its 4 parts; 18 parts are too many."""
+    """The counters of each of 8 cards suffice for 2 of its 4 parts, so 18 parts are too many."""
     listed = [
         device(f"d{card}-{part}", consumesCounters=[consumption(f"card{card}", c="4")])
         for card in range(8)

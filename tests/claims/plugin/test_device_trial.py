@@ -35,7 +35,7 @@ def answer(
     counters: str = "",
     minor: str = "1.37",
 ) -> Answer:
-    """Return the answer on a node with these devices, of which some are taken."""
+    """Return the allocator's answer for these claims on a node; `taken` are devices in use."""
     slices = [resource_slice("s", ALL_NODES, listed)]
     if counters:
         slices.append(resource_slice("c", ALL_NODES, counters=[counter_set("set", c=counters)]))

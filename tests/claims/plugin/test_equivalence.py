@@ -39,7 +39,7 @@ GPU = "gpu.example.com"
 
 
 def shape(answer: Result) -> object:
-    """Return what is the same on all nodes that are alike."""
+    """Return the parts of the result that are equal on all nodes of a class."""
     if isinstance(answer, AllocationError):
         return answer.text
     if answer is None:
@@ -155,7 +155,7 @@ def test_answers_are_bounded_in_bytes_but_for_those_that_are_needed_now() -> Non
 
 
 def fleet_of(count: int, *allocated: Object) -> Case:
-    """Return nodes of two devices each, which differ by their UUIDs only."""
+    """Return a case of `count` nodes with two devices each; the nodes differ only in UUIDs."""
     names = [f"n{index}" for index in range(count)]
     slices = [
         resource_slice(
@@ -263,7 +263,7 @@ CHANGING = (
 
 
 def changes(draw: Draw, given: Case) -> Iterator[tuple[Kind, Object, bool]]:
-    """Yield objects to be put, or (False) deleted, in any order, some of them changed."""
+    """Yield random changes: kind, object, and True to store the object or False to delete it."""
     listed = [(kind, raw) for field, kind in KINDS.items() for raw in given[field]]
     for _ in range(STEPS):
         kind, raw = draw.choice(listed)
@@ -343,7 +343,7 @@ WANTED = (
 
 
 def like_nodes(draw: Draw, names: list[str]) -> Iterator[Object]:
-    """Yield slices of a few kinds for these nodes, whose devices have individual UUIDs."""
+    """Yield random slices for these nodes; most differ only in UUIDs and names."""
     for name in names:
         for driver in draw.some([GPU, NIC], 1, 2):
             parts = 1 + draw.chance(0.3)

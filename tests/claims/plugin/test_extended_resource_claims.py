@@ -1,4 +1,7 @@
-"""The claim that a pod's containers make; cases derived by hand from kube-scheduler 1.36.3."""
+"""The claim for the extended resources of a pod's containers.
+
+The expected values were derived by hand from the source of kube-scheduler 1.36.3.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -45,7 +48,7 @@ CLASSES = {GPU: "gpu", NIC: "nic"}
 
 
 def container(name: str, *, sidecar: bool = False, **amounts: Any) -> Raw:
-    """Return a container; `gpu` and `nic` stand for the resources."""
+    """Return a container with these requests; `gpu` and `nic` stand for the extended resources."""
     names = {"gpu": GPU, "nic": NIC}
     requests = {names.get(key, key): amount for key, amount in amounts.items()}
     raw: Raw = {"name": name, "resources": {"requests": requests}}
@@ -71,7 +74,7 @@ def requests_of(found: NewClaim) -> dict[str, tuple[str, int]]:
 
 
 def test_each_container_has_a_request_for_each_resource() -> None:
-    """Its number is the place of the resource among all that the container requests."""
+    """A request's number is the index of its resource among all resources of the container."""
     found = claim_of(of(container("a", cpu="1", gpu=2, nic=1), container("b", memory="1", gpu=1)))
     assert requests_of(found) == {
         "container-0-request-1": ("gpu", 2),
@@ -284,7 +287,7 @@ def test_a_claim_of_an_earlier_attempt_rejects_every_node() -> None:
 
 
 def test_a_claim_of_another_namespace_keeps_no_pod_from_any_node() -> None:
-    """Whoever may create claims there can name any pod as its controller, by its uid."""
+    """A user of another namespace can write a claim that names any pod's uid as its controller."""
     foreign = device_claim("left", namespace="other", owner="web")
     foreign["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
     foreign["metadata"]["ownerReferences"][0]["uid"] = uid_of("web")
@@ -411,7 +414,7 @@ def test_too_many_devices_for_one_claim_fail_the_attempt() -> None:
 
 
 class Attempt:
-    """A pod that is reserved on a node, and an API server whose watch shows what is created."""
+    """A pod that is reserved on a node, and an API server; the watch shows created claims."""
 
     def __init__(self, *objects: Raw, wanted: Raw = WEB, on: str = "n1") -> None:
         claims = [each for each in objects if each["kind"] == "ResourceClaim"]
@@ -433,7 +436,7 @@ class Attempt:
         assert self.plugin.reserve(self.pod, on) is None
 
     def show(self) -> None:
-        """Have the watch show the claims as the API server has them."""
+        """Let the watch show all claims of the API server."""
         for (_, key), raw in self.api.objects.items():
             self.state.put(Kind.RESOURCE_CLAIM, key, parse_resource_claim(raw))
 
@@ -441,13 +444,13 @@ class Attempt:
         await self.plugin.pre_bind(self.pod, self.on)
 
     async def give_up(self) -> None:
-        """End the attempt as the engine does, and do what is written then."""
+        """Unreserve and forget the pod as the scheduler does; then carry out the waiting writes."""
         self.plugin.unreserve(self.pod, self.on)
         self.state.forget(self.pod)
         await self.api.write_all()
 
     def counted(self, status: str) -> float | None:
-        """Return how many creations of a claim ended so."""
+        """Return the metric for claims whose creation ended with this status."""
         name = "dynamic_resource_allocation_resourceclaim_creates_total"
         labels = {"admin_access": "false", "owner_api_group": "", "owner_api_kind": "Pod"}
         return self.metrics.registry.get_sample_value(name, {"status": status, **labels})
@@ -509,7 +512,7 @@ async def test_named_claims_are_written_before_that_of_resources() -> None:
 
 
 async def test_on_a_node_that_offers_the_resource_only_the_named_claims_are_written() -> None:
-    """kube-scheduler creates a claim without requests here, and fails."""
+    """In this case kube-scheduler fails, because it creates a claim without requests."""
     named = pod(
         requests={GPU: 1}, spec={"resourceClaims": [{"name": "c", "resourceClaimName": "claim"}]}
     )
@@ -626,7 +629,7 @@ def test_whole_decisions_give_pods_devices_or_what_nodes_offer() -> None:
 
 
 def test_a_class_that_comes_to_stand_for_the_resource_changes_what_is_kept() -> None:
-    """Results for equal pods are kept."""
+    """The cached results of the pod must be dropped when the DeviceClass changes."""
     deciding = Deciding(N1, *DEVICES[1:], device_class("gpu"))
     assert "Insufficient example.com/gpu" in (deciding.decision(WEB).message or "")
     deciding.state.put(Kind.DEVICE_CLASS, "gpu", parse_device_class(GPUS))

@@ -54,7 +54,11 @@ def using(*claims: str, name: str = "web", **fields: Any) -> Raw:
 
 
 def of_template(created: str | None = "missing") -> Raw:
-    """Return a pod with a template's claim, which has this name; `missing` if it has none yet."""
+    """Return a pod whose claim comes from a template.
+
+    `created` is the name of the created claim; None if the entry needs no claim; "missing" if the
+    claim does not exist yet.
+    """
     raw = pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]})
     if created != "missing":
         entry = {"name": "gpu"} | ({"resourceClaimName": created} if created else {})
@@ -125,7 +129,7 @@ def test_a_claim_that_is_being_deleted_is_not_used() -> None:
 
 
 def test_a_pod_with_claims_waits_while_devices_are_not_known() -> None:
-    """Whatever looks free might be in use; a pod without claims is not concerned."""
+    """A device that seems free might be in use; pods without claims are not affected."""
     state = cluster(N1, *GPUS, device_claim())
     state.devices_known("Mooring may not list resourceclaims")
     plugin, view = built(state), ClusterView(state)
@@ -251,7 +255,7 @@ def test_a_claim_whose_devices_cannot_be_bound_is_not_available(
 
 
 def with_conditions(*conditions: tuple[str, str], **fields: Any) -> Raw:
-    """Return a claim with a device that must be attached, and these conditions of it."""
+    """Return a claim whose device must be attached; `conditions` are the device's conditions."""
     result = device_result(
         "a0", pool="n1", bindingConditions=["Attached"], bindingFailureConditions=["Failed"]
     )
@@ -348,7 +352,7 @@ def test_a_pod_that_a_trial_adds_again_has_no_devices_if_a_class_has_become_wron
 
 
 class Attempt:
-    """A pod with claims that is reserved on a node, and an API server that has the claims."""
+    """A pod with claims that is reserved on n1, and an API server that has the claims."""
 
     def __init__(self, *claims: Raw, raw: Raw | None = None, **args: Any) -> None:
         self.api = FakeApi({("resourceclaims", f"default/{name_of(c)}"): c for c in claims})
@@ -361,20 +365,20 @@ class Attempt:
         await self.plugin.pre_bind(self.pod, "n1")
 
     async def give_up(self) -> None:
-        """End the attempt as the engine does, and do what is written then."""
+        """Unreserve and forget the pod as the scheduler does; then carry out the waiting writes."""
         self.plugin.unreserve(self.pod, "n1")
         self.state.forget(self.pod)
         await self.api.write_all()
 
     def written(self, name: str = "claim") -> ResourceClaim:
-        """Return the claim as the API server has it."""
+        """Return the claim from the API server."""
         return parse_resource_claim(self.api.objects["resourceclaims", f"default/{name}"])
 
     def known(self, name: str = "claim") -> ResourceClaim | None:
         return ClusterView(self.state).dynamic_resources.claims.get(f"default/{name}")
 
     def change(self, name: str = "claim", **status: Any) -> None:
-        """Have somebody else write the status of the claim."""
+        """Change the status of the claim in the API server, as another client would."""
         raw = self.api.objects["resourceclaims", f"default/{name}"]
         version = int(raw["metadata"]["resourceVersion"]) + 1
         changed = raw | {"metadata": raw["metadata"] | {"resourceVersion": str(version)}}
@@ -382,7 +386,7 @@ class Attempt:
         self.api.objects["resourceclaims", f"default/{name}"] = changed
 
     def show(self, name: str = "claim") -> None:
-        """Have the watch show the claim as the API server has it."""
+        """Let the watch show the claim of the API server."""
         self.state.put(Kind.RESOURCE_CLAIM, f"default/{name}", self.written(name))
 
 
@@ -478,7 +482,7 @@ async def test_a_claim_that_is_deallocated_elsewhere_fails_the_attempt() -> None
 async def test_a_claim_whose_devices_have_moved_meanwhile_fails_the_attempt(
     reserved_for: list[str],
 ) -> None:
-    """The pod may have waited at Permit; its devices are on another node now."""
+    """While the pod waited at Permit, the claim may have got devices of another node."""
     claim = device_claim(allocation=allocated("a0", node="n1"), reserved_for=reserved_for)
     attempt = Attempt(claim)
     attempt.change(allocation=allocated("b0", node="n2"))
@@ -562,7 +566,7 @@ async def test_devices_that_are_not_bound_in_time_are_given_back_by_the_next_att
 
 
 class Counts(DeviceMetrics):
-    """Keeps what is counted of binding conditions."""
+    """Records the calls about binding conditions."""
 
     def __init__(self) -> None:
         self.bound: list[tuple[str, Sequence[str], Sequence[str], str]] = []
@@ -610,7 +614,7 @@ async def test_an_attempt_that_is_given_up_takes_its_reservation_back() -> None:
 
 
 async def test_devices_stay_in_use_until_a_write_that_was_cut_short_is_settled() -> None:
-    """The pod is deleted, or the group called off, while the API server carries the write out."""
+    """The pod may be deleted while the API server is still carrying out the write."""
     attempt = Attempt(device_claim())
     attempt.api.lost.extend([Lost.NOTHING, Lost.CALLER])
     with pytest.raises(asyncio.CancelledError):
@@ -691,7 +695,7 @@ async def test_nothing_is_written_for_an_attempt_that_has_written_nothing() -> N
 
 
 def decided(*objects: Raw, wanted: Raw, version: str = "1.36") -> tuple[str, FakeApi]:
-    """Return the message of a decision that finds no node, and what the plugin is to write."""
+    """Return the message of a decision that finds no node, and the API with the planned writes."""
     deciding = Deciding(N1, N2, *GPUS, *objects, kubernetesVersion=version)
     message = deciding.decision(wanted).message
     assert message is not None
@@ -784,7 +788,7 @@ OTHER = device_claim("other")
 
 
 def other_with(*results: Raw, uid: str = "u") -> Raw:
-    """Return another pod's claim with devices, perhaps under another uid."""
+    """Return the claim `other` with this uid and these allocated devices."""
     claim = device_claim("other", allocation=allocated(*results))
     claim["metadata"]["uid"] = uid
     return claim
@@ -845,7 +849,7 @@ def test_whole_decisions_place_pods_with_their_devices() -> None:
 
 
 def test_no_pod_is_evicted_for_devices() -> None:
-    """Evicting pods frees no claims, as kube-scheduler has it."""
+    """As in kube-scheduler, preemption does not count the devices of victims as free."""
     holders = [using(f"holder-{n}", name=f"low-{n}", node=n, priority=1) for n in ("n1", "n2")]
     held = [
         device_claim(
@@ -891,7 +895,7 @@ def test_a_pod_that_is_taken_off_its_node_in_a_what_if_finds_its_devices_free() 
 
 
 def test_devices_of_a_pod_that_is_tried_with_others_are_searched_for_once() -> None:
-    """Each decision about another one has a trial of its own, in which all before it are added."""
+    """Each trial adds the earlier pods again; their devices must not be searched again."""
     deciding = Deciding(N1, *GPUS, device_claim())
     what_if = WhatIf(deciding.shared, now=lambda: 0.0)
     what_if.add(parse_pod(using()), "n1", deciding.pipeline)

@@ -1,4 +1,4 @@
-"""The parts of a pod's claims; what the plugin makes of them is in `test_plugin.py`."""
+"""The functions of pod_claims.py; `test_plugin.py` tests how the plugin uses their results."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def test_claims_are_allocated_or_still_to_be() -> None:
 
 
 def shared(holder: dict[str, Any]) -> ClusterState:
-    """Return a cluster in which the claim is being allocated for a pod."""
+    """Return a cluster in which the claim `claim` is in flight for the pod `holder`."""
     state = cluster(N1, GPU, pod_group("g", 2), device_claim())
     first = parse_pod(holder)
     state.assume(first, state.nodes.row_of["n1"])
@@ -113,7 +113,7 @@ def test_a_claim_is_reserved_for_the_group_of_a_pod_that_has_the_same_entry() ->
 
 
 def of_template(group: str | None = None) -> Pod:
-    """Return a pod whose entry of a template has the claim `claim`."""
+    """Return a pod for which the claim `claim` was created from a template."""
     entries = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
     statuses = [{"name": "gpu", "resourceClaimName": "claim"}]
     raw = pod("web", group=group, spec={"resourceClaims": entries})
@@ -170,7 +170,7 @@ def test_a_claim_may_be_freed_if_no_pod_on_a_node_uses_it(
 
 
 def bound(*told: tuple[str, dict[str, str]]) -> ResourceClaim:
-    """Return a claim with two devices that must be attached, and what drivers say of some."""
+    """Return a claim with two devices that must be attached; `told` has conditions by device."""
     results = [
         device_result(name, bindingConditions=["Attached"], bindingFailureConditions=["Failed"])
         for name in ("d0", "d1")

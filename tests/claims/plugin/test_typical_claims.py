@@ -1,4 +1,4 @@
-"""Claims that hold devices count by what they ask for."""
+"""Claims with devices are counted by kind."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ Raw = dict[str, Any]
 
 
 def pair(name: str) -> Raw:
-    """Return a claim with two devices of its own."""
+    """Return a claim that has been allocated two devices."""
     return device_claim(name, request(count=2), allocation=allocated(f"{name}-a", f"{name}-b"))
 
 
@@ -24,7 +24,7 @@ def put(state: ClusterState, raw: Raw) -> None:
 
 
 def counted(typical: TypicalClaims, state: ClusterState, most: int = 8) -> list[tuple[int, int]]:
-    """Return the number of devices that each kind asks for, and how many claims ask so."""
+    """Return for each kind of claims the number of requested devices and the number of claims."""
     found = typical.most_common(ClusterView(state), most)
     wanted = [claim.spec.requests[0].exactly for claim, _ in found]
     return [(each.count, n) for each, (_, n) in zip(wanted, found, strict=True) if each]

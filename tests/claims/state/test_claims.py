@@ -1,4 +1,4 @@
-"""Claims in flight, assumed and shown; tests/property has them in any order."""
+"""Claims in flight, assumed and mirrored; tests/property tries random orders of changes."""
 
 from dataclasses import replace
 from typing import Any
@@ -107,7 +107,7 @@ def test_devices_that_are_released_are_an_event_unless_they_are_written() -> Non
 def test_devices_of_a_pod_that_another_scheduler_has_bound_are_announced_when_it_is_forgotten() -> (
     None
 ):
-    """Of the pod itself there is nothing to tell then: it is on its node."""
+    """There is no event about the pod, because the pod is still on a node."""
     events: list[ClusterEvent] = []
     state = cluster(UNALLOCATED, node("n1"), node("n2"))
     state.assume(WEB, state.nodes.row_of["n1"])
@@ -193,7 +193,7 @@ def test_the_claims_of_a_consumer_are_found() -> None:
 
 
 def placed(*reserved_for: str) -> tuple[ClusterState, Pod]:
-    """Return a cluster with the pods web and db on a node, and a claim for some of them."""
+    """Return a cluster with the pods web and db on a node, and a claim with these reservations."""
     claim = device_claim(allocation=allocated("d0"), reserved_for=reserved_for)
     state = cluster(node("n1"), pod("web", node="n1"), pod("db", node="n1"), claim)
     web = state.known(Kind.POD, WEB.uid)
@@ -291,7 +291,7 @@ def test_claims_are_settled_for_a_pod_that_a_simulation_places() -> None:
 
 
 def test_devices_of_a_claim_that_was_deleted_are_announced_when_they_are_free() -> None:
-    """They were in use when its deletion was, so that nobody could be told then."""
+    """The devices were still in use when the claim was deleted."""
     state = cluster(UNALLOCATED)
     claim = known(state)
     state.hold_claims(WEB.uid, {claim.uid: of("d0")})

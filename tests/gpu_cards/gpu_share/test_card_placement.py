@@ -1,4 +1,4 @@
-"""Placing shares on columns against trying every way on one node."""
+"""Places shares on many nodes at once; a slow search on one node gives the expected results."""
 
 from itertools import product
 
@@ -28,7 +28,7 @@ def placed(free: list[int], shares: list[CardShare], choice: Choice = "Binpack")
 
 
 def possible(free: list[int], shares: list[CardShare]) -> bool:
-    """Return whether there is any way, found by trying all of them."""
+    """Return whether all shares fit on the cards, by trying all combinations."""
     flat = [
         (number, share.memory) for number, share in enumerate(shares) for _ in range(share.cards)
     ]

@@ -1,4 +1,4 @@
-"""Shares of cards: which nodes have space on a single card, which card, and what is written."""
+"""Shares of cards: the nodes with room, the chosen card, and the written annotations."""
 
 from typing import Any
 
@@ -130,7 +130,7 @@ def test_the_card_is_chosen_by_the_profile(cards: str, expected: int) -> None:
 
 
 def test_the_card_that_keeps_most_space_usable_is_chosen() -> None:
-    """Others want 8: on the card with 8 left nobody could have 8 any more."""
+    """Typical requests are 8; they would no longer fit on the card with 8 free."""
     others = [share_pod(f"o{i}", 8, node="far", card=i) for i in range(16)]
     held = (share_pod("a", 8, node="n", card=0), share_pod("b", 6, node="n", card=1))
     cluster = (gpu_node("far", 16, 8), gpu_node("n", 2, 16), *held, *others)
@@ -155,7 +155,7 @@ def test_the_annotations_are_those_that_gpushares_device_plugin_reads() -> None:
 def test_no_pod_is_bound_to_a_card_that_has_gone_while_it_waited(
     left: dict[str, Any] | None,
 ) -> None:
-    """Members of a gang may wait at Permit for long after their cards were chosen."""
+    """A member of a gang may wait at Permit for a long time after its card was chosen."""
     asked, new = Assuming(GPUShare, gpu_node("n", 2), cards="Spread"), share_pod("new", 4)
     asked.state.put(Kind.POD, "held", parse_pod(share_pod("held", 4, node="n", card=0)))
     asked.reserve(new, "n")
@@ -182,7 +182,7 @@ def test_cards_of_several_containers_are_written_in_their_order() -> None:
 
 
 def test_a_pod_is_tried_again_when_a_node_forgets_its_lost_cards() -> None:
-    """A device plugin that starts anew may tell of fewer units; the labels say how many cards."""
+    """A restarted device plugin may publish fewer units; the labels state the number of cards."""
     labels = {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "16"}
 
     def with_capacity(units: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whole cards: how many, of which kind, how they are linked, and what stays whole."""
+"""Whole cards: their number and type, their links, and unbroken groups."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ PREFIX = "scheduling.mooring.dev/gpu"
 
 
 def matrix(groups: Sequence[int], inside: str = "NV4", between: str = "SYS") -> list[list[str]]:
-    """Return cards in groups of these sizes, with one link inside and another between."""
+    """Return the link codes of cards in groups: `inside` within a group, else `between`."""
     of = [group for group, size in enumerate(groups) for _ in range(size)]
     count = len(of)
     return [

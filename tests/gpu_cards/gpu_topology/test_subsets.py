@@ -1,4 +1,4 @@
-"""The best set is the best of all sets."""
+"""Finds the best-connected set of cards; a simple comparison of all sets gives the expected set."""
 
 from itertools import combinations
 
@@ -12,7 +12,7 @@ RANKS = [link_rank(code) for code in ("SYS", "NODE", "PIX", "NV1", "NV4")]
 
 
 def quality(links: Links, cards: tuple[int, ...]) -> tuple[int, int]:
-    """Return weakest link and sum of links of a set, the plain way."""
+    """Return the rank of the set's weakest link, and the sum of its links' ranks."""
     pairs = [links[a][b] for a, b in combinations(cards, 2)]
     return (min(pairs, default=127), sum(pairs))
 
@@ -48,7 +48,7 @@ def test_no_set_of_free_cards_is_better_connected_than_the_chosen_one(
 
 
 def pairs_in_fours() -> Links:
-    """Return two groups of four with NVLink inside and only the system bus between."""
+    """Return the links of two groups of four cards: NVLink inside, the system bus between them."""
     return tuple(
         tuple(0 if i == j else link_rank("NV4" if i // 4 == j // 4 else "SYS") for j in range(8))
         for i in range(8)
@@ -66,7 +66,7 @@ def test_two_cards_come_from_the_group_that_is_broken_already_if_they_are_linked
 
 
 def test_sixteen_cards_are_looked_at_exactly() -> None:
-    """The one pair of NVLink bridges far apart is found, whatever stands before it."""
+    """Only the cards 3, 5, 11 and 14 are connected by NVLink; the search must find these."""
     bridge = {(3, 14), (5, 11), (3, 5), (3, 11), (5, 14), (11, 14)}
     links = tuple(
         tuple(

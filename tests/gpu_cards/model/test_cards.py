@@ -1,4 +1,4 @@
-"""What nodes publish of their cards and pods request of them, also when it is hostile."""
+"""Parses the cards of nodes and the requests of pods, including malformed and hostile ones."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The books of cards against a slow model: what is left is what pods do not have."""
+"""Counts free amounts of cards, compared with a slow model."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def books(*objects: dict[str, Any], preset: str = "gpushare") -> tuple[ClusterSt
 
 
 def free(cards: Cards, row: int = 0) -> list[int]:
-    """Return the free memory of the cards that may be used, None for the others."""
+    """Return the free memory of each of the row's cards; -1 for an unusable card."""
     left = cards.free(np.array([row], np.int64))[0]
     return [int(amount) for amount in left[: len(cards.known(row))]]
 
@@ -61,7 +61,7 @@ def test_a_pod_whose_cards_are_not_known_counts_where_it_fits_best_after_all_oth
 
 
 def test_pods_whose_cards_are_not_known_are_counted_in_the_order_of_their_names() -> None:
-    """In another order a has a card of its own, and one unit is left beside the others."""
+    """In another order, the pod a would get a card alone, and the other card would have 1 free."""
     unknown = [share_pod(name, memory, node="n") for name, memory in (("a", 9), ("b", 8), ("c", 7))]
     for ordered in (unknown, unknown[::-1]):
         _, cards = books(gpu_node("n", 2, 16), *ordered)
@@ -175,7 +175,7 @@ drawn_pods = st.one_of(
 
 
 def everything(state: ClusterState, cards: Cards) -> dict[str, Any]:
-    """Return all that the books say, by node name."""
+    """Return all counts of each node, by the node's name."""
     return {
         name: (
             free(cards, row),
@@ -208,9 +208,9 @@ def everything(state: ClusterState, cards: Cards) -> dict[str, Any]:
 def test_books_are_those_of_a_restart_and_a_trial_leaves_no_trace(
     steps: list[Any], tried: dict[str, Any], removed: set[str], begun: int, *, looked_at: bool
 ) -> None:
-    """Books that begin late are those that were there all the time, however far rows are counted.
+    """Counts that begin at step `begun` equal counts that begin with the first step.
 
-    In the trial rows are counted that were not before, if it is `looked_at`.
+    If `looked_at` is True, the trial counts rows that were not counted before.
     """
     first = gpu_node("n0", 3, 16)
     state = cluster(first)

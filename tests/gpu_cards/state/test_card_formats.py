@@ -1,4 +1,4 @@
-"""The books of cards follow what the cluster and the scheduler do."""
+"""The counts of cards follow the changes of the cluster and of the scheduler."""
 
 import gc
 
@@ -23,7 +23,7 @@ def owners(cards: Cards) -> dict[str, tuple[tuple[int, ...], ...]]:
 
 
 def assumed(state: ClusterState, on: int | None = None) -> None:
-    """Assume the pod p on the first row, on the card if one is given."""
+    """Assume the pod p on the first row; assign it the card `on`, unless this is None."""
     waiting = parse_pod(share_pod("p"))
     state.assume(waiting, 0)
     if on is not None:
@@ -83,7 +83,7 @@ def test_a_device_plugin_that_hands_out_another_card_is_right_and_noticed_once()
 def test_a_pod_that_an_earlier_binding_gave_another_card_counts_as_the_watch_shows_it(
     *, forgotten_first: bool
 ) -> None:
-    """The later Binding fails with a conflict, so that the assumed pod is forgotten."""
+    """The later Binding fails with a conflict, and then the assumed pod is forgotten."""
     state = cluster(gpu_node("n"))
     cards = state.track_cards(FORMAT)
     assumed(state, on=2)
@@ -158,7 +158,7 @@ def test_a_node_that_goes_takes_its_cards_along() -> None:
 def test_a_pod_cannot_make_its_whole_cards_look_free_by_naming_others(
     annotations: dict[str, str], cards: set[int]
 ) -> None:
-    """What does not suit the request counts as no annotation at all."""
+    """An annotation that contradicts the request is ignored."""
     state = cluster(gpu_node("n"), whole_pod("p", 2, annotations=annotations, node="n"))
     books = state.track_cards(FORMAT)
     free = int(books.free_cards(np.array([0]))[0])

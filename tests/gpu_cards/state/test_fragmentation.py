@@ -1,4 +1,4 @@
-"""The measure of fragmentation against its definition, card by card."""
+"""The measure of fragmentation, compared with its definition card by card."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -17,7 +17,7 @@ TOTAL = 10
 
 
 def unusable(free: list[int], demand: CardDemand, cpu: int) -> int:
-    """Return free thousandths of a node's cards of 10 that a class of requests cannot use."""
+    """Return how much free GPU of a node the class cannot use, in thousandths of a card."""
     serves = [
         remaining == TOTAL if demand.memory == 0 else remaining >= demand.memory
         for remaining in free

@@ -1,4 +1,4 @@
-"""What is read of Volcano's HyperNodes."""
+"""Parses Volcano's HyperNodes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is read of PodGroups of each kind, and of groups that only their members name."""
+"""Parses PodGroups of each kind, and groups that only their members declare."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -409,7 +409,7 @@ def test_a_group_that_was_placed_once_stays_so_whatever_its_kind() -> None:
 
 
 def test_only_volcanos_groups_have_the_condition_scheduled() -> None:
-    """Some controller may write a condition of that name into a group of another kind."""
+    """A controller may write a condition with this name into groups of other kinds."""
     status = {"conditions": [{"type": "Scheduled", "status": "True"}]}
     assert not parse_pod_group(pod_group("a", 3, status=status)).initially_scheduled
     raw = coscheduling_pod_group("a", 3) | {"status": status}

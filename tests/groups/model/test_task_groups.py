@@ -1,4 +1,4 @@
-"""What the annotations of YuniKorn say of an application, and what a tenant may write there."""
+"""Parses YuniKorn's annotations about applications, including hostile ones."""
 
 import json
 from typing import Any

@@ -62,7 +62,7 @@ def test_a_share_of_reserved_nodes_is_from_1_to_100_percent(percent: int) -> Non
 def test_a_preset_knows_the_labels_of_another_scheduler(
     preset: str, labels: dict[str, str]
 ) -> None:
-    """The annotations are those of the schedulers' documentation; here a pod has them as such."""
+    """The annotations are from the documentation of these schedulers."""
     member = parse_pod(pod(annotations=labels))
     args = read(GangSchedulingArgs, {"podGroupPresets": [preset]}, "args")
     found = [form for form in args.formats if form.name_of(member) is not None]

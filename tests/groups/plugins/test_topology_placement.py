@@ -1,4 +1,4 @@
-"""The domains in which a group may be placed."""
+"""The topology domains in which a group may be placed."""
 
 import random
 from collections.abc import Iterable
@@ -105,9 +105,10 @@ def test_members_in_several_domains_leave_none() -> None:
 def slowly_described(
     raws: Iterable[dict[str, Any]], keys: list[str], order: list[str], occupied: dict[str, int]
 ) -> list[tuple[int, str, str, list[str]]]:
-    """Return what `described` returns, node by node; `order` has the names of all nodes.
+    """Return the expected result of `described`, computed node by node.
 
-    `occupied` has the requested cpus of the nodes on which members of the group are.
+    `order` has the names of all nodes in order. `occupied` has the requested cpus of each node that
+    has members of the group.
     """
     labels = {raw["metadata"]["name"]: raw["metadata"].get("labels", {}) for raw in raws}
     free = {
@@ -158,12 +159,12 @@ def test_the_placements_are_those_of_a_slow_search_of_each_domain(seed: int) -> 
 
 
 def named(kind: str, *names: str) -> list[dict[str, Any]]:
-    """Return members of a HyperNode by their names."""
+    """Return entries for a HyperNode's members: nodes or HyperNodes (`kind`) with these names."""
     return [{"type": kind, "selector": {"exactMatch": {"name": name}}} for name in names]
 
 
 def hyper_nodes() -> list[dict[str, Any]]:
-    """Return two leaves below a spine; the second leaf selects its node."""
+    """Return the HyperNodes leaf-1 and leaf-2 (tier 1), spine (tier 2) and core (tier 3)."""
     of_rack = {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "3"}}}}
     leaves = {"type": "HyperNode", "selector": {"regexMatch": {"pattern": "^leaf"}}}
     circle = named("HyperNode", "spine")
@@ -176,7 +177,7 @@ def hyper_nodes() -> list[dict[str, Any]]:
 
 
 def of_volcano(state: ClusterState, **network: Any) -> ClusterState:
-    """Let the state have one group, with this networkTopology."""
+    """Put a Volcano group with this networkTopology into the state; return the state."""
     raw = volcano_pod_group("g", 2, networkTopology=network)
     kind = Kind.VOLCANO_POD_GROUP
     state.put(kind, "default/g", parse_object(kind, raw))
@@ -252,7 +253,7 @@ def test_the_nodes_of_hyper_nodes_are_found_with_pauses_and_once_until_something
     last = hyper_node("h20", 1, *named("Node", "n20"))
 
     def found() -> tuple[int, int]:
-        """Return how many HyperNodes there are for the group, and how many pauses it took."""
+        """Return the number of placements for the group, and the number of pauses."""
         parent = Placement(view.nodes_in_order)
         placements, pauses = driven(lambda: generator.generate_placements(group, parent, view))
         assert not isinstance(placements, Unschedulable)

@@ -1,4 +1,7 @@
-"""Groups whose members leave alternatives of their claims to each other (kubernetes#138765)."""
+"""Members of a group take later alternatives of their claims so that all members fit.
+
+See kubernetes#138765.
+"""
 
 from collections import Counter
 from typing import Any
@@ -18,7 +21,7 @@ Raw = dict[str, Any]
 
 
 def alternatives(*counts: int) -> Raw:
-    """Return a request for the first of these numbers of devices that can be had."""
+    """Return a request whose alternatives are these numbers of devices, the best first."""
     fields = {"deviceClassName": "gpu", "allocationMode": "ExactCount"}
     subs = [{"name": f"of-{count}", "count": count, **fields} for count in counts]
     return {"name": "r", "firstAvailable": subs}
@@ -27,9 +30,9 @@ def alternatives(*counts: int) -> Raw:
 def decided(
     devices: dict[str, int], *counts: int, members: int, minimum: int | None = None
 ) -> GroupDecision:
-    """Return the decision about members that ask for these alternatives.
+    """Return the decision about members whose claims have these alternatives.
 
-    `devices` says how many each node has.
+    `devices` maps each node to its number of devices.
     """
     raws = [
         raw
@@ -68,7 +71,7 @@ def decided(
 
 
 def chosen(decision: GroupDecision) -> dict[str, int]:
-    """Return how many members must get devices of each alternative."""
+    """Return how many members get each alternative, by the alternative's name."""
     found = [allocation for held in decision.devices.values() for allocation in held.values()]
     requests = Counter({result.request for result in each.results}.pop() for each in found)
     return {name.removeprefix("r/"): count for name, count in requests.items()}
@@ -134,7 +137,7 @@ def test_only_claims_with_a_choice_and_without_devices_are_changed() -> None:
 
 
 def gang_on_a_full_node(devices: int) -> tuple[Deciding, list[Pod]]:
-    """Return two members that ask for two devices or one, on a node without free cpu."""
+    """Return a cluster with a full node, and two members that request two devices or one."""
     claims = [device_claim(f"c-m{number}", alternatives(2, 1)) for number in range(2)]
     slices = resource_slice("s", [f"a{number}" for number in range(devices)], node="a")
     low = [pod(f"low{number}", node="a", cpu="1", priority=number) for number in range(3)]

@@ -1,4 +1,4 @@
-"""What a group needs from extenders about its members, and when it needs that again."""
+"""The calls of extenders that a decision about a group needs, with and without earlier answers."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +21,7 @@ def members(count: int, **fields: Any) -> list[Pod]:
 
 
 class Calls:
-    """What is needed of extenders about the members of a group in a cluster."""
+    """A cluster with extenders, and the extenders' answers about the members of a group."""
 
     def __init__(self, *nodes: dict[str, Any], extenders: Sequence[Any] = (FILTERS,)) -> None:
         self.deciding = Deciding(*nodes, extenders=[*extenders])
@@ -36,7 +36,7 @@ class Calls:
         return [*needed_about(group, *self.about, again=again)]
 
     def all_pass(self, group: list[Pod], *, again: bool = False) -> int:
-        """Let all nodes that are sent pass; return how many members are asked about."""
+        """Let every sent node pass; return for how many members extenders were asked."""
         needed = self.needed(group, again=again)
         for each in needed:
             self.answers.put(each, each.nodes, {}, {})

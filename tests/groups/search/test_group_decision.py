@@ -1,4 +1,4 @@
-"""What is decided about a group: all members, the minimum, a domain, or why there is none."""
+"""Decisions about groups: nodes for all members, for the minimum or in a domain; or the reason."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -66,7 +66,7 @@ def nodes_of(deciding: Deciding, decision: GroupDecision) -> set[str]:
 
 
 def racks(**cpus: list[int]) -> list[Raw]:
-    """Return a node for each amount, in racks by name."""
+    """Return nodes in racks; `cpus` has, by rack, the cpu of each node."""
     return [
         node(f"{rack}-{i}", cpu=str(cpu), labels={"rack": rack, "block": rack[0]})
         for rack, amounts in cpus.items()
@@ -115,7 +115,7 @@ VOLCANO: Final = {"name": "GangScheduling", "args": {"podGroupPresets": ["Volcan
 
 
 def with_roles(**cpus: list[str]) -> list[Raw]:
-    """Return members of Volcano's group g: by role the cpu of each."""
+    """Return members of Volcano's group g; `cpus` has, by role, the cpu of each member."""
     return [
         pod(
             f"{role}-{number}",
@@ -128,7 +128,7 @@ def with_roles(**cpus: list[str]) -> list[Raw]:
 
 
 def test_each_role_gets_its_minimum_though_more_of_another_would_fit() -> None:
-    """The three workers fit without the launcher, and are as many as the group needs."""
+    """The three workers alone would reach the minimum, but leave no room for the launcher."""
     group = volcano_pod_group("g", 3, minTaskMember={"launcher": 1, "worker": 2})
     raws = with_roles(worker=["2", "2", "2"], launcher=["1"])
     deciding = Deciding(node("a", cpu="6"), group, pluginConfig=[VOLCANO])
@@ -151,7 +151,7 @@ def test_a_group_none_of_whose_roles_may_be_left_out_is_placed_whole_or_not_at_a
 
 
 def passing(raws: list[Raw], *passed: str, failed: tuple[str, ...] = ()) -> ExtenderResults:
-    """Return answers of an extender that passed these nodes for each pod, and failed those."""
+    """Return an extender's answers for all pods: these nodes passed, and `failed` did not."""
     answers = ExtenderResults()
     for raw in raws:
         put(answers, raw, passed, failed)
@@ -226,7 +226,7 @@ def test_the_record_says_which_domains_were_tried_and_why_each_failed() -> None:
 
 
 def test_a_gang_that_does_not_fit_says_how_far_kube_scheduler_came_since_1_37() -> None:
-    """Of 8, 1 runs and 2 fit: kube-scheduler stops at the next one, with 4 left of the minimum."""
+    """Of 8 members, 1 runs and 2 fit. kube-scheduler stops at the next one; 4 are left then."""
     words = "minCount (8) cannot be satisfied: 3 scheduled, 4 remaining; "
     runs = pod("m7", group="g", cpu="1", node="a")
     for version, said in (("1.37", words), ("1.36", "")):
@@ -330,7 +330,7 @@ def test_members_that_share_a_claim_go_where_its_volume_is_to_be_provisioned() -
 
 
 def test_members_leave_linked_cards_to_each_other() -> None:
-    """The cards of members before count as those that the plugin would choose for them."""
+    """A member's search must count the linked cards that GPUTopology gives to earlier members."""
     links = [["X", *(["SYS"] * 3)] for _ in range(4)]
     for i, j in ((0, 2), (1, 3)):
         links[i], links[j] = (["SYS"] * 4 for _ in range(2))
@@ -349,7 +349,7 @@ def test_members_leave_linked_cards_to_each_other() -> None:
 
 
 def test_the_minimum_resources_must_be_free_before_placement_is_tried() -> None:
-    """Members that come later may need them."""
+    """Members that do not exist yet may need these resources."""
 
     def tried(resources: dict[str, str]) -> GroupDecision:
         group = coscheduling_pod_group("g", 2, resources=resources)
@@ -402,7 +402,10 @@ NEVER: Final = {"preemptionPolicy": "Never"}
 
 
 def told(*objects: Raw, waiting: Raw, rules: KubernetesRules = NEWEST) -> str | None:
-    """Return the disagreement of the one group of these objects and of a member that waits."""
+    """Return the disagreement among the members of the group, or None.
+
+    `objects` are the group and its members on nodes; `waiting` is a member without a node.
+    """
     state = cluster(node("n1"), *objects)
     member = parse_pod(waiting)
     state.put_unscheduled(member)
@@ -462,7 +465,7 @@ def test_before_1_37_and_of_other_groups_nothing_is_asked() -> None:
 
 
 class Planning:
-    """One attempt about a group; so many of its plans are rejected."""
+    """An attempt to place a group; the first `rejections` plans are rejected."""
 
     def __init__(self, deciding: Deciding, *raws: Raw, rejections: int = 0) -> None:
         self.deciding = deciding
@@ -516,7 +519,7 @@ def test_a_group_is_planned_eight_times_at_most() -> None:
 
 
 def test_plans_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Members with host ports are placed one by one, each in one step."""
+    """Members with host ports are placed one by one, and each takes one step of the budget."""
     monkeypatch.setattr(
         "mooring.groups.search.group_decision.SearchBudget", partial(SearchBudget, 20)
     )
@@ -537,7 +540,7 @@ def test_a_node_that_rejects_a_member_may_go_before_the_group_is_planned_again()
 
 
 def test_members_with_local_volumes_are_reserved_by_the_first_plan() -> None:
-    """All prefer the largest node; each plan that fails would tell of one member and node."""
+    """All members prefer the largest node. A failed plan would exclude it only for one member."""
     nodes = [node(f"n{i}", cpu=str(64 - i)) for i in range(6)]
     volumes = [pv(f"v{i}", nodes=(f"n{i}",), storage_class="static") for i in range(6)]
     claims = [pvc(f"data-{i}", storage_class="static") for i in range(6)]

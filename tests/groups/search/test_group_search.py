@@ -1,4 +1,4 @@
-"""A search that is cancelled in a pause."""
+"""A search for a group's nodes that is cancelled in a pause."""
 
 from deciding import Deciding
 from group_searching import search_for

@@ -1,4 +1,4 @@
-"""Members that are counted: where they are placed, and what they lack."""
+"""Members that are placed by counting: their nodes, and the resources that they lack."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ Raw = dict[str, Any]
 
 
 class ByAnnotation:
-    """Accepts for a pod with the annotation `node` only that node, and is skipped for others."""
+    """A filter that accepts only the node in the pod's annotation `node`; skipped without it."""
 
     name: ClassVar[str] = "ByAnnotation"
     depends_on_node_only: ClassVar[bool] = False
@@ -89,7 +89,7 @@ def lacking(nodes: list[Raw], members: list[Raw]) -> str:
 
 
 def test_a_group_lacks_what_the_members_request_that_are_left_over() -> None:
-    """A node of 12 CPUs, which is all requests less all that is free, would take four of six."""
+    """The requests exceed the free cpu by 12, but 12 more CPUs would fit only four of the six."""
     nodes = [node("a", cpu="4"), node("b", cpu="4")]
     assert lacking(nodes, [pod(f"w{i}", cpu="2500m") for i in range(8)]) == "needs 15 CPUs more"
 

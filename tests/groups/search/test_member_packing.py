@@ -1,4 +1,4 @@
-"""Members counted on columns: several orders, several ways to choose nodes, and proofs."""
+"""Packs members by counting, in several orders; proves that some groups cannot fit."""
 
 import random
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ def test_an_item_that_failed_comes_first_in_the_next_try() -> None:
 
 
 def exists(items: list[Item], rows: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> bool:
-    """Return whether any placement of all members exists, by trying every one."""
+    """Return whether a placement of all members exists, by trying every placement."""
     members = [i for i in items for _ in range(i.count)]
 
     @cache
@@ -118,7 +118,7 @@ def exists(items: list[Item], rows: "np.ndarray[tuple[int, int], np.dtype[np.int
 def planted(
     rng: random.Random,
 ) -> tuple[list[Item], "np.ndarray[tuple[int, int], np.dtype[np.int64]]"]:
-    """Return items that fit exactly, or with little left, or one unit short of it."""
+    """Return items and the free amounts of rows: the items fit, or nearly fit."""
     rows, kinds = rng.randint(2, 5), rng.randint(1, 4)
     requests = [(rng.randint(1, 7), rng.randint(0, 7), 1) for _ in range(kinds)]
     on = [[r for r in range(rows) if rng.random() < 0.8] or [0] for _ in range(kinds)]
@@ -172,7 +172,7 @@ def test_without_the_exact_search_orders_alone_find_nine_of_ten(
 
 
 class Sizes:
-    """Members of these sizes, and what is free on each row."""
+    """Implements `Moves` for members with these sizes and rows with these free amounts."""
 
     def __init__(self, sizes: list[int], free: list[int]) -> None:
         self.sizes = sizes
@@ -183,7 +183,7 @@ class Sizes:
         return iter([row for row, free in enumerate(self.free) if self.sizes[member] <= free])
 
     def put(self, member: int, row: int) -> None:
-        """Take the member's size from the row."""
+        """Subtract the member's size from the row's free amount."""
         self.free[row] -= self.sizes[member]
         self.rows.append(row)
 
@@ -194,7 +194,7 @@ class Sizes:
 
 
 def fits(sizes: list[int], free: list[int]) -> bool:
-    """Return whether any choice of rows has enough for all, by trying every one."""
+    """Return whether the sizes fit into the free amounts, by trying every choice of rows."""
     return any(
         all(
             sum(size for size, at in zip(sizes, rows, strict=True) if at == row) <= amount

@@ -1,4 +1,4 @@
-"""The members of a group leave the queue together, and wait as long as the longest backoff."""
+"""The members of a group leave the queue together, after the longest backoff of a member."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Groups whose members have claims for devices: all members get theirs, or nothing is held."""
+"""Groups whose members have claims for devices: all members get devices, or no device is held."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -33,7 +33,7 @@ NODES = node("a", cpu="8"), node("b", cpu="8")
 
 
 class Claims(Bindings):
-    """Keeps claims as an API server does; the watch shows each write at once."""
+    """An API server that stores claims; the watch shows each write at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,14 +84,14 @@ async def client(claims: Claims) -> AsyncIterator[ApiClient]:
 
 
 def engine_with(client: ApiClient, claims: Claims, minimum: int, *raws: Raw) -> Engine:
-    """Return an engine over two nodes with three devices, a group and these claims."""
+    """Return a scheduler for two nodes with three devices, a group, and these claims."""
     claims.stored = {raw["metadata"]["name"]: raw for raw in raws}
     claims.engine = Engine(client, *NODES, *THREE_DEVICES, pod_group("g", minimum), *raws)
     return claims.engine
 
 
 def member(number: int, claim: str | None = None, **fields: Any) -> Raw:
-    """Return a member that uses this claim, by default one of its own."""
+    """Return a member that uses the claim; without `claim`, its own claim `c<number>`."""
     entry = {"name": "gpu", "resourceClaimName": claim or f"c{number}"}
     return pod(f"g-{number}", group="g", spec={"resourceClaims": [entry]}, **fields)
 
@@ -102,7 +102,7 @@ def in_use(engine: Engine) -> list[str]:
 
 
 def in_flight(engine: Engine, number: int) -> bool:
-    """Return whether anything is in flight for the member."""
+    """Return whether the member has allocations in flight."""
     devices = engine.scheduler_state.cluster.dynamic_resources
     return bool(devices.claims.held(uid_of(f"g-{number}")))
 
@@ -227,9 +227,10 @@ FOUR_DEVICES = (
 
 
 def engine_after_failover(client: ApiClient, claims: Claims, *raws: Raw) -> Engine:
-    """Return an engine that finds devices of node a allocated to claims of a group of two.
+    """Return a scheduler that starts with claims of a group, allocated on node a.
 
-    A former leader wrote them and did not bind the members; meanwhile another pod has filled a.
+    The former leader wrote the claims, but did not bind the members. Meanwhile another pod has
+    filled node a.
     """
     claims.stored = {raw["metadata"]["name"]: raw for raw in raws}
     full = pod("full", node="a", cpu="8")
@@ -278,7 +279,7 @@ def member_of_owner(number: int) -> Raw:
 
 
 def engine_with_own_claim(client: ApiClient, claims: Claims, **claim: Any) -> Engine:
-    """Return an engine over a group of two that has the claim `own` itself."""
+    """Return a scheduler with a group of two; the group itself has the claim `own`."""
     raw = device_claim("own", group="g", **claim)
     claims.stored = {"own": raw}
     group = pod_group("g", 2, claims=[OWN])
@@ -323,7 +324,7 @@ async def test_a_claim_of_the_group_is_freed_if_the_group_fits_no_more_where_it_
 async def test_a_group_that_is_called_off_keeps_the_claim_that_is_its_own(
     client: ApiClient, claims: Claims
 ) -> None:
-    """As in kube-scheduler; the next attempt has the devices, or frees them."""
+    """As in kube-scheduler, the next attempt uses the devices or frees them."""
     engine = engine_with_own_claim(client, claims)
     fails = member_of_owner(1)
     fails["metadata"]["labels"] = {"does": "fail in pre_bind"}

@@ -1,4 +1,4 @@
-"""Groups placed on the live state, against a checker that tries every placement of small groups."""
+"""Places groups on the live state; for small groups, a slow model tries every placement."""
 
 import random
 from dataclasses import dataclass, replace
@@ -105,7 +105,7 @@ def test_what_is_found_in_slices_is_what_is_found_at_once() -> None:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of the independent model."""
+    """A member of a group in the slow model."""
 
     cpu: int
     memory: int
@@ -130,7 +130,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Size:
-    """A node of the independent model."""
+    """A node in the slow model."""
 
     cpu: int
     memory: int
@@ -146,7 +146,7 @@ class Size:
 
 
 def agree(on: list[Member], size: Size) -> bool:
-    """Return whether these members can be on one node together."""
+    """Return whether these members can be together on one node of this size."""
     ports = [m.port for m in on if m.port is not None]
     return (
         sum(m.cpu for m in on) <= size.cpu
@@ -163,7 +163,7 @@ def agree(on: list[Member], size: Size) -> bool:
 
 
 def exists(members: list[Member], nodes: list[Size]) -> bool:
-    """Return whether any placement exists, by trying every one."""
+    """Return whether a placement of all members exists, by trying every placement."""
     on: list[list[Member]] = [[] for _ in nodes]
     seen: set[object] = set()
 
@@ -185,7 +185,7 @@ def exists(members: list[Member], nodes: list[Size]) -> bool:
 
 
 def drawn(rng: random.Random) -> tuple[list[Member], list[Size]]:
-    """Return a group that fits or nearly fits: nodes are as large as what was put on them."""
+    """Return a random group, and nodes about as large as the members that were put on them."""
     kinds = [
         Member(
             rng.randint(1, 6),
@@ -234,7 +234,7 @@ def searched(members: list[Member], nodes: list[Size]) -> tuple[Assignment, list
 def with_extender(
     rng: random.Random, members: list[Member], nodes: list[Size]
 ) -> tuple[list[Member], list[Size]]:
-    """Return the same, but an extender passes some of the nodes for each kind of members."""
+    """Return the members and nodes; an extender passes only some nodes for some members."""
     numbers = range(len(nodes))
     passes = {
         member: frozenset(n for n in numbers if rng.random() < 0.8) if rng.random() < 0.8 else None
@@ -289,7 +289,7 @@ def test_a_member_that_must_be_near_another_is_placed_after_it() -> None:
 
 
 def test_members_whose_claims_ask_for_others_are_not_rejected_for_one_another() -> None:
-    """They have one spec if their claims were made of one template, which was made anew."""
+    """The members share one spec; their template changed between the creation of claims."""
 
     def member(name: str) -> Raw:
         spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "template"}]}

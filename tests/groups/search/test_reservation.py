@@ -58,7 +58,7 @@ class Scene:
         self.reservation.update(group, members, now, answers)
 
     def waits(self, group: str, count: int, **fields: Any) -> tuple[PodGroupState, list[QueuedPod]]:
-        """Return the group, and its members without a node."""
+        """Add members without a node to the group; return the group and the members."""
         fields = {"cpu": "1", **fields}
         raws = [pod(f"{group}{i}", group=group, **fields) for i in range(count)]
         pods = [parse_pod(raw) for raw in raws]
@@ -200,7 +200,7 @@ def test_a_group_that_waits_for_its_victims_keeps_the_nodes_that_they_leave() ->
 
 @pytest.fixture
 def removed(monkeypatch: pytest.MonkeyPatch) -> list[Uid]:
-    """Return a list that gets every pod that is removed in a trial, each time."""
+    """Return a list that gets the uid of each pod that a trial removes."""
     uids: list[Uid] = []
     remove = Trial.remove
 
@@ -334,7 +334,10 @@ def test_nodes_are_searched_for_again_soon_after_one_was_added() -> None:
 
 
 def busy_for(seconds: int | None, *others: Raw) -> Scene:
-    """Return a scene: a node full with a pod that runs `seconds`, and a free one, both reserved."""
+    """Return a scene with two reserved nodes: a free node, and a node full for `seconds`.
+
+    None means that the pod on the full node may run for ever.
+    """
     limit = {"activeDeadlineSeconds": seconds} if seconds is not None else {}
     full_node = [node("a", cpu="2"), pod("s", cpu="2", node="a", started=STARTED, spec=limit)]
     scene = Scene(*full_node, node("b", cpu="2"), *others, pod_group("g", 4))
@@ -343,7 +346,10 @@ def busy_for(seconds: int | None, *others: Raw) -> Scene:
 
 
 def backfilled(scene: Scene, seconds: int | None, *, after: float = 0.0, grace: int = 30) -> bool:
-    """Return whether a pod that runs so long, and comes so long after `s`, gets the free node."""
+    """Return whether a pod with this deadline gets the free node.
+
+    The decision is `after` seconds after the start of the pod `s`.
+    """
     spec = {"activeDeadlineSeconds": seconds} if seconds is not None else {}
     small = parse_pod(pod("new", cpu="1", spec=spec | {"terminationGracePeriodSeconds": grace}))
     scheduler = scene.scheduler
@@ -356,7 +362,7 @@ def backfilled(scene: Scene, seconds: int | None, *, after: float = 0.0, grace: 
 
 
 def test_a_pod_that_ends_before_the_last_reserved_node_is_free_is_put_on_another() -> None:
-    """A minute is added for its start, and half a minute for its grace period."""
+    """One minute is added for the pod's start, and 30 s for its grace period."""
     scene = busy_for(3600)
     assert backfilled(scene, 3600 - 90)
     assert not backfilled(scene, 3600 - 89)
@@ -407,7 +413,7 @@ def test_a_pod_is_not_put_on_what_a_preemption_frees() -> None:
 
 
 def racks() -> Scene:
-    """Return thirty racks of one full node, and two of two, for a group of two that wait."""
+    """Return a scene with full nodes, in thirty racks of one node and two racks of two nodes."""
     names = [f"n{i}" for i in range(34)]
     nodes = [
         node(name, cpu="1", labels={"rack": str(i if i < 30 else 100 + i // 2)})
@@ -462,7 +468,7 @@ def test_a_new_group_has_neither_the_nodes_nor_the_times_of_a_former_one_of_its_
 
 
 def groups_of(scene: Scene, name: str) -> tuple[PodGroupState, list[QueuedPod]]:
-    """Return the group that waits, as an attempt sees it."""
+    """Return the group with nominated members, and these members as queued pods."""
     pods = [n.pod for n in scene.scheduler.state.nominations if n.pod.scheduling_group == name]
     group = scene.scheduler.state.pod_groups.of(pods[0])
     assert group is not None
@@ -470,7 +476,7 @@ def groups_of(scene: Scene, name: str) -> tuple[PodGroupState, list[QueuedPod]]:
 
 
 def reserved(*others: Raw, priority: int = 1, percent: int = 100) -> Scene:
-    """Return a scene with two half free nodes reserved for a group that needs both whole."""
+    """Return a scene with two half-full nodes, reserved for two members that need whole nodes."""
     half = [pod(f"s{name}", cpu="2", node=name) for name in "ab"]
     scene = Scene(node("a"), node("b"), *half, *others, pod_group("g", 2), percent=percent)
     group, members = scene.waits("g", 2, cpu="4", priority=priority)
@@ -495,7 +501,7 @@ def test_no_nodes_are_reserved_unless_the_profile_says_so() -> None:
 
 @pytest.mark.parametrize(("percent", "members"), [(49, 1), (50, 2)])
 def test_only_a_share_of_the_nodes_is_reserved(percent: int, members: int) -> None:
-    """A group that needs more nodes gets none, and one node may always be reserved."""
+    """A group that needs more nodes gets none; a single node may always be reserved."""
     nodes = [node(name, cpu="1") for name in "abcd"]
     running = [pod(f"s{name}", cpu="1", node=name) for name in "abcd"]
     scene = Scene(*nodes, *running, pod_group("g", 3), pod_group("h", members), percent=percent)
@@ -546,7 +552,7 @@ def test_a_group_that_reserved_nodes_keep_out_says_so() -> None:
 
 
 def test_preemption_evicts_nobody_for_a_pod_that_reserved_nodes_keep_out() -> None:
-    """Pods of higher priority than the group preempt as if nothing was reserved."""
+    """For pods of higher priority than the group, the reservation does not count."""
     scene = reserved()
     low = outcome(scene, pod("small", cpu="2"))
     assert isinstance(low, FitError)

@@ -1,4 +1,4 @@
-"""A budget counts what is spent."""
+"""A search budget counts the steps that are spent."""
 
 from mooring.groups.search.search_budget import SearchBudget
 

@@ -1,4 +1,4 @@
-"""Who is a member of which group, and in what state; tests/property tries any order."""
+"""The members of each group and their states; tests/property tries random orders of changes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -87,7 +87,7 @@ def test_an_assumed_member_is_unscheduled_again_once_it_is_forgotten() -> None:
 
 @pytest.mark.parametrize("gone_first", [True, False])
 def test_a_bound_member_is_assigned_and_gone_when_it_is_deleted(*, gone_first: bool) -> None:
-    """Whichever of the two watches, that of pods with and that of pods without a node, is first."""
+    """The watches of pods with and without a node may show the binding in either order."""
     state = cluster(node("n"), pod_group("train", 2), pod("a", group="train"))
     pending = member("a")
 
@@ -105,7 +105,7 @@ def test_a_bound_member_is_assigned_and_gone_when_it_is_deleted(*, gone_first: b
 
 
 def test_a_group_that_a_trial_leaves_without_members_is_the_same_one_afterwards() -> None:
-    """Its number is in the pod columns, and an attempt may be about the group itself."""
+    """The pod columns refer to the group by number, and an attempt may hold the object itself."""
     state = cluster(node("n"))
     state.track_pod_groups((SITE,))
     key = GroupKey(GroupSource.PODS, "default", "train")
@@ -312,13 +312,13 @@ MPI = GroupKey(GroupSource.VOLCANO, "default", "mpi")
 
 
 def with_role(name: str, role: str, **fields: Any) -> dict[str, Any]:
-    """Return a member of Volcano's group mpi."""
+    """Return a member of Volcano's group mpi with this role."""
     annotations = {ROLES.name_key: "mpi", "volcano.sh/task-spec": role}
     return pod(name, annotations=annotations, **fields)
 
 
 def of_roles(*raws: dict[str, Any], minimum: int = 0, **roles: int) -> PodGroupState:
-    """Return the group mpi with these minimums of roles, and these members."""
+    """Return the group mpi with these members; `roles` has the minimum of each role."""
     state = cluster(node("n"), volcano_pod_group("mpi", minimum, minTaskMember=roles), *raws)
     state.track_pod_groups((ROLES,))
     return group(state, MPI)

@@ -1,4 +1,4 @@
-"""Phases and conditions follow from the members."""
+"""The phase and the condition of a PodGroup, as its members determine both."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,7 @@ def group(
     starting: int = 0,
     status: Mapping[str, Any] | None = None,
 ) -> PodGroupState:
-    """Return a coscheduling group of members without a node, running ones, and bound ones."""
+    """Return a coscheduling group with these numbers of pending, running and starting members."""
     state = cluster(
         node("n"),
         coscheduling_pod_group("train", minimum, status=status),

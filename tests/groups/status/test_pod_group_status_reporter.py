@@ -1,4 +1,4 @@
-"""What users see of pod groups: status, events, and the report on request."""
+"""Reports about pod groups: statuses, events, and the document on request."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -71,9 +71,9 @@ FULL = GroupDecision(
 
 
 class Groups:
-    """A cluster whose reports go to a server that keeps what is patched.
+    """A cluster with a status reporter, and the server that gets its patches.
 
-    `now` is both clocks. `finished` is what lists of succeeded and failed pods hold.
+    `now` is the time of both clocks.
     """
 
     def __init__(self, objects: list[dict[str, Any]], client: ApiClient, server: "Server") -> None:
@@ -97,26 +97,26 @@ class Groups:
         self.own()
 
     def placed(self) -> tuple[float | None, float | None]:
-        """Return how many groups were placed, and after how many seconds together."""
+        """Return the metric of placed groups: their number, and the sum of their seconds."""
         name = "mooring_pod_group_scheduling_duration_seconds"
         sample = self.scheduler.metrics.registry.get_sample_value
         return sample(f"{name}_count"), sample(f"{name}_sum")
 
     def own(self, *, owned: bool = True) -> None:
-        """Have the profile of the members in force, or not."""
+        """Put the members' profile in force; if `owned` is False, take it out of force."""
         if owned:
             put_profile(self.scheduler)
         else:
             self.scheduler.profiles.remove("default-scheduler")
 
     async def round(self) -> None:
-        """Wait until another look at the groups that changed has ended."""
+        """Wait until the reporter has examined the changed groups once more."""
         await self.first_round()
         await self._clock.advance(1.0)
         await self.first_round()
 
     async def first_round(self) -> None:
-        """Wait until all is written, and both what looks and what tries again are asleep."""
+        """Wait until everything is written and both loops of the reporter sleep."""
         await self._clock.sleepers(2)
 
     def group(self) -> PodGroupState:
@@ -137,7 +137,7 @@ class Groups:
 
 
 class Server:
-    """Answers patches of PodGroups and lists of pods, and refuses what it is told to."""
+    """Answers patches of PodGroups and lists of pods; if `refusal` is set, refuses all requests."""
 
     def __init__(self) -> None:
         self.patches: list[Request] = []
@@ -176,7 +176,7 @@ def server() -> Server:
 
 @pytest.fixture
 def objects() -> list[dict[str, Any]]:
-    """Return what is in the cluster at the start."""
+    """Return the objects that are in the cluster at the start."""
     return [
         node("n"),
         coscheduling_pod_group("train", 3),
@@ -327,7 +327,7 @@ async def test_a_group_that_is_placed_gets_an_event_with_its_domain(groups: Grou
 
 
 async def test_a_group_that_is_placed_at_once_is_written_once(groups: Groups) -> None:
-    """Neither that it waits for its first attempt nor that it is being bound is worth a write."""
+    """Neither the wait for the first attempt nor the binding causes a write."""
     groups.server.patched()
     groups.show(pod_group("serve", 2))
     pods = [parse_pod(pod(f"s{i}", group="serve")) for i in range(2)]
@@ -415,7 +415,7 @@ async def test_members_of_an_older_group_are_counted_by_their_label(groups: Grou
 
 
 async def test_a_group_is_written_when_the_profile_of_its_members_comes(groups: Groups) -> None:
-    """When a replica begins to lead, no profile is in force yet; the group may never change."""
+    """A new leader has no profile in force at first, and the group may never change."""
     groups.server.patched()
     groups.own(owned=False)
     groups.show(coscheduling_pod_group("other", 2))
@@ -434,7 +434,7 @@ async def test_a_group_is_written_when_the_profile_of_its_members_comes(groups: 
 async def test_a_group_whose_members_another_scheduler_has_by_now_is_not_written_any_more(
     groups: Groups,
 ) -> None:
-    """The profile that took them is deleted, and their scheduler name is another's again."""
+    """The profile was deleted, so another scheduler may schedule the members now."""
     groups.server.patched()
     groups.own(owned=False)
     groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))
@@ -463,7 +463,7 @@ async def test_the_groups_of_other_schedulers_are_not_written(groups: Groups) ->
 async def test_a_group_of_volcano_is_queued_without_pods_where_a_profile_takes_those_to_come(
     groups: Groups, scheduler: str, presets: list[str], *, written: bool
 ) -> None:
-    """Volcano's controller makes the pods of a job only then; else its own scheduler says so."""
+    """Volcano's controller creates the pods of a job only when the group's status allows it."""
     config = [{"name": "GangScheduling", "args": {"podGroupPresets": presets}}]
     match = {"schedulerNames": [scheduler]}
     put_profile(groups.scheduler, "jobs", match=match, pluginConfig=config)
@@ -523,7 +523,7 @@ async def test_a_group_that_is_made_anew_under_its_name_gets_a_status(groups: Gr
 async def test_a_status_for_another_version_of_the_group_is_written_when_the_group_is_shown(
     groups: Groups,
 ) -> None:
-    """The server compares the version, but not the uid: the group may be another of its name."""
+    """The server compares only the version; another group may have this name by now."""
     groups.server.patched()
     raw = coscheduling_pod_group("train", 3)
     raw["metadata"]["resourceVersion"] = "1"

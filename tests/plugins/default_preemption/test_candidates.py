@@ -1,4 +1,4 @@
-"""Which potential victims are reprieved, and which candidate costs least."""
+"""Selects victims among potential victims, and the candidate with the lowest cost."""
 
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.default_preemption.candidates import (

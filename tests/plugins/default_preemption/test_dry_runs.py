@@ -1,4 +1,4 @@
-"""Dry runs on single nodes: what they find holds, and they pause."""
+"""Dry runs on single nodes find correct victims, and pause."""
 
 from functools import partial
 from typing import Any
@@ -41,7 +41,7 @@ def placed(n: int, i: int, cpu: int, priority: int, *, port: bool, guarded: bool
 
 
 def deciding(drawn: list[list[tuple[int, int, bool, bool]]]) -> Deciding:
-    """Return the cluster of these nodes and pods, and a budget that allows one disruption."""
+    """Return a cluster with these nodes and pods, and a budget that allows one disruption."""
     objects = [node(f"n{n}", cpu="4") for n in range(len(drawn))]
     for n, pods in enumerate(drawn):
         for i, (cpu, priority, port, guarded) in enumerate(pods):
@@ -52,7 +52,7 @@ def deciding(drawn: list[list[tuple[int, int, bool, bool]]]) -> Deciding:
 def fits_without(
     cluster: Deciding, preemptor: Raw, nomination: Nomination, stays: Uid | None = None
 ) -> bool:
-    """Return whether the preemptor fits on its node now if the other victims leave."""
+    """Return whether the preemptor fits on its node without the victims, except `stays`."""
     search, asked = cluster.search(preemptor)
     dry_run = LiveDryRun(search, asked, cluster.shared)
     row = cluster.state.nodes.row_of[nomination.node]
@@ -81,7 +81,7 @@ def test_the_pod_fits_without_its_victims_and_beside_none_of_them(
 
 
 def whole(name: str, number: int, *, labelled: bool) -> Raw:
-    """Return a member on a node of a group of the name that is disrupted as a whole."""
+    """Return a pod on node `number`, a member of a group that is disrupted as a whole."""
     how: dict[str, Any] = {"group": name}
     if labelled:
         how = {"labels": {"train": name}, "annotations": {DISRUPTION_MODE: "PodGroup"}}
@@ -89,7 +89,7 @@ def whole(name: str, number: int, *, labelled: bool) -> Raw:
 
 
 def deciding_by_labels(*objects: Raw) -> Deciding:
-    """Return the cluster of these objects, in which a label names groups."""
+    """Return a cluster of these objects, where the label `train` names groups."""
     found = Deciding(*objects)
     found.state.track_pod_groups((GroupFormat("train"),))
     return found
@@ -100,7 +100,7 @@ def deciding_by_labels(*objects: Raw) -> Deciding:
 def test_a_search_with_pauses_finds_groups_that_are_disrupted_as_a_whole(
     preemptor: Raw, *, labelled: bool
 ) -> None:
-    """A dry run puts their members back in another order, which is no change."""
+    """A dry run adds members back in another order, which must not count as a change."""
     objects = [node(f"n{n}", cpu="3") for n in range(6)]
     for name, on in (("g0", (0, 1, 2)), ("g1", (3, 4, 5)), ("g2", (1, 3, 5))):
         if not labelled:

@@ -1,4 +1,4 @@
-"""Pods that are evicted so that a whole pod group fits, on all nodes at once."""
+"""Evicts pods on any nodes so that a whole pod group fits."""
 
 import random
 from functools import partial
@@ -259,7 +259,7 @@ def test_a_group_that_waits_for_its_victims_evicts_no_more() -> None:
 def test_a_group_waits_for_the_victims_of_a_former_leader(
     why: str, budgets: str, *, expected: bool
 ) -> None:
-    """The member that is nominated to their node need not be one that nodes are searched for."""
+    """The nominated member may differ from the members that need nodes now."""
     condition = {"type": "DisruptionTarget", "status": "True", "reason": why}
     leaving: Raw = {"terminating": True, "status": {"conditions": [condition]}}
     deciding = Deciding(
@@ -277,7 +277,7 @@ def test_a_group_waits_for_the_victims_of_a_former_leader(
 
 
 def test_a_group_is_nominated_where_a_pod_of_lower_priority_terminates() -> None:
-    """As in kube-scheduler: else others take the room as soon as the pod has left."""
+    """Otherwise other pods could take the room as soon as the pod has left."""
     leaves = running("leaves", "a", terminating=True)
     deciding = Deciding(node("a", cpu="1"), pod_group("g", 1), leaves)
     answer = preempted(deciding, gang(1))
@@ -352,7 +352,7 @@ def test_the_units_looked_at_are_the_least_important_of_all(
 
 
 def test_a_search_that_is_bounded_evicts_only_pods_on_the_nodes_that_the_group_gets() -> None:
-    """Members with host ports are searched for one by one, which soon costs more than allowed."""
+    """Members with host ports are placed one by one, so the search soon reaches its limit."""
     names = [f"n{i}" for i in range(300)]
     lower = [running(f"low{i}", name, priority=i % 7) for i, name in enumerate(names)]
     deciding = Deciding(*(node(name, cpu="1") for name in names), pod_group("g", 40), *lower)
@@ -376,7 +376,7 @@ def test_a_group_whose_first_search_is_too_long_evicts_nobody_and_says_so() -> N
 
 
 def lower_on(names: list[str], **fields: Any) -> list[Raw]:
-    """Return a node of one CPU for each name, full with a pod of low priority."""
+    """Return a node of one CPU for each name, with a pod of low priority that fills the node."""
     nodes = [node(name, cpu="1") for name in names]
     lower = (running(f"low-{n}", n, priority=i % 7, **fields) for i, n in enumerate(names))
     return [*nodes, *lower]
@@ -389,7 +389,7 @@ PORTS: Raw = {"ports": (80,)}
 
 @pytest.fixture
 def placed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that gets how many members are placed, each time by counting or in a trial."""
+    """Return a list that gets, at each call, how many members a search places."""
     placed: list[int] = []
     count_them, add = CountingSearch.place_once_ended, Trial.add
 

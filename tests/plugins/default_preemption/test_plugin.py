@@ -1,4 +1,4 @@
-"""DefaultPreemption in the real cycle: which pods may preempt, which node, which victims."""
+"""DefaultPreemption in the scheduling cycle: eligible pods, chosen nodes and victims."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ HIGH, MIDDLE, LOW = 1000, 100, 10
 
 
 def full(name: str, *priorities: int, cpu: str = "1") -> list[dict[str, object]]:
-    """Return a node of 4 cpus and the pods on it, one cpu each, named after the node."""
+    """Return a node of 4 cpus, and a pod on the node for each of these priorities."""
     return [
         node(name, cpu="4"),
         *(
@@ -157,7 +157,7 @@ def evict_for(deciding: Deciding, raw: dict[str, object]) -> tuple[str, list[str
 
 
 def starts(deciding: Deciding, key: str, when: str, **fields: Any) -> None:
-    """Set when a placed pod has started, as the kubelet does."""
+    """Set the start time of a placed pod."""
     placed = deciding.state.pods.named(key)
     assert placed is not None
     namespace, name = key.split("/")
@@ -218,7 +218,7 @@ def test_a_strict_profile_has_no_candidate_that_violates_a_budget() -> None:
 def test_a_strict_profile_regards_budgets_as_the_eviction_api_does(
     budgets: list[dict[str, Any]],
 ) -> None:
-    """kube-scheduler leaves such a budget out: another profile evicts the pods."""
+    """Without `Strict`, kube-scheduler's rules apply, and the pods are evicted."""
     objects = (*full("a", LOW), *budgets)
     new = pod("new", cpu="4", priority=HIGH)
     found = Deciding(*objects, preemption={"disruptionBudgets": "Strict"}).decision(new)
@@ -292,7 +292,7 @@ def test_a_pod_waits_for_an_autoscaler_before_it_preempts() -> None:
 
 
 def test_a_nominated_pod_has_waited_already_under_another_leader() -> None:
-    """Its victims are gone, and a pod of lower priority has taken the room."""
+    """The pod's victims are gone, but a pod of lower priority has taken their room."""
     deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), preemption={"delaySeconds": 60})
     raw = pod("new", cpu="1", priority=HIGH)
     deciding.state.nominate(parse_pod(raw), "a")
@@ -300,7 +300,7 @@ def test_a_nominated_pod_has_waited_already_under_another_leader() -> None:
 
 
 def test_a_pod_whose_place_was_kept_for_it_has_not_waited() -> None:
-    """It replaces a pod that was moved, and another pod has taken the place."""
+    """The pod replaces a moved pod, but another pod has taken the reserved place."""
     deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), preemption={"delaySeconds": 60})
     place = parse_pod(pod("place", cpu="1", priority=HIGH))
     raw = pod("new", cpu="1", priority=HIGH)
@@ -311,7 +311,7 @@ def test_a_pod_whose_place_was_kept_for_it_has_not_waited() -> None:
 
 
 def preempting() -> tuple[Deciding, dict[str, object]]:
-    """Return a pod that is nominated to node a, whose victim there is being evicted."""
+    """Return a cluster, and a pod nominated to node a, where its victim is being evicted."""
     deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", MIDDLE, MIDDLE, MIDDLE, MIDDLE))
     raw = pod("new", cpu="1", priority=HIGH)
     assert evict_for(deciding, raw)[0] == "a"
@@ -345,7 +345,7 @@ def test_a_pod_whose_nominated_node_is_deleted_preempts_elsewhere() -> None:
 
 
 def test_a_pod_that_is_rejected_at_pre_filter_loses_its_nomination() -> None:
-    """Without a claim it fits nowhere, whether or not its victims leave."""
+    """The pod's claim does not exist, so evictions cannot help."""
     deciding, _ = preempting()
     outcome = deciding.outcome(pod("new", cpu="1", priority=HIGH, claims=["gone"]))
     assert isinstance(outcome, FitError)
@@ -356,7 +356,7 @@ def test_a_pod_that_is_rejected_at_pre_filter_loses_its_nomination() -> None:
 def terminating_on_a(
     reason: str = "PreemptionByScheduler", *, priority: int = 0, budgets: str = "Default"
 ) -> tuple[Deciding, dict[str, object]]:
-    """Return a pod nominated to node a, where a victim of an earlier leader is terminating."""
+    """Return a cluster, and a pod nominated to node a, where a victim of a former leader ends."""
     condition = {"type": "DisruptionTarget", "status": "True", "reason": reason}
     status = {"conditions": [condition]}
     deciding = Deciding(
@@ -459,7 +459,7 @@ def test_nodes_are_examined_until_a_candidate_violates_no_budget() -> None:
 
 @pytest.mark.parametrize("candidates", [1, 2])
 def test_no_more_candidates_are_compared_than_the_profile_asks_for(candidates: int) -> None:
-    """Budgets make counting inexact, so candidates are compared, the best guesses first."""
+    """With a budget, the ranking by requests is inexact, so victims are selected node by node."""
     args = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": candidates}
     deciding = Deciding(
         node("guessed", cpu="2"),
@@ -498,13 +498,13 @@ def test_the_cheapest_nodes_are_tried_first_where_an_attempt_cannot_try_all() ->
 
 
 def apart_from_b(name: str, **fields: Any) -> dict[str, Any]:
-    """Return a pod that may not be beside a pod that says `a: b`; to find that out counts pods."""
+    """Return a pod with anti-affinity to pods with the label a=b; its filter counts pods."""
     away = apart(to_pods({"a": "b"}))
     return pod(name, cpu="1", priority=HIGH, affinity=away, **fields)
 
 
 def test_an_attempt_without_time_for_a_dry_run_is_made_again() -> None:
-    """Else the pod would wait for an event, although no node was looked at."""
+    """Otherwise the pod would wait for an event, although no node was examined."""
     full = (
         o
         for i in range(3)
@@ -596,7 +596,7 @@ def test_one_hundred_candidates_are_compared_at_any_cost(
 
 
 def seemingly_cheap(name: str) -> list[dict[str, object]]:
-    """Return a node where requests need one victim of low priority, and affinity another pod."""
+    """Return a node where requests need a cheap victim, and anti-affinity needs another one."""
     return [
         node(name, cpu="4"),
         pod(f"{name}-low", cpu="2", node=name, priority=LOW),
@@ -605,13 +605,13 @@ def seemingly_cheap(name: str) -> list[dict[str, object]]:
 
 
 def guarded(name: str, priority: int) -> tuple[dict[str, Any], ...]:
-    """Return a node that one pod fills, which no budget allows to evict."""
+    """Return a node, and the pod that fills it and that no budget allows to evict."""
     filling = pod(f"on-{name}", cpu="1", node=name, priority=priority, labels={"app": "guarded"})
     return node(name, cpu="1"), filling
 
 
 def with_extenders(deciding: Deciding, raw: dict[str, object], **answers: Any) -> Any:
-    """Return the result of `decide` for a pod for which extenders preempt."""
+    """Return the result of `decide` for the pod; extenders take part in preemption."""
     found, pipeline = parse_pod(raw), deciding.pipeline
     given = PodExtenderResults(found, preempts=True, **answers)
     return decide(found, pipeline, deciding.shared, seed=0, answers=given)

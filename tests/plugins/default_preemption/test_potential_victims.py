@@ -1,4 +1,4 @@
-"""What is free without the potential victims, on small clusters; see also tests/property."""
+"""The resources that are free without potential victims; tests/property has more cases."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def potential_victims(state: ClusterState, cpu: int, *, priority: int = 100) -> 
 
 
 def names_at(potential: PotentialVictims) -> list[str]:
-    """Return the names of the potential victims of the first row."""
+    """Return the names of the potential victims on the node of the first row."""
     return [pod.name for victim in potential.victims_at(0) for pod in pods_of(victim)]
 
 
@@ -101,7 +101,7 @@ def test_a_reprieved_pods_requests_are_free_no_more() -> None:
 def test_the_victim_of_equal_pods_is_the_one_that_came_last_whatever_trials_have_done(
     first: str,
 ) -> None:
-    """A trial gives pods that it removes and adds again other slots."""
+    """A trial that removes pods and adds them again changes their slots."""
     state = cluster(node("a", cpu="2"), *(pod(name, cpu="1", node="a") for name in ("p1", "p2")))
     with state.trial() as trial:
         back = state.pods.get(uid_of(first))

@@ -1,4 +1,4 @@
-"""Who is evicted for a pod or a group in a queue."""
+"""The victims for a pod or a group in a Queue."""
 
 from typing import Any
 
@@ -21,12 +21,12 @@ def gpus(name: str, count: int = 8) -> Raw:
 
 
 def using(name: str, of: str, on: str | None = None, gpu: int = 1, **fields: Any) -> Raw:
-    """Return a pod of the queue `of` that uses GPUs."""
+    """Return a pod in the Queue `of` that requests GPUs, on the node `on` or pending."""
     return pod(name, node=on, requests={GPU: gpu}, labels={QUEUE_LABEL: of}, **fields)
 
 
 def two_teams(**of_a: Any) -> list[Raw]:
-    """Return two nodes with 8 GPUs each, of which both teams have a half."""
+    """Return two nodes with 8 GPUs each, and the Queues a and b with a quota of 8 GPUs each."""
     return [
         gpus("n1"),
         gpus("n2"),
@@ -37,7 +37,7 @@ def two_teams(**of_a: Any) -> list[Raw]:
 
 
 def borrowers(count: int = 16, of: str = "b", **fields: Any) -> list[Raw]:
-    """Return pods of one GPU each, on both nodes in turn."""
+    """Return pods with one GPU each in the Queue `of`, on the nodes n1 and n2 in turn."""
     return [using(f"b{i:02}", of, f"n{1 + i % 2}", **fields) for i in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Which of several units must leave; tests/plugins/default_preemption/test_groups.py has more."""
+"""Selects the units that must leave; `test_groups.py` has more cases."""
 
 from collections.abc import Collection, Mapping
 
@@ -12,7 +12,7 @@ from mooring.testing.builders import node, pod, uid_of
 
 
 class Room:
-    """A node on which the preemptor fits once so many of the pods have left."""
+    """A node where the preemptor fits once `needed` pods have left."""
 
     def __init__(self, pods: int, needed: int, *, searches: int = 100) -> None:
         raws = [pod(f"p{i}", node="n1", priority=i) for i in range(pods)]

@@ -1,4 +1,4 @@
-"""Victims of a single pod that leave together: the groups that are disrupted as a whole."""
+"""Victims of a single pod that leave together: groups that are disrupted as a whole."""
 
 from typing import Any
 
@@ -110,7 +110,7 @@ def test_a_pod_of_the_same_priority_leaves_before_a_group() -> None:
 def test_of_equal_priority_a_pod_without_a_group_leaves_before_a_member_since_1_37(
     ports: list[int], budgets: list[Raw]
 ) -> None:
-    """Whatever way the victims are searched for: by counting, with budgets, in dry runs."""
+    """The result is the same by requests, with budgets, and in dry runs."""
     objects = [
         node("a", cpu="2"),
         pod_group("loose", 1),
@@ -134,7 +134,7 @@ def test_all_of_a_group_that_is_removed_is_put_back_if_the_pod_fits_beside_it() 
 
 
 def test_a_group_costs_what_all_its_members_cost() -> None:
-    """Only one candidate is looked at: the first by what victims cost."""
+    """The profile compares only one candidate: the cheapest one by requests."""
     few = {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1}
     deciding = Deciding(
         node("a", cpu="1"),

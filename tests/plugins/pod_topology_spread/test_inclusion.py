@@ -50,7 +50,7 @@ def domains(found: CountedNodes) -> set[str]:
 
 
 def counted(state: ClusterState, found: CountedNodes) -> dict[str, int]:
-    """Return the web pods per domain, of domains with some."""
+    """Return the number of web pods per domain; leave out domains without web pods."""
     *by_code, absent = found.counts(ClusterView(state), ALL_WEB).tolist()
     assert absent == 0
     return {found.domains.values[code]: number for code, number in enumerate(by_code) if number}
@@ -164,7 +164,7 @@ def test_scopes_take_a_bounded_number_of_bytes() -> None:
 
 
 class CountedSelector(NodeSelector):
-    """Counts how often it is hashed: that takes milliseconds for a selector of thousands."""
+    """A node selector that counts how often its hash is computed."""
 
     hashed = 0
 

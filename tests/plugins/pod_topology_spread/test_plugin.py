@@ -49,7 +49,7 @@ def asking(*objects: dict[str, Any], **args: Any) -> PluginAnswers:
 
 
 def rejected(incoming: dict[str, Any], *objects: dict[str, Any], **args: Any) -> set[str]:
-    """Return the nodes that have too many of the pods."""
+    """Return the nodes that are rejected because their domain has too many pods."""
     rejections = asking(*objects, **args).rejections(incoming)
     assert rejections is not None
     return {name for name, why in rejections.items() if why == TOO_MANY}

@@ -1,4 +1,4 @@
-"""Which changes may cure the rejections of PodTopologySpread."""
+"""The events that may cure a rejection by PodTopologySpread."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the tests of rules share."""
+"""A fixture for the tests of rules."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from mooring.cel.interpreter import Program
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return a list that gets what expressions are interpreted with."""
+    """Return a list that gets the variables of each evaluation by the interpreter."""
     made: list[Any] = []
     run = Program.run
 

@@ -1,4 +1,4 @@
-"""The evaluation by columns gives what the interpreter gives for each node alone."""
+"""Evaluation by columns gives the same results as the interpreter for each single node."""
 
 import math
 import re
@@ -41,7 +41,7 @@ NUMBERS = (0, 1, -1, 7, 1000, 2**62, 2**63 - 1, -(2**63) + 1)
 
 
 def _formed(*forms: str, **parts: SearchStrategy[str]) -> SearchStrategy[str]:
-    """Return one of the forms, with its parts filled in."""
+    """Return a strategy that fills random parts into one of the forms."""
     return st.builds(
         lambda form, given: form.format(**given),
         st.sampled_from(forms),
@@ -50,7 +50,7 @@ def _formed(*forms: str, **parts: SearchStrategy[str]) -> SearchStrategy[str]:
 
 
 def _leaves() -> dict[str, SearchStrategy[str]]:
-    """Return the shortest expressions of each type."""
+    """Return strategies for the shortest expressions, by type."""
     keys = st.sampled_from(("disk", "cores", "rack", "lost"))
     return {
         "bool": _formed(
@@ -81,7 +81,7 @@ def _leaves() -> dict[str, SearchStrategy[str]]:
 
 
 def _grown(less: dict[str, SearchStrategy[str]]) -> dict[str, SearchStrategy[str]]:
-    """Return expressions of each type that are made of smaller ones."""
+    """Return strategies for expressions that combine expressions of `less`, by type."""
     b, i, d, s = (less[kind] for kind in ("bool", "int", "double", "string"))
     return {
         "bool": st.one_of(
@@ -111,7 +111,7 @@ def _grown(less: dict[str, SearchStrategy[str]]) -> dict[str, SearchStrategy[str
 
 
 def _trees(depth: int) -> dict[str, SearchStrategy[str]]:
-    """Return expressions of each type: mostly right, sometimes with errors at some nodes."""
+    """Return strategies for expressions up to this depth, by type; some fail on some nodes."""
     leaves = _leaves()
     if not depth:
         return leaves
@@ -120,7 +120,7 @@ def _trees(depth: int) -> dict[str, SearchStrategy[str]]:
 
 
 def _expected(source: str, state: ClusterState, incoming: Pod, name: str) -> Any:
-    """Return what the interpreter gives for one node, from all that a rule can read."""
+    """Return the interpreter's result for one node, with all variables that a rule can read."""
     cluster_view = ClusterView(state)
     row = state.nodes.row_of[name]
     found = cluster_view.node(row)
@@ -355,7 +355,7 @@ def test_what_would_cost_too_much_for_all_distinct_values_fails_instead_of_stall
 
 
 def test_what_pods_have_had_is_kept_in_a_bounded_number_of_bytes(calls: list[Any]) -> None:
-    """A tenant may create pods with ever new labels."""
+    """A tenant may create many pods with different labels."""
     state = cluster(node("n0"))
     source = "int(pod.labels.a) + node.allocatable.cpu"
     evaluator, nodes = Evaluator(plan_score(source), ClusterView(state)), ClusterView(state).nodes
@@ -377,7 +377,7 @@ def test_what_pods_have_had_is_kept_in_a_bounded_number_of_bytes(calls: list[Any
 def test_a_macro_through_the_pods_labels_runs_once_for_the_pod_and_again_for_the_next(
     calls: list[Any],
 ) -> None:
-    """A preemption asks for each node; the labels may be many."""
+    """A preemption evaluates the rule for each node, and a pod may have many labels."""
     state = cluster(*(node(f"n{i}") for i in range(20)))
     source = "pod.labels.exists(k, k == 'x') && node.allocatable.cpu > 0"
     evaluator, nodes = Evaluator(plan_filter(source), ClusterView(state)), ClusterView(state).nodes
@@ -405,7 +405,7 @@ def test_results_for_all_nodes_are_kept_in_a_bounded_number_of_bytes(
 
 
 def test_many_columns_of_very_many_values_are_told_apart() -> None:
-    """Their combinations have more numbers than fit into 64 bits."""
+    """The number of combinations does not fit into 64 bits."""
     keys = [f"k{i}" for i in range(8)]
     labels = [{key: f"{key}-{i}" for key in keys} for i in range(300)]
     state = cluster(*(node(f"n{i}", labels=each) for i, each in enumerate(labels)))

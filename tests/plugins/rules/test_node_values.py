@@ -40,12 +40,12 @@ def put(state: ClusterState, name: str, price: str | None) -> None:
 
 
 def finish(values: NodeValues) -> None:
-    """Evaluate everything that is missing."""
+    """Evaluate all missing values."""
     values.update(Evaluations(), "evaluating")
 
 
 def some(values: NodeValues) -> None:
-    """Evaluate a value or two."""
+    """Evaluate values until a very small budget is used up."""
     limited = Evaluations(1)
     limited.begin_attempt()
     with suppress(PluginFailed):
@@ -119,7 +119,7 @@ def test_a_node_that_changes_in_between_gets_its_new_value() -> None:
 
 
 def test_progress_is_kept_while_nodes_change_all_the_time(calls: list[Any]) -> None:
-    """Otherwise a pod would wait for ever for the values of nodes that are relabelled."""
+    """Otherwise a pod would wait for ever while nodes get new labels."""
     state = priced(*map(str, range(50)))
     values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(state))
     for number in range(100):
@@ -183,7 +183,7 @@ def test_texts_of_errors_of_the_past_are_forgotten() -> None:
 def test_values_follow_any_changes_of_nodes(
     changes: list[tuple[int, str | None, bool]], source: str
 ) -> None:
-    """They are what an evaluation of all nodes from the beginning gives."""
+    """The values must equal those of a new evaluation of all nodes."""
     state = priced(*["1"] * 20)
     step = interpreted(source)
     values = NodeValues(step, ClusterView(state))

@@ -40,12 +40,12 @@ def rule(**fields: Any) -> Rule:
 
 
 class Contract(PluginContract):
-    """The rules of every plugin, except that it can be built with default arguments."""
+    """The contract of all plugins, without the test of default arguments."""
 
     scenarios = SCENARIOS
 
     def test_it_can_be_built_with_default_arguments(self) -> None:
-        """A rule has a name and an expression."""
+        """A rule has no default arguments: it needs a name and an expression."""
 
 
 def _contract(
@@ -56,7 +56,7 @@ def _contract(
     counts_pods: bool = False,
     **more: str,
 ) -> type[PluginContract]:
-    """Return the contract of one rule, which is either a filter or a score."""
+    """Return the contract for one rule: a filter if `keeps` is given, else a score."""
     own = {
         "depends_on_node_only": depends_on_node_only,
         "depends_on_node_object_only": not counts_pods,
@@ -327,7 +327,7 @@ def test_a_hint_has_a_budget_of_its_own() -> None:
 
 
 def test_labels_that_each_pod_has_of_its_own_cost_no_more_than_one_pods_budget() -> None:
-    """Whatever tenants write into their pods, all rules together are bounded."""
+    """The cost of all rules together is limited, whatever labels tenants write into pods."""
     own = "!pod.labels.a.matches('^(abcde){{300}}{0}')"  # about 7,600 units
     rules = [{"name": f"r{n}", "filter": own.format(n)} for n in range(32)]
     deciding = Deciding(*serials(2), rules=rules)

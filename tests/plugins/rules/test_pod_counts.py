@@ -1,4 +1,4 @@
-"""Rules that count pods, as decisions see them."""
+"""Rules that count pods, in whole decisions."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ FIRST = 'node.name == "n0-0" ? 100 : node.name == "n1-0" ? 50 : 0'
 
 
 def racks(*sizes: int) -> list[dict[str, Any]]:
-    """Return nodes: as many in each rack, the nodes of rack r0 are n0-0, n0-1 and so on."""
+    """Return nodes in racks: rack r0 has `sizes[0]` nodes named n0-0, n0-1 and so on."""
     return [
         node(f"n{rack}-{i}", labels={RACK: f"r{rack}"})
         for rack, size in enumerate(sizes)
@@ -255,7 +255,7 @@ def test_a_pod_that_gets_or_loses_a_label_queues_the_pod() -> None:
 
 
 def test_a_pod_that_another_count_of_the_rule_counts_after_a_change_queues_the_pod() -> None:
-    """The rule counts the pod before and after, but not by the same of its counts."""
+    """One count of the rule includes the pod before the change, another count after the change."""
     was, now = parse_pod(db("p", node="n0-0")), parse_pod(pod("p", node="n0-0"))
     without = 'node.pods({"app": "db"}) == 0 || domain("rack").pods({}) > 1'
     assert hint(without, was, now, *racks(1), pod("p", node="n0-0")) is QUEUE

@@ -1,4 +1,4 @@
-"""Masks and scores that follow from the values of an evaluation."""
+"""Masks and scores that are computed from the values of an evaluation."""
 
 from typing import Any
 

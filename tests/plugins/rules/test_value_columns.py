@@ -1,4 +1,4 @@
-"""What `test_evaluation` does not reach: it compares whole expressions with the interpreter."""
+"""Cases that `test_evaluation.py` does not reach."""
 
 import numpy as np
 

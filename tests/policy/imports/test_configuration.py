@@ -71,7 +71,7 @@ def test_a_profile_keeps_its_fields(catalog: Catalog) -> None:
 
 
 def weights(document: dict[str, Any]) -> dict[str, int]:
-    """Return the weights by which the only profile of a file scores."""
+    """Return the weight of each score plugin in the document's only profile."""
     registry = Registry(SHIPPED, {})
     (profile,) = import_configuration(document, registry).profiles
     found = resolve(profile.spec, registry).plugins[Point.SCORE]
@@ -141,7 +141,7 @@ def test_profiles_never_share_an_object_name(catalog: Catalog) -> None:
 
 
 def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalog) -> None:
-    """`--write-config-to` spells out defaults, empty sets and the weight 0 of disabled plugins."""
+    """`--write-config-to` writes defaults, empty sets, and the weight 0 of disabled plugins."""
     plugins = {
         "multiPoint": {
             "enabled": [

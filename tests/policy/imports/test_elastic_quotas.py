@@ -1,4 +1,4 @@
-"""ElasticQuotas, with Koordinator's labels too, become Queues."""
+"""Converts ElasticQuotas to Queues, with and without Koordinator's labels."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def elastic_quota(
     labels: dict[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """Return an ElasticQuota with these labels and annotations of Koordinator's."""
+    """Return an ElasticQuota; labels and annotations get Koordinator's prefix."""
     api = f"scheduling.{'x-k8s' if labels is None else 'sigs.k8s'}.io/v1alpha1 ElasticQuota"
     prefixed = [
         {f"{KOORDINATOR}{key}": value for key, value in (each or {}).items()}

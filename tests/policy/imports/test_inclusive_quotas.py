@@ -1,4 +1,4 @@
-"""In the Queues of a tree, the pods of each queue may use what its limit was, and no more."""
+"""Converts trees of queues; the pods of a queue may use exactly as much as its limit was."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def queue(
 def states(
     queues: list[InclusiveQueue], notes: list[str], capacity: Mapping[str, int]
 ) -> dict[str, QueueState]:
-    """Return the Queues that these become, in force."""
+    """Convert the queues; return the states of the resulting Queues by name."""
     found = dict[str, QueueState]()
     tree = InclusiveQuotas(queues, InclusiveQueue("root", "the root"), notes, capacity)
     for number, written in enumerate(tree.written()):
@@ -38,7 +38,7 @@ def states(
 
 @st.composite
 def trees(draw: st.DrawFn) -> list[InclusiveQueue]:
-    """Draw queues whose quotas contain those of the queues below, as their schedulers demand."""
+    """Draw queues whose quotas include the quotas of the queues below, as schedulers demand."""
     queues = list[InclusiveQueue]()
     amounts = st.integers(0, 20)
     for department in "ab":

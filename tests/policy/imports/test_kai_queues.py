@@ -1,4 +1,4 @@
-"""KAI's queues become Queues in which the same may be used, lent and borrowed."""
+"""Converts KAI's queues; pods may use, lend and borrow the same amounts as before."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Objects of Kueue become Queues with the same words."""
+"""Converts objects of Kueue to Queues."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def local_queue(name: str, namespace: str, queue: str, **spec: Any) -> dict[str,
 
 
 def groups(**flavors: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return resourceGroups with these flavors."""
+    """Return resourceGroups with one group that has these flavors."""
     resources = [{"name": name, "resources": each} for name, each in flavors.items()]
     return [{"coveredResources": [], "flavors": resources}]
 

@@ -1,4 +1,4 @@
-"""Plugins that Mooring does not have are left out of what kube-scheduler's files say."""
+"""The import of kube-scheduler's files leaves out plugins that Mooring does not have."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -35,7 +35,7 @@ def kept(spec: dict[str, Any], catalog: Catalog) -> Any:
 
 
 def imported(catalog: Catalog, **fields: Any) -> tuple[ResolvedProfile, list[str]]:
-    """Return the only profile of a configuration, resolved, and the notes."""
+    """Import a configuration with one profile; return the resolved profile and the notes."""
     document = kube_configuration(profiles=[{"schedulerName": "batch", **fields}])
     found = import_configuration(document, catalog)
     (profile,) = found.profiles
@@ -119,7 +119,7 @@ def test_gangs_are_scheduled_where_coscheduling_did_it_and_all_defaults_are_off(
 
 
 def test_moorings_plugin_of_the_same_name_takes_the_place_of_capacity_scheduling() -> None:
-    """That of scheduler-plugins is at points where Mooring's is not."""
+    """The plugin of scheduler-plugins has extension points that Mooring's plugin lacks."""
     one = named("CapacityScheduling")
     plugins = {
         "multiPoint": {"enabled": named("PrioritySort", "DefaultBinder"), "disabled": ALL},
@@ -156,7 +156,7 @@ def test_a_left_out_plugin_need_not_be_enabled_to_be_disabled(catalog: Catalog) 
 
 
 class WithCoscheduling(WithLeftOut):
-    """A catalog in which somebody's package has a plugin of this name."""
+    """A catalog in which an installed package has a plugin named Coscheduling."""
 
     def __init__(self, catalog: Catalog) -> None:
         super().__init__(catalog)

@@ -1,4 +1,4 @@
-"""Queues of several schedulers are read from one file, and told apart by group and kind."""
+"""Reads queues of several schedulers from one file; group and kind distinguish them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is written for Mooring is what it reads."""
+"""The import writes valid manifests of Queues."""
 
 import pytest
 

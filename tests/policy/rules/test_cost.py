@@ -1,4 +1,4 @@
-"""What an evaluation is estimated to cost."""
+"""Estimates the cost of evaluations."""
 
 import pytest
 
