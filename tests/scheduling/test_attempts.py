@@ -15,13 +15,15 @@ from mooring.kube.writes import PodWriter
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
+from mooring.model.workloads import parse_namespace
 from mooring.observe.metrics import Metrics
+from mooring.quota.model.queue import parse_queue
 from mooring.runtime.queued_pod import SubQueue
 from mooring.scheduling.attempts import Attempts
 from mooring.scheduling.outcome import PodRejected
 from mooring.scheduling.pod_status_reporter import PodStatusReporter
 from mooring.scheduling.scheduler_state import CurrentAttempt
-from mooring.testing.builders import node, pdb, pod
+from mooring.testing.builders import namespace, node, pdb, pod, queue_object
 from scheduler_states import put_profile, scheduler_state
 
 WEB, OTHER = parse_pod(pod("web")), parse_pod(pod("other"))
@@ -50,7 +52,7 @@ class Stage:
     def unschedulable(self) -> None:
         """End the attempt without a node."""
         self.attempts.unschedulable(
-            self.attempt, self.queued, frozenset({"NodeResourcesFit"}), "no", searched=True
+            self.attempt, self.queued, frozenset({"NodeResourcesFit"}), "no", may_preempt=True
         )
 
     def counted(self) -> dict[str, float]:
@@ -155,6 +157,18 @@ async def test_a_pod_is_tried_again_when_a_lesser_one_has_run_for_long_enough(
     assert flushed(stage, retried - 0.1) == 0
     assert flushed(stage, retried) == 1
     assert stage.queued.flushed is (retried > 300)
+
+
+async def test_a_pod_in_a_queue_is_tried_again_whatever_priority_a_young_one_has(
+    stage: Stage,
+) -> None:
+    state, drawing = stage.scheduler.state, {"matchLabels": {"team": "a"}}
+    state.put(Kind.NAMESPACE, "default", parse_namespace(namespace("default", {"team": "a"})))
+    state.put(Kind.QUEUE, "team-a", parse_queue(queue_object("team-a", selector=drawing)))
+    young = pod("young", node="a", priority=9, started="1970-01-01T00:01:40Z")
+    rejected_beside(stage, young, minRuntimeSeconds=60)
+    stage.unschedulable()
+    assert flushed(stage, 31.0) == 1
 
 
 async def test_a_pod_is_tried_again_when_its_delay_is_over(stage: Stage) -> None:

@@ -30,9 +30,10 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.observe.records import NotedStep
 from mooring.pausing import pause_now
 from mooring.plugins import SHIPPED
+from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.runtime.queued_pod import PodState, QueuedPod, SubQueue
 from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import node, pod, pod_group, uid_of
+from mooring.testing.builders import node, pod, pod_group, queue_object, uid_of
 from pod_terms import apart, near, to_pods
 from scheduler_states import put_profile
 from storage_builders import pv, pvc
@@ -650,15 +651,22 @@ async def test_a_group_whose_minimum_is_lowered_is_tried_again(
 
 @pytest.mark.parametrize(
     "waiting",
-    [[pod("p", cpu="2", priority=9)], members("g", 2, cpu="1", priority=9)],
-    ids=["a pod", "a group"],
+    [
+        [pod("p", cpu="2", priority=9)],
+        members("g", 2, cpu="1", priority=9),
+        [pod("p", cpu="1", labels={QUEUE_LABEL: "lender"})],
+    ],
+    ids=["a pod", "a group", "a pod that its queue's quota rejects"],
 )
 async def test_somebody_is_evicted_once_the_delay_since_the_first_attempt_is_over(
     client: ApiClient, bindings: Bindings, waiting: list[Raw]
 ) -> None:
     """An attempt in between does not make it longer, and no event is needed."""
     now = 0.0
-    objects = node("a", cpu="2"), pod("low", node="a", cpu="2"), pod_group("g", 2, priority=9)
+    lender = queue_object("lender", {"cpu": 2}, parent="all")
+    queues = queue_object("all"), lender, queue_object("borrower", parent="all")
+    low = pod("low", node="a", cpu="2", labels={QUEUE_LABEL: "borrower"})
+    objects = node("a", cpu="2"), low, pod_group("g", 2, priority=9), *queues
     limits = {"delaySeconds": 60}
     engine = Engine(client, *objects, clock=lambda: now, preemption=limits)
     engine.pending(*waiting)

@@ -33,8 +33,9 @@ class Diagnosis:
     """Says why the nodes of the cluster reject a pod (Diagnosis in framework/types.go).
 
     `total` is the number of nodes. If pre_filter plugins rejected the pod for all nodes,
-    `pre_filter` is their reason and `pre_filter_plugins` are their names. `plugins` names all
-    plugins that rejected the pod; their queueing hints decide when the pod is tried again.
+    `pre_filter` is their reason, `pre_filter_plugins` are their names, and `pre_filter_resolvable`
+    says whether evicting pods may help. `plugins` names all plugins that rejected the pod; their
+    queueing hints decide when the pod is tried again.
     """
 
     total: int
@@ -43,6 +44,7 @@ class Diagnosis:
     rejected: tuple[RejectedNodes, ...] = ()
     pre_filter: str | None = None
     pre_filter_plugins: frozenset[str] = frozenset()
+    pre_filter_resolvable: bool = False
 
     @property
     def nbytes(self) -> int:

@@ -74,16 +74,16 @@ class Attempts:
         plugins: frozenset[str],
         message: str,
         *,
-        searched: bool,
+        may_preempt: bool,
     ) -> None:
         """Report the pod as unschedulable, and put it back into the queue.
 
-        `plugins` rejected the pod. `searched` says whether the attempt searched nodes. The delay of
-        the pod's preemption begins with the first such attempt.
+        `plugins` rejected the pod. `may_preempt` says whether the pod might fit if other pods were
+        evicted. The delay of the pod's preemption begins with the first such attempt.
         """
         self.count(attempt, "unschedulable")
         now, delayed = self._clock(), 0.0
-        if searched:
+        if may_preempt:
             queued.unschedulable_since = min(queued.unschedulable_since, now)
             delayed = _delayed_seconds(attempt, queued)
         queued.is_delayed = delayed > 0.0
@@ -103,7 +103,8 @@ class Attempts:
             columns, now = cluster.pod_columns, self._now()
             young = np.flatnonzero(columns.started > now - least)
             may_be = (columns.rows[young] >= 0) & ~columns.nominated[young]
-            may_be &= columns.priority[young] < spec.priority
+            if cluster.queues.of(queued.pod) is None:  # else priority need not matter
+                may_be &= columns.priority[young] < spec.priority
             left = np.minimum(columns.started[young[may_be]], now) + least - now
             seconds = float(left.min(initial=inf))
         if limits.strict and spec.preempts and cluster.evictions.has_ageing:

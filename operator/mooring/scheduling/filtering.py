@@ -312,10 +312,13 @@ class NodeSearch:
         return rejected
 
     def _rejected(self, rejections: Mapping[str, Unschedulable]) -> Diagnosis:
-        decisive = [r for r in rejections.values() if not r.resolvable] or [*rejections.values()]
-        self.pipeline.metrics.ended_with(PRE_FILTER, status_of(decisive[0]))
+        final = [r for r in rejections.values() if not r.resolvable]
+        decisive = (final or [*rejections.values()])[0]
+        self.pipeline.metrics.ended_with(PRE_FILTER, status_of(decisive))
         return self.diagnosis(
-            pre_filter=decisive[0].reason, pre_filter_plugins=frozenset(rejections)
+            pre_filter=decisive.reason,
+            pre_filter_plugins=frozenset(rejections),
+            pre_filter_resolvable=decisive.resolvable,
         )
 
     def diagnosis(self, **found: Any) -> Diagnosis:

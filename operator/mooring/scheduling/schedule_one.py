@@ -245,8 +245,8 @@ class ScheduleOne:
         elif not outcome.keeps_nomination:
             self.scheduler.state.withdraw(queued.pod.uid)
         why, message = outcome.diagnosis, outcome.message
-        searched = why.pre_filter is None
-        self.attempts.unschedulable(attempt, queued, why.plugins, message, searched=searched)
+        may_preempt = why.pre_filter is None or why.pre_filter_resolvable
+        self.attempts.unschedulable(attempt, queued, why.plugins, message, may_preempt=may_preempt)
         return ()
 
     def _decide_pod(self, attempt: CurrentAttempt) -> Outcome | Needed:
@@ -404,9 +404,9 @@ class ScheduleOne:
                 queued.decided_by_specs = decision.by_specs and are_all
                 # Before the pod is in a queue again: its state says when the attempt began.
                 self._record_member(attempt, queued.pod, None, decision.message, decision.cause)
-                message, searched = decision.message, decision.may_preempt
+                message, may_preempt = decision.message, decision.may_preempt
                 self.attempts.unschedulable(
-                    attempt, queued, decision.plugins, message, searched=searched
+                    attempt, queued, decision.plugins, message, may_preempt=may_preempt
                 )
             pause()
 
