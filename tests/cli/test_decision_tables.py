@@ -128,7 +128,7 @@ def test_a_pod_that_waits_for_its_victims_says_on_which_node(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (row,) = printed(capsys, attempt(nominated="n9", message="No fit."))
-    assert row[-1] == "Waits for terminating pods on n9, its nominated node. Now: No fit."
+    assert row[-1] == "Waits until pods have left n9, its nominated node. Now: No fit."
 
 
 def test_pods_of_one_controller_with_one_answer_are_one_row(

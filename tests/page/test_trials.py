@@ -396,6 +396,7 @@ async def test_who_would_have_to_give_back_borrowed_quota_is_told() -> None:
     group, single = plain(await trials.tried(wanted, everything))["decisions"]
     assert not group["fits"]
     assert len(group["victims"]) == 2
+    assert group["message"].endswith("preemption: evicts 2 pods of queue borrower.")
     assert {*group["victims"]} <= {f"default/r{i}" for i in range(4)}
     assert single["victims"] == []
     assert single["message"].startswith("0/2 nodes are available: queue borrower: 4 of 2 cpu used")
@@ -403,6 +404,7 @@ async def test_who_would_have_to_give_back_borrowed_quota_is_told() -> None:
     (decision,) = plain(await trials.tried(alone, everything))["decisions"]
     (victim,) = decision["victims"]
     assert victim in {f"default/r{i}" for i in range(4)}
+    assert decision["message"].endswith("preemption: evicts 1 pod of queue borrower.")
 
 
 async def test_a_group_of_which_only_a_part_is_decided_about_says_so(

@@ -199,7 +199,7 @@ def test_a_gang_gets_as_many_members_beyond_its_minimum_as_its_quota_allows() ->
 def test_a_gang_with_a_member_that_no_queue_takes_waits() -> None:
     deciding = Deciding(a_node(), queue_object("a", {GPU: 6}), pod_group("g", 2))
     members = [using("m0", group="g"), using("m1", "other", group="g")]
-    assert decided(deciding, members).message == "queue other does not exist"
+    assert decided(deciding, members).message == "queue other does not exist."
 
 
 def test_a_profile_without_the_plugin_regards_no_queue() -> None:
@@ -283,7 +283,9 @@ def test_a_gang_with_members_in_several_queues_is_refused() -> None:
     queues = (queue_object("all", {GPU: 8}), *(queue_object(n, parent="all") for n in "ab"))
     deciding = Deciding(a_node(), *queues, pod_group("g", 2))
     members = [using("m0", "a", group="g"), using("m1", "b", group="g")]
-    assert decided(deciding, members).message == "the members are in several queues: a, b"
+    found = decided(deciding, members)
+    assert found.message == "the members are in several queues: a, b."
+    assert found.cause == "the members are in several queues: a, b"
     alone = [using("m2", "a", group="g"), pod("m3", requests={GPU: 1}, group="g")]
     assert "in several queues: a, none" in decided(deciding, alone).message
 

@@ -171,12 +171,15 @@ def _why(group: Sequence[SimulatedAttempt]) -> str:
 
 
 def _preemption(attempt: SimulatedAttempt) -> Iterator[str]:
-    """Yield a text about the victims that must leave the nominated node before the pod can run."""
+    """Yield a text about the victims that must leave the nominated node before the pod can run.
+
+    Of a pod group, only the first member's decision names the victims.
+    """
     decision = attempt.decision
     if decision.nominated_node is None:
         return
     if not decision.victims:
-        yield f"Waits for terminating pods on {decision.nominated_node}, its nominated node. Now:"
+        yield f"Waits until pods have left {decision.nominated_node}, its nominated node. Now:"
         return
     victims = listed([victim.key for victim in decision.victims], _MOST_VICTIMS)
     yield f"Would preempt {victims} to run on {decision.nominated_node}. Now:"

@@ -144,7 +144,7 @@ class GroupNomination:
 
     Victims may be on any nodes. `violations` is the number of victims whose eviction violates a
     disruption budget. `disruptions` has the number of single pods among the victims, then the
-    number of groups that are evicted as a whole.
+    number of groups that are evicted as a whole. `reason` is added to the group's message.
     """
 
     nodes: Mapping[Uid, str]
@@ -152,6 +152,7 @@ class GroupNomination:
     strict: bool = False
     violations: int = 0
     disruptions: tuple[int, int] = (0, 0)
+    reason: str = ""
 
 
 GroupPreemption: TypeAlias = GroupNomination | Unschedulable | NotEligible

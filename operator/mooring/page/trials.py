@@ -688,9 +688,9 @@ def _nominated(
     If preemption does not help, the decisions say why. The decision about the first member has all
     victims.
     """
+    decision = decision.after(answer)
     if not isinstance(answer, GroupNomination):
-        why = f"{decision.message} {answer.reason}".rstrip()
-        return [_member(pod, pipeline, replace(decision, message=why), what_if) for pod in pods]
+        return [_member(pod, pipeline, decision, what_if) for pod in pods]
     found = list[DecisionInFull]()
     for pod in pods:
         document = _member(pod, pipeline, decision, what_if)

@@ -13,7 +13,7 @@ answers.
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -368,13 +368,13 @@ class ScheduleOne:
             evicted = self.preemptions.begin([*members.values()], answer)
             about = answer.violations, answer.disruptions
             self._metrics.pod_group_preempted(evicted, *about)
-            return decision, True
+            return decision.after(answer), True
         if isinstance(answer, Unschedulable) and answer.reason:
             self._metrics.pod_group_cannot_preempt()
         if isinstance(answer, Unschedulable) and not self._reservation.holds(group):
             for uid in members:
                 scheduler.state.withdraw(uid)
-        return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
+        return decision.after(answer), False
 
     def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
         """Reserve nodes for a group that waited long, or delete its members that are bound."""

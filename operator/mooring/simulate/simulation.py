@@ -297,13 +297,13 @@ class Simulation:
             answers=answers,
         )
         if not isinstance(answer, GroupNomination):
-            return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
+            return decision.after(answer)
         for pod in members:
             if (node := answer.nodes.get(pod.uid)) is not None:
                 self._nominate(pod, node, answer.victims)
         self._state.begin_evictions(members[0], answer.victims)
         self._victims[members[0].key] = tuple(map(PodRef.of, answer.victims))
-        return decision
+        return decision.after(answer)
 
     def _member(
         self, pod: Pod, profile: ActiveProfile, node: str | None, decision: GroupDecision

@@ -82,6 +82,7 @@ def test_a_gang_within_its_share_takes_the_pods_of_one_node_and_no_others() -> N
     assert victims(answer) == on_one_node
     assert isinstance(answer, GroupNomination)
     assert {*answer.nodes.values()} == {"n1"}
+    assert answer.reason == "preemption: evicts 8 pods of queue b."
 
 
 def test_a_gang_beyond_its_share_evicts_nobody() -> None:
@@ -180,6 +181,21 @@ def test_pods_of_no_queue_are_evicted_by_priority() -> None:
         *(pod("y", node="n2", requests={GPU: 8}, priority=5) for _ in (1,)),
     )
     assert pod_victims(deciding, using("p", "a", priority=1)) == ["x1"]
+
+
+def test_the_message_of_a_preemptor_counts_the_victims_in_each_queue() -> None:
+    deciding = Deciding(
+        gpus("n1"),
+        queue_object("all"),
+        queue_object("a", {GPU: 8}, parent="all"),
+        queue_object("b", parent="all"),
+        *(using(f"b{i}", "b", "n1", gpu=2) for i in range(2)),
+        pod("other", node="n1", requests={GPU: 4}),
+    )
+    outcome = deciding.outcome(using("p", "a", gpu=8, priority=1))
+    assert isinstance(outcome, FitError)
+    evicts = "preemption: evicts 2 pods of queue b, 1 pod of no queue."
+    assert outcome.message.endswith(evicts)
 
 
 def test_a_pod_of_no_queue_evicts_by_priority_alone() -> None:

@@ -122,6 +122,10 @@ class GroupDecision:
         """Whether the group might fit if other pods were evicted."""
         return bool(self.tries or self.over_quota)
 
+    def after(self, preemption: GroupPreemption) -> "GroupDecision":
+        """Return the decision with the reason of its preemption added to the message."""
+        return replace(self, message=f"{self.message} {preemption.reason}".rstrip())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
@@ -196,9 +200,13 @@ def _admitted(
         return searched, GroupDecision({}, message=lacking, plugins=plugins, by_specs=True)
     searched, over = _within_quota(group, searched)
     if over is not None:
-        plugins, over_quota = frozenset((CapacityScheduling.name,)), over.resolvable
-        found = GroupDecision({}, message=over.reason, plugins=plugins, over_quota=over_quota)
-        return searched, found
+        return searched, GroupDecision(
+            {},
+            message=f"{over.reason}.",
+            cause=over.reason,
+            plugins=frozenset((CapacityScheduling.name,)),
+            over_quota=over.resolvable,
+        )
     return searched, None
 
 

@@ -179,7 +179,7 @@ class DefaultPreemption:
         if not isinstance(found, GroupNomination):
             return found
         (node,) = found.nodes.values()
-        return Nomination(node, found.victims, found.strict, "", found.violations)
+        return Nomination(node, found.victims, found.strict, found.reason, found.violations)
 
     def _find_candidates(
         self, state: PostFilterState, rows: IntArray, rejections: Counter[str]

@@ -10,7 +10,7 @@
 The members that a gang needs for its minimum are one victim.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
@@ -22,6 +22,7 @@ import numpy.typing as npt
 from mooring.framework.post_filter import GroupNomination, GroupPreemption
 from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.pod import Pod, Uid
+from mooring.model.wording import listed, plural
 from mooring.pausing import pause
 from mooring.plugins.default_preemption.units import (
     MOST_UNITS,
@@ -37,10 +38,12 @@ from mooring.quota.model.queue import Preempts
 from mooring.quota.state.queue_tree import QueueState
 from mooring.quota.state.queues import below, demand_of
 from mooring.quota.usage import nominated_usage, used_at
+from mooring.state.cluster_view import ClusterView
 
 _MOST_FOR_POD: Final = 100
 """For a single pod, this number of pods on the best nodes, and the same number of the least
 important pods, are potential victims. Each search removes all of them: 60 us for each pod."""
+_MOST_NAMED: Final = 3
 _Slots = npt.NDArray[np.bool_]
 
 
@@ -70,7 +73,10 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
             safe = rules.within_nominal(order[::-1])
         found.append(without_units(preemptor, sorted(safe, key=importance)))
     nominations = [each for each in found if isinstance(each, GroupNomination)]
-    return min(nominations, key=_cost) if nominations else found[0]
+    if not nominations:
+        return found[0]
+    cheapest = min(nominations, key=_cost)
+    return replace(cheapest, reason=_by_queue(cheapest.victims, preemptor.cluster))
 
 
 def _nominated(
@@ -81,6 +87,14 @@ def _nominated(
     nodes = {uid: names[row] for uid, row in rows.items()}
     victims = tuple(pod for pod, row in gone.items() if row in there)
     return GroupNomination(nodes, victims, preemptor.limits.strict)
+
+
+def _by_queue(victims: Sequence[Pod], cluster: ClusterView) -> str:
+    """Return a text that counts the victims in each Queue."""
+    states = map(cluster.queues.numbered, map(cluster.pod_columns.queue_of, victims))
+    counts = Counter(f"queue {state.name}" if state is not None else "no queue" for state in states)
+    texts = [f"{plural(count, 'pod')} of {name}" for name, count in counts.most_common()]
+    return f"preemption: evicts {listed(texts, _MOST_NAMED)}."
 
 
 def _cost(nomination: GroupNomination) -> tuple[int, int, int, int]:
