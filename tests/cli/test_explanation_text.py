@@ -1,6 +1,12 @@
 from typing import Any
 
-from mooring.cli.explanation_text import explanation, score_table, zero_scores
+from mooring.cli.explanation_text import (
+    explanation,
+    path_rows,
+    pod_group_lines,
+    score_table,
+    zero_scores,
+)
 
 
 def decision(**fields: Any) -> dict[str, Any]:
@@ -66,3 +72,20 @@ def test_plugins_that_give_nothing_to_all_nodes_are_named_below_the_table() -> N
     assert [*zero_scores(scores, most=2)] == ["0 for all of these nodes: B, Z"]
     assert [*zero_scores(scores)] == ["0 for all of these nodes: B"]
     assert [*zero_scores({"n1": {"plugins": {"A": 1}, "total": 1}})] == []
+
+
+def test_the_path_of_a_victim_says_why_it_was_preempted() -> None:
+    at = {"time": "2026-01-01T00:00:00Z", "count": 1}
+    step = {"step": "preempted", "node": "n1", "by": "a/big", **at}
+    why = "queue a took back what queue b had borrowed"
+    rows = path_rows({"steps": [step, {**step, "cause": why}], "leftOut": 0})
+    text = "preempted on n1 by a/big"
+    assert [shown for _, shown in rows] == [text, f"{text}: {why}"]
+
+
+def test_a_group_that_preempts_says_which_pods_must_leave() -> None:
+    group = {"podGroup": "a/train", "source": "podgroups", "phase": "Scheduling", "message": ""}
+    numbers = {"members": {}, "minimum": 2, "missing": 0, "priority": 0}
+    about = {"topology": None, "decision": None, "victims": ["b/1", "b/2"]}
+    lines = [*pod_group_lines({**group, **numbers, **about})]
+    assert "  its members will be tried once b/1, b/2 have left" in lines

@@ -16,6 +16,7 @@ from controlplane.nodes import create_nodes
 from e2e.conftest import Cluster
 from e2e.node_pool import NodePool
 from e2e.replicas import Raw, eventually, messages_of
+from mooring.cli.explain import explain
 from mooring.cli.queues import queues as command
 from mooring.groups.model.pod_group import COSCHEDULING_LABEL
 from mooring.kube.api_resources import QUEUE
@@ -184,6 +185,36 @@ def test_a_gang_takes_back_one_node_and_the_other_pods_stay(two_teams: NodePool)
     notes = two_teams.notes("Preempted")
     assert len(notes) == 8
     assert all("queue a took back what queue b had borrowed" in note for note in notes)
+
+
+def explained(cluster: Cluster, pool: NodePool, what: str) -> str:
+    """Return the output of `mooring explain` with one space between words."""
+    words = [what, f"--namespace={pool.name}", f"--server={cluster.scheduler.url}"]
+    words += ["--insecure-skip-tls-verify", f"--kubeconfig={cluster.access.admin_kubeconfig}"]
+    result = CliRunner().invoke(explain, words)
+    assert result.exit_code == 0, result.output
+    return " ".join(result.stdout.split())
+
+
+def test_explain_says_from_whom_a_gang_takes_its_share_back(
+    cluster: Cluster, two_teams: NodePool
+) -> None:
+    for name in two_teams.bound():  # so that a victim is still there when somebody asks
+        two_teams.patch_pod(name, {"metadata": {"finalizers": ["example.com/stays"]}})
+    add_gang(two_teams, 8)
+    took_back = partial(two_teams.events, "Preempted")
+    events = eventually(took_back, lambda found: len(found) == 8, "who is evicted")
+    victims = [event["regarding"]["name"] for event in events]
+    for what in ("a0", "podgroup/gang"):
+        said = explained(cluster, two_teams, what)
+        assert "b uses 16 of 8. preemption: evicts 8 pods of queue b." in said
+        assert all(f"{two_teams.name}/{name}" in said for name in victims)
+        assert "It would fit" not in said
+    said = explained(cluster, two_teams, victims[0])
+    assert f"by {two_teams.name}/a" in said
+    assert "queue a took back what queue b had borrowed" in said
+    for name in two_teams.bound():
+        two_teams.patch_pod(name, {"metadata": {"finalizers": None}})
 
 
 def test_a_gang_beyond_its_share_evicts_nobody_and_says_why(two_teams: NodePool) -> None:

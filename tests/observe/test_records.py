@@ -210,7 +210,7 @@ def log_of_every_step() -> DecisionLog:
     record.note(UID, RecordedStep.ERROR, 6, cause="binding rejected")
     keep(record, UID, decision(node="n1"), 7)
     record.bound(UID, "n1", 8)
-    record.preempted(UID, PodRef.of_key("shop/big"), "n1", 9)
+    record.preempted(UID, PodRef.of_key("shop/big"), "n1", 9, "queue a took back quota")
     return record
 
 
@@ -240,7 +240,12 @@ def test_the_path_of_a_pod_has_every_step_in_order_with_its_details() -> None:
         {"step": "error", "cause": "binding rejected"},
         {"step": "assumed", "node": "n1"},
         {"step": "bound", "node": "n1"},
-        {"step": "preempted", "by": "shop/big", "node": "n1"},
+        {
+            "step": "preempted",
+            "by": "shop/big",
+            "node": "n1",
+            "cause": "queue a took back quota",
+        },
     ]
     assert (path["uid"], path["state"], path["leftOut"]) == ("u1", "bound", 0)
 

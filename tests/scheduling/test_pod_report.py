@@ -287,6 +287,24 @@ async def test_a_member_is_explained_as_its_group_is() -> None:
     assert (await gang.group())["suggestions"] == report["suggestions"]
 
 
+async def test_a_group_that_preempts_says_which_pods_are_yet_to_leave_and_suggests_nothing() -> (
+    None
+):
+    gang = Gang()
+    gang.add("m0", "m1", "m2")
+    member = parse_pod(pod("m1", cpu="1", group="g"))
+    victim = PodRef.of(parse_pod(pod("squat", namespace="batch")))
+    gang.scheduler.state.nominate(member, "a")
+    gang.scheduler.decisions.seen(member.key, member.uid, 0.0)
+    gang.scheduler.decisions.nominated(member.uid, "a", [victim], 0.0)
+    document = await gang.group()
+    assert (document["victims"], document["suggestions"]) == (["batch/squat"], None)
+    gang.scheduler.state.delete(Kind.POD, victim.uid)
+    document = await gang.group()
+    assert document["victims"] is None
+    assert document["suggestions"]
+
+
 async def test_a_group_without_enough_members_says_how_many_are_to_be_created() -> None:
     gang = Gang(8)
     gang.add("m0", "m1", tried=False)

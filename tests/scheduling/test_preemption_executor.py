@@ -21,10 +21,11 @@ from mooring.model.node import parse_node
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.workloads import parse_pod_disruption_budget
 from mooring.observe.documents import plain
+from mooring.quota.model.queue import QUEUE_LABEL, parse_queue
 from mooring.runtime.queued_pod import QueuedPod, SubQueue
 from mooring.scheduling.pod_status_reporter import PodStatusReporter
 from mooring.scheduling.preemption_executor import PreemptionExecutor
-from mooring.testing.builders import node, pdb, pod, uid_of
+from mooring.testing.builders import node, pdb, pod, queue_object, uid_of
 from scheduler_states import put_profile
 
 HIGH = 1000
@@ -139,6 +140,33 @@ async def test_victims_are_marked_then_deleted_and_the_last_one_waits_for_the_ot
     assert condition["message"] == (
         "default-scheduler: preempting to accommodate a higher priority pod"
     )
+
+
+async def test_a_victim_is_told_which_queue_took_its_share_back(
+    stage: Stage, answers: Answers
+) -> None:
+    state = stage.scheduler.state
+    for name in ("all", "lender", "borrower"):
+        parent = "" if name == "all" else "all"
+        state.put(Kind.QUEUE, name, parse_queue(queue_object(name, parent=parent)))
+    lender, borrower = ({QUEUE_LABEL: name} for name in ("lender", "borrower"))
+    victim = parse_pod(pod("low-0", cpu="1", node="a", labels=borrower))
+    state.put(Kind.POD, victim.uid, victim)
+    stage.scheduler.decisions.seen(victim.key, victim.uid, 0.0)
+    queued = stage.rejected(parse_pod(pod("high", cpu="1", labels=lender)))
+    stage.preemptions.begin([queued], Nomination("a", (victim,)))
+    await stage.preemptions.finish(5.0)
+    why = "queue lender took back what queue borrower had borrowed"
+    (condition,) = answers.bodies[0]["status"]["conditions"]
+    assert condition["message"] == f"default-scheduler: preempting because {why}"
+    path = stage.scheduler.decisions.path(victim.key)
+    assert path is not None
+    assert path.steps[-1].cause == why
+    recording = asyncio.create_task(stage.recorder.run())
+    await stage.recorder.drain(5.0)
+    notes = [body["note"] for body in answers.bodies if "note" in body]
+    recording.cancel()
+    assert any(note.endswith(f"because {why}") for note in notes)
 
 
 async def test_how_the_evictions_of_a_preemption_ended_is_told(

@@ -692,6 +692,15 @@ async def test_somebody_is_evicted_once_the_delay_since_the_first_attempt_is_ove
     assert any(text.endswith("not eligible yet due to delaySeconds=60.") for text in said)
 
 
+async def test_the_record_of_a_pod_over_quota_leaves_out_no_nodes(client: ApiClient) -> None:
+    engine = Engine(client, node("a"), node("b"), queue_object("team", {"cpu": 1}))
+    engine.pending(pod("p", cpu="2", labels={QUEUE_LABEL: "team"}))
+    with engine.running():
+        await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 1)
+    (kept,) = engine.decisions.of("default/p")
+    assert (kept.rejections, kept.truncated) == ({}, None)
+
+
 async def test_the_delay_begins_with_the_first_attempt_that_searches_nodes(
     client: ApiClient, bindings: Bindings
 ) -> None:

@@ -15,12 +15,13 @@ from mooring.groups.search.group_search import SearchedMembers
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import plain
+from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.scheduling.cycle import decide
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.scheduling.result_cache import ResultCache
 from mooring.scheduling.suggestions import Suggestion, suggestions
 from mooring.scheduling.what_if import WhatIf
-from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
+from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group, queue_object
 from mooring.testing.contract import Scenario
 from node_selectors import expression, required_nodes, term
 
@@ -102,6 +103,22 @@ def test_a_resource_that_no_node_has_is_to_be_given_up() -> None:
 def test_no_pod_is_told_to_do_without_cpu() -> None:
     deciding = Deciding(node("a", cpu="2"), pod("other", cpu="2", node="a"))
     assert changes(deciding, pod("web", cpu="1")) == ["when default/other on a ends"]
+
+
+def test_pods_of_other_queues_are_to_end_if_the_quota_is_used_up() -> None:
+    """The end of a pod that is in no queue frees a node, but no quota."""
+    queues = [queue_object(name, {"cpu": 2}, parent="all") for name in ("lender", "borrower")]
+    lender, borrower = ({QUEUE_LABEL: name} for name in ("lender", "borrower"))
+    deciding = Deciding(
+        *(node(name, cpu="9") for name in "ab"),
+        queue_object("all"),
+        *queues,
+        *(pod(f"other-{i}", node="a", cpu="1", created="2025-01-01T00:00:00Z") for i in range(4)),
+        *(pod(f"low-{i}", node="ab"[i % 2], cpu="1", labels=borrower) for i in range(4)),
+    )
+    assert changes(deciding, pod("web", cpu="1", labels=lender)) == ["when default/low-0 on a ends"]
+    (change,) = changes(deciding, pod("web", cpu="2", labels=lender))
+    assert change == "when 2 pods end: default/low-0, default/low-2"
 
 
 def test_a_taint_is_named_with_its_value_and_effect() -> None:

@@ -21,7 +21,7 @@ _WORDS: Final = {
     "error": "error: {cause}",
     "bound": "bound to {node}",
     "gone": "left the queue: deleted, ended, or bound by another scheduler",
-    "preempted": "preempted on {node} by {by}",
+    "preempted": "preempted on {node} by {by}{why}",
 }
 """Texts for some kinds of steps; other steps are shown by their name."""
 
@@ -87,7 +87,8 @@ def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _step(step: Mapping[str, Any]) -> str:
     """Return the step in words, with the number and the duration of its repetitions."""
     name, plugins = step["step"], ", ".join(step.get("plugins", ()))
-    words = {"named": plugins, "by_plugin": f" by {plugins}" if plugins else ""}
+    why = f": {step['cause']}" if step.get("cause") else ""
+    words = {"named": plugins, "by_plugin": f" by {plugins}" if plugins else "", "why": why}
     text: str = _WORDS.get(name, name).format(**step, **words)
     if name == "seen":
         text = f"seen at {step['time']}"
@@ -142,6 +143,8 @@ def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {group['message']}"
     if group.get("reserved"):  # an older leader does not tell it
         yield f"  {group['reserved']}"
+    if victims := group.get("victims"):
+        yield f"  its members will be tried once {', '.join(victims)} {_have(victims)} left"
     yield from remedy_lines(group)
     members = ", ".join(f"{count} {state}" for state, count in group["members"].items() if count)
     minimum = "" if group["minimum"] is None else f", minimum {group['minimum']}"
@@ -198,9 +201,12 @@ def nomination_lines(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the nominated node of a pod, and the pods that must still leave it."""
     if node := report.get("nominatedNode"):
         victims = report.get("victims") or ()
-        have = "has" if len(victims) == 1 else "have"
-        when = f"once {', '.join(victims)} {have} left the node" if victims else "next"
+        when = f"once {', '.join(victims)} {_have(victims)} left the node" if victims else "next"
         yield f"  nominated to {node}: it will be tried there {when}"
+
+
+def _have(pods: Sequence[str]) -> str:
+    return "has" if len(pods) == 1 else "have"
 
 
 def _place(suggestion: Mapping[str, Any]) -> str:

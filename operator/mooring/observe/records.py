@@ -87,7 +87,8 @@ class RecordedStep(StrEnum):
     BOUND = "bound"
     """The pod is bound to `node`."""
     PREEMPTED = "preempted"
-    """The pod is evicted from `node` to make room for the pod in `by`."""
+    """The pod is evicted from `node` to make room for the pod in `by`; `cause` says which queue
+    took back quota."""
     GONE = "gone"
     """The pod was deleted, has ended, or was bound by another scheduler."""
 
@@ -451,9 +452,10 @@ class DecisionLog:
         """Note that the pod is nominated to the node, and that the victims there are evicted."""
         self._note(uid, RecordedStep.NOMINATED, now, {"node": node, **_victims(victims)})
 
-    def preempted(self, uid: Uid, by: PodRef, node: str, now: float) -> None:
-        """Note that the pod is evicted from the node to make room for the pod `by`."""
-        self._note(uid, RecordedStep.PREEMPTED, now, {"by": by, "node": node})
+    def preempted(self, uid: Uid, by: PodRef, node: str, now: float, cause: str = "") -> None:
+        """Note that the pod is evicted from the node to make room for the pod `by`, and why."""
+        fields: _Fields = {"by": by, "node": node} | ({"cause": cause} if cause else {})
+        self._note(uid, RecordedStep.PREEMPTED, now, fields)
 
     def preemption_failed(self, uid: Uid, why: str, victims: Sequence[PodRef], now: float) -> None:
         """Note that the scheduler stopped the evictions for the pod; `victims` stay."""

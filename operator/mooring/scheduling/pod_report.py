@@ -207,15 +207,23 @@ class PodReportBuilder:
             key = GroupKey(GroupSource(document["source"]), namespace, name)
             group = self._scheduler.cluster.pod_groups.get(key)
             waits = group is not None and bool(group.unscheduled)
+            victims = self._victims_for(group) if group and waits else None
+            may_help = group and waits and not victims
             found.append(
                 {
                     **document,
                     "cause": self._cause_of(group) if group and waits else None,
                     "remedy": self._remedy(group) if group and waits else None,
-                    "suggestions": await self._of_group(group) if group and waits else None,
+                    "victims": victims,
+                    "suggestions": await self._of_group(group) if group and may_help else None,
                 }
             )
         return found
+
+    def _victims_for(self, group: PodGroupState) -> Sequence[PodRef] | None:
+        """Return at most ten pods that must still leave their nodes for the group's members."""
+        found = (_victims(self._scheduler, pod) for pod in group.unscheduled.values())
+        return next(filter(None, found), None)
 
     def _cause_of(self, group: PodGroupState) -> str | None:
         decidable = (queued.pod for queued in _decidable(group, self._scheduler))

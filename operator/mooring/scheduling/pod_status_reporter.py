@@ -157,18 +157,13 @@ class PodStatusReporter:
         """Record an event: the scheduler name may be misspelt. The status stays unchanged."""
         self._record_failure(pod, message)
 
-    def preempted(
-        self, victim: Pod, preemptor: Pod, node: str, queues: tuple[str, str] | None = None
-    ) -> None:
+    def preempted(self, victim: Pod, preemptor: Pod, node: str, why: str = "") -> None:
         """Record an event about the victim: which pod preempts it, and why.
 
-        `queues` are the Queues of preemptor and victim, if the preemptor's Queue takes back quota
-        that the victim's Queue has borrowed.
+        Without `why`, the event says the priorities of both pods.
         """
         priority, own = self._priority(preemptor), self._priority(victim)
-        why = f"to make room for priority {priority}; its own is {own}"
-        if queues is not None:
-            why = "because queue {} took back what queue {} had borrowed".format(*queues)
+        why = f"because {why}" if why else f"to make room for priority {priority}; its own is {own}"
         self.recorder.record(
             _reference(victim),
             "Normal",
@@ -192,20 +187,26 @@ class PodStatusReporter:
         )
 
     async def mark_disrupted(
-        self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool] | None = None
+        self,
+        victim: Pod,
+        preemptor: Pod,
+        wanted: Callable[[], bool] | None = None,
+        *,
+        why: str = "",
     ) -> None:
         """Write into the victim's status that it is about to be deleted, and why.
 
+        Without `why`, the reason is the preemptor's higher priority.
         Raises NotWantedError, and sends nothing, if `wanted` returns False. Raises ApiError if the
         API server rejects the write. Does not raise if another writer was faster, or if the victim
         no longer exists, because the deletion of the victim will show this.
         """
+        why = f"because {why}" if why else "to accommodate a higher priority pod"
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
-            "message": f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher "
-            "priority pod",
+            "message": f"{preemptor.spec.scheduler_name}: preempting {why}",
             "lastTransitionTime": rfc3339(self.now()),
             **_observed(victim),
         }

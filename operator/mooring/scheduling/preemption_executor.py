@@ -202,6 +202,7 @@ class PreemptionExecutor:
         if not scheduler.state.evictions.evicting(victim):
             return  # it has left its node by itself, and may be queued or bound again
         named, is_gone = (victim.namespace, victim.name, victim.uid), False
+        why = self._why(preemptor, victim)
         call_off = scheduler.in_pre_bind.get(victim.uid)
         if scheduler.waiting.get(victim.uid) is not None:
             scheduler.waiting.reject(victim.uid, "DefaultPreemption", _CALLED_OFF)
@@ -210,21 +211,21 @@ class PreemptionExecutor:
         elif strict:
             is_gone = not await self.writer.evict_pod(*named, wanted=wanted)
         else:
-            await self.reports.mark_disrupted(victim, preemptor, wanted)
+            await self.reports.mark_disrupted(victim, preemptor, wanted, why=why)
             is_gone = not await self.writer.delete_pod(*named, wanted=wanted)
         if is_gone:
             return  # by itself, or it is another pod by now
         node, by = victim.node_name or "", PodRef.of(preemptor)
-        self.scheduler.decisions.preempted(victim.uid, by, node, self._clock())
-        self.reports.preempted(victim, preemptor, node, self._took_back(preemptor, victim))
+        self.scheduler.decisions.preempted(victim.uid, by, node, self._clock(), why)
+        self.reports.preempted(victim, preemptor, node, why)
 
-    def _took_back(self, preemptor: Pod, victim: Pod) -> tuple[str, str] | None:
-        """Return the Queues of both pods if they are two Queues of the same tree; else None."""
+    def _why(self, preemptor: Pod, victim: Pod) -> str:
+        """Return which Queue took back quota; "" unless both pods are in two Queues of one tree."""
         queues = self.scheduler.state.queues
         mine, its = queues.of(preemptor), queues.of(victim)
         if mine is None or its is None or mine is its or mine.root is not its.root:
-            return None
-        return mine.name, its.name
+            return ""
+        return f"queue {mine.name} took back what queue {its.name} had borrowed"
 
     def stays(self, victim: Pod) -> None:
         """Give up the eviction of the victim; retry the pods that wait for the victim's end."""

@@ -284,7 +284,9 @@ class ScheduleOne:
         decided, now = self.scheduler.decisions.decided, self._clock()
         decision = decision_of(pod, pipeline, outcome, _RECORDED_NODES)
         if isinstance(outcome, FitError):
-            decided(decision, now, cause=outcome.cause, rejected=outcome.diagnosis.total)
+            why = outcome.diagnosis  # at PreFilter, no node is rejected by itself
+            rejected = why.total if why.pre_filter is None else 0
+            decided(decision, now, cause=outcome.cause, rejected=rejected)
         else:
             decided(decision, now, scored=outcome.feasible_nodes)
 

@@ -30,6 +30,8 @@ from mooring.model.pod_spec import PodSpec
 from mooring.model.resources import CPU, MEMORY, amount_text
 from mooring.model.wording import listed
 from mooring.pausing import pause
+from mooring.quota.capacity_scheduling import quota_rejection
+from mooring.quota.state.queues import below
 from mooring.runtime.pipeline import Pipeline
 from mooring.scheduling.changes import (
     Change,
@@ -380,7 +382,7 @@ class _Suggestions:
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
-            return []
+            return [self._cluster.nodes_in_order] if pre_filtered.pre_filter_resolvable else []
         diagnosis = search.diagnose(pre_filtered)
         for plugin in self._pipeline.filters:
             rejected = [group.rows for group in diagnosis.rejected if group.plugin == plugin.name]
@@ -412,7 +414,8 @@ class _Suggestions:
         fit = self._fit(self._members, without=ended) if ended else None
         if fit is None:
             return None  # or the cluster has changed meanwhile, or no more may be tried
-        placed = self._cluster.pod(ended[0].uid) if self._group is None or len(ended) == 1 else None
+        on_one = len(ended) == 1 or len(rows) == 1
+        placed = self._cluster.pod(ended[0].uid) if on_one else None
         node = self._cluster.nodes.name(placed.row) if placed is not None else ""
         refs = tuple(map(PodRef.of, ended))
         return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
@@ -446,6 +449,10 @@ class _Suggestions:
         slots = np.flatnonzero(np.isin(columns.rows, rows) & ~columns.nominated)
         if self._group is not None:
             slots = slots[columns.groups[slots] != self._group.number]
+        queue = self._cluster.queues.of(self._members[0])
+        if queue is not None and quota_rejection(self._members, self._cluster) is not None:
+            tree = [state.number for state in below(queue.root)]
+            slots = slots[np.isin(columns.queues[slots], tree)]  # others free no quota for it
         slots = slots[columns.by_arrival(slots, -self._relief(slots), columns.rows[slots])]
         lists = [self._may_end(slots)]
         if len(rows) > 1:

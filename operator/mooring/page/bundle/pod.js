@@ -102,7 +102,7 @@ export async function findPods(text, signal) {
   return { found: found.map((each) => ({ value: each.pod, hint: each.node === null ? "pending" : `on ${each.node}` })), more };
 }
 
-const pods = (keys) => keys.map((key, index) => [index ? ", " : "", key.includes(" ") ? key : podLink(key)]).flat();
+export const pods = (keys) => keys.map((key, index) => [index ? ", " : "", key.includes(" ") ? key : podLink(key)]).flat();
 
 function podDetails(found) {
   const { report, decisions } = found;
@@ -190,7 +190,7 @@ const STEPS = {
   rejected: (step) => [`rejected by ${step.plugins.join(", ") || "a plugin"}: `, step.cause],
   error: (step) => ["error: ", step.cause],
   bound: (step) => ["bound to ", nodeLink(step.node)],
-  preempted: (step) => ["evicted from ", nodeLink(step.node), " for ", pods([step.by])],
+  preempted: (step) => ["evicted from ", nodeLink(step.node), " for ", pods([step.by]), step.cause ? `: ${step.cause}` : ""],
   gone: () => ["deleted, ended, or bound by another scheduler"],
 };
 

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { duration, h, nodeLink, number, plural, podGroupAddress, podGroupLink, podLink, table } from "./dom.js";
-import { causePanel, namedView } from "./pod.js";
+import { causePanel, namedView, pods } from "./pod.js";
 
 export function podGroupView(content, _context, rest, _query) {
   return namedView(content, rest, {
@@ -26,6 +26,7 @@ function groupDetails(group) {
     h("p", { class: "state" }, state(group)),
     group.scheduled && !group.suggestions?.length ? null :
       causePanel(group.cause, group.suggestions, group.message, group.remedy, "It would fit"),
+    group.victims ? h("p", {}, "Its members will be tried once these pods have left: ", pods(group.victims)) : null,
     members(group), attempt(group.decision, group.message ?? ""));
 }
 
