@@ -1,4 +1,4 @@
-"""Fixtures: an API server that the test answers for, and clients of it."""
+"""Fixtures: an API server whose answers a test gives, and clients of this server."""
 
 from collections.abc import AsyncIterator
 
@@ -19,7 +19,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture
 def bindings() -> Bindings:
-    """Return what answers the requests of `client`."""
+    """Return the handler that answers the requests of the fixture `client`."""
     return Bindings()
 
 

@@ -1,4 +1,4 @@
-"""Two nodes, on which one pod is assumed with plugins that say when they are called."""
+"""Two nodes, on which one pod is assumed with plugins that record their calls."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,13 +22,13 @@ NO_EXTENDERS = Extenders(GivenObjects())
 
 
 async def nothing_said(_pod: Pod) -> None:
-    """Say that no report about the pod is being written."""
+    """Return at once: no report about the pod is being written."""
 
 
 class Step:
-    """A plugin of every point from reserve on that says when it is called, and does `as_told`.
+    """A plugin for all extension points from Reserve on; it appends each call to `said`.
 
-    `as_told` maps a point to what it answers, or to the error it raises.
+    `as_told` maps an extension point to the plugin's result, or to the error that it raises.
     """
 
     depends_on_node_only: ClassVar[bool] = True
@@ -70,7 +70,7 @@ class Step:
 
 
 class Stage:
-    """A cluster of two nodes, a pod, and what was said and heard."""
+    """A cluster of two nodes and a pod; `said` has the calls of plugins, `heard` the events."""
 
     def __init__(self) -> None:
         self.api = FakeApi()
@@ -97,11 +97,11 @@ class Stage:
         return assumed
 
     async def bind(self, attempted: AssumedPod) -> None:
-        """Bind it as the loop does: by a task of its own."""
+        """Bind the assumed pod in a task of its own, as the loop does."""
         await asyncio.create_task(bind(attempted, self.scheduler_state, NO_EXTENDERS, nothing_said))
 
     def step(self, name: str, **as_told: Any) -> Step:
-        """Return a plugin that lists its calls in `said`."""
+        """Return a plugin that appends its calls to `said`; `as_told` has its results."""
         return Step(name, self.said, **as_told)
 
     def is_assumed(self) -> bool:
@@ -109,5 +109,5 @@ class Stage:
         return self.scheduler_state.state.pods.get(WEB.uid) is not None
 
     def heard_actions(self) -> list[Action]:
-        """Return the actions of the events that were delivered."""
+        """Return the actions of the delivered events."""
         return [change.action for change in self.heard]

@@ -1,4 +1,4 @@
-"""Work that goes on in a task while a test looks at it."""
+"""Runs work in tasks beside a test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -8,7 +8,7 @@ from typing import Any
 
 @asynccontextmanager
 async def in_background(*works: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
-    """Run the work in tasks; cancel them at the end, which must not have ended before."""
+    """Run the coroutines in tasks; cancel them at the end, and fail if one ended earlier."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         yield

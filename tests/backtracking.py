@@ -1,6 +1,6 @@
-"""Counts the steps that Python's `re` takes, so that no test of its work reads a clock.
+"""Counts the steps that Python's `re` takes, so that tests of its cost need no clock.
 
-`re` tries one alternative after the other and goes back when the rest does not match. This module
+`re` tries one alternative after the other, and goes back when the rest does not match. This module
 does the same on the parse tree of `re` itself, and counts each try.
 """
 
@@ -25,11 +25,11 @@ _OTHERS = "0aZ_ \n"
 
 
 class TooManyStepsError(Exception):
-    """A match took more steps than it may."""
+    """A match took more steps than the limit allows."""
 
 
 class Backtracking:
-    """A pattern, and the steps that its methods have taken."""
+    """A pattern, and the number of steps that its methods have taken."""
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
         self.pattern, self.flags = pattern, flags
@@ -41,7 +41,7 @@ class Backtracking:
     def ends(self, method: str, text: str) -> list[int]:
         """Return the ends of the matches that a method of `re.Pattern` finds.
 
-        The method `scan` is one `match` after the other, each from where the last one ended.
+        The method `scan` calls `match` repeatedly, each time at the end of the last match.
         """
         match method:
             case "match":
@@ -157,12 +157,12 @@ class Backtracking:
 
 
 def _first(matcher: Matcher) -> Matcher:
-    """Return the matcher without what it would try after its first success."""
+    """Return the matcher reduced to its first success."""
     return lambda text, at: islice(matcher(text, at), 1)
 
 
 def _compiled(state: Any, op: Any, argument: Any, flags: int) -> re.Pattern[str]:
-    """Return the pattern that consists of one node of a tree."""
+    """Return the pattern for one node of a parse tree."""
     one = _parser.SubPattern(state, [(op, argument)])
     found: re.Pattern[str] = _compiler.compile(one, flags | state.flags)
     return found
@@ -172,10 +172,10 @@ def _compiled(state: Any, op: Any, argument: Any, flags: int) -> re.Pattern[str]
 
 
 def inputs(tree: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield beginnings, parts to repeat, and ends of texts that may take a pattern many steps.
+    """Yield beginnings, parts to repeat, and ends of texts for which a pattern may need many steps.
 
-    The parts are what each repeat of the pattern repeats, two of these in turn, what leads to a
-    repeat, and single characters. The ends are of the kind after which a pattern does not match.
+    The parts are texts that the pattern repeats, pairs of these texts, texts before a repeat, and
+    single characters. A text with one of the ends does not match.
     """
     alphabet = [*dict.fromkeys((*sorted(_characters(tree)), *_OTHERS))]
     samples = _Samples(tree.state, alphabet)
@@ -195,7 +195,7 @@ def inputs(tree: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _characters(items: Any) -> set[str]:
-    """Return the characters that a tree names, of ranges the first and the last."""
+    """Return the characters that a parse tree names; of a range, the first and the last."""
     found = set[str]()
     for op, argument in items:
         match op:
@@ -223,13 +223,13 @@ def _children(op: Any, argument: Any) -> list[Any]:
 
 
 class _Samples:
-    """Makes texts that a part of a pattern matches, shortest first."""
+    """Makes texts that match a part of a pattern, the shortest first."""
 
     def __init__(self, state: Any, alphabet: Sequence[str]) -> None:
         self._state, self._alphabet = state, alphabet
 
     def of(self, items: Any) -> list[str]:
-        """Return texts that a sequence of nodes matches."""
+        """Return texts that match a sequence of nodes."""
         each = [self._node(op, argument) for op, argument in items]
         firsts = [found[0] for found in each]
         made = ["".join(firsts)]
@@ -238,7 +238,7 @@ class _Samples:
         return [*dict.fromkeys(made)][:_MOST_SAMPLES]
 
     def repeats(self, items: Any, begin: str) -> Iterator[tuple[str, list[str]]]:
-        """Yield for each repeat what leads to it, and texts that it repeats."""
+        """Yield for each repeat the text before it, and texts that it may repeat."""
         for op, argument in items:
             if op in _REPEATS and argument[1] > 1:
                 yield begin, self.of(argument[2])

@@ -15,7 +15,7 @@ _WAIT_MILLISECONDS = 30_000.0
 
 @dataclass
 class Tab:
-    """A tab, and what it must not have done."""
+    """A tab of the browser, with the errors and the requested hosts that a test must not find."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Tab:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Yield the browser; the test fails if there is none."""
+    """Yield the browser; the test fails if chromium is not installed."""
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     if path is None:
         pytest.fail("no chromium: run make browser, or say where one is: CHROMIUM=PATH")
@@ -43,7 +43,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def opened(browser: Browser) -> Iterator[Tab]:
-    """Yield a new tab, in which certificates are not verified; other hosts are not reached."""
+    """Yield a new tab, which does not verify certificates and cannot reach other hosts."""
     context = browser.new_context(
         ignore_https_errors=True,
         viewport={"width": 1280, "height": 900},

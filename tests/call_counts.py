@@ -1,4 +1,4 @@
-"""Counts calls of functions: a measure of work, whatever else the machine does."""
+"""Counts calls of functions: a measure of work that other load on the machine does not change."""
 
 import sys
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from types import FrameType
 
 
 def calls_in(work: Callable[[], object], *, with_c: bool = True) -> int:
-    """Return how many functions are called, `with_c` those that are written in C included."""
+    """Return how many functions `work` calls; `with_c`: functions written in C count, too."""
     number, counted = 0, ("call", "c_call") if with_c else ("call",)
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:

@@ -1,4 +1,4 @@
-"""Certificate authorities and what they sign, for tests of TLS."""
+"""Certificate authorities and certificates for tests of TLS."""
 
 import ssl
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate and its key, PEM."""
+    """A certificate and its key, both in PEM."""
 
     certificate: bytes
     key: bytes
@@ -38,7 +38,7 @@ class Authority:
         return self._signed(x509.Name([]), ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def client(self, user: str, *groups: str) -> Pair:
-        """Return a user's certificate."""
+        """Return a client certificate for the user with these groups."""
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, user), *attributes])
         return self._signed(name, ExtendedKeyUsageOID.CLIENT_AUTH)
@@ -82,7 +82,7 @@ def _builder(
 
 
 def insecure() -> ssl.SSLContext:
-    """Return a client's context that takes any server for the right one."""
+    """Return a client's context that accepts any server certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

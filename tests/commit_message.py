@@ -21,7 +21,7 @@ _NO_IMPERATIVE: Final = re.compile(
 
 
 def mistake(message: str) -> str | None:
-    """Return what is wrong with a commit message, in one line; None if nothing is."""
+    """Return the mistake in a commit message, as one line; None if the message is right."""
     written, _, _ = message.partition("\n# ------------------------ >8 ")
     lines = [line for line in written.splitlines() if not line.startswith("#")]
     subject, *body = "\n".join(lines).strip().splitlines() or [""]

@@ -1,4 +1,4 @@
-"""What every test may use."""
+"""Fixtures and hooks for all tests."""
 
 import gc
 import os
@@ -67,9 +67,9 @@ _opened: list[str] = []
 
 
 def pytest_configure() -> None:
-    """Ctrl-C ends the programs that tests start, also if the tests run in the background.
+    """Let Ctrl-C end the programs that tests start, even if the tests run in the background.
 
-    A shell's script starts what it puts there with SIGINT ignored, and programs inherit that.
+    A shell script starts background commands with SIGINT ignored, and their programs inherit this.
 
     Raises:
         UsageError: KUBERNETES names no release that is tested.
@@ -83,18 +83,17 @@ def pytest_configure() -> None:
 
 
 def pytest_report_header() -> str:
-    """Say what the tests with a control plane run on."""
+    """Return a line with the version of Kubernetes that tests with a control plane use."""
     return f"Kubernetes: {chosen_release().version}"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that start servers, and put them first, the longest before the others.
+    """Mark the tests that start servers, and put them first, the longest tests before the others.
 
-    Mark the tests in folders that mirror no package as deep.
-
-    The short ones fill up the end of a run in several processes. Tests of Kubernetes' own PodGroups
-    are left out where the chosen release has none.
+    Mark tests in folders that mirror no package as deep. If several processes run the tests, short
+    tests at the end keep all processes busy. Tests of Kubernetes' own PodGroups are left out if the
+    chosen release has none.
     """
     if not chosen_release().has_pod_groups:
         left_out = [item for item in items if item.get_closest_marker("pod_groups")]
@@ -112,7 +111,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _turn(item: pytest.Item) -> int:
-    """Return a place among LONGEST for tests of these files, then one for others with servers."""
+    """Return a number to sort by: files in LONGEST come first, then other tests with servers."""
     file = item.nodeid.partition("::")[0]
     if file in LONGEST:
         return LONGEST.index(file)
@@ -120,7 +119,7 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the process that prints the summary how many tests this one has left out."""
+    """Send the number of tests left out to the process that prints the summary."""
     told: dict[str, int] | None = getattr(session.config, "workeroutput", None)
     if told is not None:
         told["left_out"] = session.config.stash.get(LEFT_OUT, 0)
@@ -128,12 +127,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Note how many tests were left out: each process that ends has collected them all."""
+    """Note the number of tests left out; every process collects all tests and reports the same."""
     node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what tests recorded as their `summary`, how many were left out, and the long files."""
+    """Print the property `summary` of tests, the number of tests left out, and the slow files."""
     if left_out := terminalreporter.config.stash.get(LEFT_OUT, 0):
         release = chosen_release()
         terminalreporter.write_line(
@@ -151,7 +150,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _seconds_of_files(terminalreporter: pytest.TerminalReporter) -> dict[str, float]:
-    """Return how long the tests of each file took, with what they set up."""
+    """Return the duration of each file's tests in seconds, with their setup and teardown."""
     seconds = defaultdict[str, float](float)
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -166,12 +165,12 @@ def _note_opening(event: str, _: object) -> None:
 
 
 def pytest_collectstart() -> None:
-    """Do not look for garbage while tests are collected: there is none."""
+    """Turn garbage collection off while tests are collected, because there is no garbage."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Take what exists before the first test out of the collector's work, which is then short."""
+    """Exclude all existing objects from garbage collection, so that later collections are short."""
     sys.addaudithook(_note_opening)
     gc.collect()
     gc.freeze()
@@ -182,9 +181,9 @@ def pytest_collection_finish() -> None:
 def leaves_nothing_to_the_collector() -> Iterator[None]:
     """Fail a test that leaves a socket, a transport or an event loop to the garbage collector.
 
-    Without this the warning would come while a later test runs, and fail that one. What outlives
-    its test, such as what a module shares, is left out of later collections: with it they would
-    take a third of the time of all tests.
+    Without this fixture the warning would come during a later test, and fail that test. Objects
+    that outlive their test, for example shared fixtures, are excluded from later collections, which
+    would otherwise take a third of the time of all tests.
     """
     _opened.clear()
     yield

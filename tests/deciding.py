@@ -21,10 +21,9 @@ Raw = Mapping[str, Any]
 
 
 class Deciding:
-    """Decides about pods in one cluster under one profile; `spec` is as a user writes it.
+    """Decides about pods in one cluster under one profile; `spec` is the spec that a user writes.
 
-    `extra` are plugins that the profile may name beside those shipped. For `most_per_attempt` see
-    `Evaluations`.
+    The profile may also name the plugins in `extra`. For `most_per_attempt` see `Evaluations`.
     """
 
     def __init__(
@@ -44,18 +43,18 @@ class Deciding:
         self.shared = ResultCache(self.cluster)
 
     def outcome(self, raw: Raw, *, seed: int = 0, **arguments: Any) -> Outcome:
-        """Return how the attempt ends; `arguments` are those of `decide`."""
+        """Return the outcome of an attempt; `arguments` are those of `decide`."""
         pod = parse_pod(raw)
         found = decide(pod, self.pipeline, self.shared, seed=seed, **arguments)
         assert not isinstance(found, Needed)
         return found
 
     def decision(self, raw: Raw, **arguments: Any) -> Decision:
-        """Return the record of the attempt, with all nodes."""
+        """Return the decision record of an attempt, with all nodes."""
         return decision_of(parse_pod(raw), self.pipeline, self.outcome(raw, **arguments))
 
     def search(self, raw: Raw) -> tuple[NodeSearch, PreFiltered]:
-        """Return the search for a pod that no pre_filter rejects."""
+        """Return the search for a pod that no pre_filter rejects, and the results of pre_filter."""
         pod = parse_pod(raw)
         work = self.shared.of(pod, self.pipeline)
         search = NodeSearch(pod, self.pipeline, self.cluster, work)
@@ -71,5 +70,5 @@ class Deciding:
 
 
 def keep(log: DecisionLog, uid: Uid, decision: Decision, now: float, **about: Any) -> None:
-    """Have the log keep the decision as one about the pod of this uid."""
+    """Store the decision in the log as a decision about the pod with this uid."""
     log.decided(replace(decision, pod=decision.pod._replace(uid=uid)), now, **about)

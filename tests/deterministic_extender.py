@@ -1,14 +1,14 @@
-"""A scheduler extender whose answers follow from the pod and the node alone.
+"""A scheduler extender whose answers depend only on the pod and the node.
 
     python -m deterministic_extender --port 8888 [--delay 0.02]
 
-The pod's annotation `extender-seed` (without it, its name) and a node's name give a number, and its
-digits decide: whether the node passes, what its score is, and whether preemption may use it. It
-speaks the protocol as a Python extender written for kube-scheduler does.
+The pod's annotation `extender-seed` (or else its name) and a node's name give a number. Its digits
+decide whether the node passes, its score, and whether preemption may use the node. The extender
+speaks kube-scheduler's protocol like an extender written in Python.
 
-Under the prefix /unique no two nodes get the same score, and of all candidates for preemption one
-is left, on which the pod passes the filter: then a scheduler has nothing to choose by chance.
-Under the prefix /every every node passes.
+Under the prefix /unique no two nodes have the same score, and of all candidates for preemption only
+one is left, on which the pod passes the filter: so a scheduler has no random choice. Under the
+prefix /every every node passes.
 """
 
 import argparse
@@ -28,9 +28,10 @@ Json = Mapping[str, Any]
 
 
 def numbers(pod: Json, prefix: str) -> Callable[[str], int]:
-    """Return what gives the number that decides about the pod on a node, under this URL prefix.
+    """Return a function from a node's name to the number that decides about the pod there.
 
-    It is the CRC-32 of prefix, seed and node, begun once for all nodes: benchmarks ask for many.
+    The number is the CRC-32 of prefix, seed and node. The common beginning is computed only once,
+    because benchmarks ask about many nodes.
     """
     metadata = pod["metadata"]
     seed = (metadata.get("annotations") or {}).get(SEED, metadata["name"])
@@ -39,7 +40,7 @@ def numbers(pod: Json, prefix: str) -> Callable[[str], int]:
 
 
 def filtered(args: Json, prefix: str = "") -> dict[str, Any]:
-    """Return the ExtenderFilterResult: about one node in four fails, one in ten for good."""
+    """Return the ExtenderFilterResult: one node in four fails, one in ten is unresolvable."""
     pod, names = args["Pod"], args["NodeNames"]
     by_name = names is not None
     items = [] if by_name else args["Nodes"]["items"]
@@ -73,7 +74,7 @@ def prioritized(args: Json, prefix: str = "") -> list[dict[str, Any]]:
 
 
 def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
-    """Return the ExtenderPreemptionResult: about one node in three is left out."""
+    """Return the ExtenderPreemptionResult, without about one node in three."""
     victims = args["NodeNameToMetaVictims"]
     if victims is None:
         victims = {
@@ -94,7 +95,7 @@ def preempted(args: Json, prefix: str = "") -> dict[str, Any]:
 
 
 def application(*, delay: float = 0.0) -> web.Application:
-    """Return the extender, which answers after `delay` seconds."""
+    """Return the extender as an application; it waits `delay` seconds before each answer."""
 
     def verb(answer: Any) -> Any:
         async def handle(request: web.Request) -> web.Response:
@@ -119,7 +120,7 @@ async def _healthy(_request: web.Request) -> web.Response:
 
 
 def main() -> None:
-    """Serve until killed."""
+    """Serve the extender until the process is killed."""
     parser = argparse.ArgumentParser(prog="python -m deterministic_extender")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--delay", type=float, default=0.0, metavar="SECONDS")

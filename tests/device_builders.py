@@ -1,4 +1,4 @@
-"""Slices, classes and claims of devices from a few words; see `mooring.testing.builders`."""
+"""Builds slices, classes and claims of devices, as `mooring.testing.builders` builds pods."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ DRIVER = "gpu.example.com"
 
 
 def device(name: str, **fields: Any) -> dict[str, Any]:
-    """Return a device; an attribute's type follows from its value, other fields are as given."""
+    """Return a device; the type of an attribute's value gives the attribute's type."""
     attributes = fields.pop("attributes", {})
     typed = {key: {_type(value): value} for key, value in attributes.items()}
     return {"name": name, **given(attributes=typed), **fields}
@@ -29,9 +29,9 @@ def resource_slice(
     slices: int = 1,
     **spec: Any,
 ) -> dict[str, Any]:
-    """Return a slice of devices of a node, or of all nodes unless `spec` says otherwise.
+    """Return a slice of a node's devices; without `node` and `spec`, of devices for all nodes.
 
-    Devices may be given by their names. The pool is called like the node, or like the slice.
+    A device may be given as its name. The pool has the name of the node, or else of the slice.
     """
     where = {"nodeName": node} if node is not None else {} if spec else {"allNodes": True}
     named = [device(each) if isinstance(each, str) else dict(each) for each in devices]
@@ -60,7 +60,7 @@ def device_class(name: str = "gpu", *selectors: str, **spec: Any) -> dict[str, A
 def request(
     name: str = "r", count: int = 1, *, device_class: str = "gpu", **fields: Any
 ) -> dict[str, Any]:
-    """Return a request for so many devices of a class."""
+    """Return a request for `count` devices of a class."""
     exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}
     return {"name": name, "exactly": exactly | fields}
 
@@ -79,9 +79,8 @@ def device_claim(
 ) -> dict[str, Any]:
     """Return a claim; `owner` and `reserved_for` name pods of its namespace, `group` a PodGroup.
 
-    It was created for the one or the other.
-
-    Without requests it is for one device of class gpu. `devices` are further fields of its spec.
+    The pod `owner` or the PodGroup `group` owns the claim. Without `requests` the claim requests
+    one device of the class gpu. `devices` are further fields of the claim's spec.devices.
     """
     raw = api_object("ResourceClaim", name, namespace=namespace)
     raw["metadata"]["resourceVersion"] = str(version)
@@ -111,7 +110,7 @@ def group_consumer(name: str, namespace: str = "default") -> dict[str, str]:
 def allocated(
     *devices: str | Mapping[str, Any], node: str | None = None, **fields: Any
 ) -> dict[str, Any]:
-    """Return the allocation of devices, which may be given by names, of the pool of a node."""
+    """Return the allocation of these devices (names or results) from the pool of a node."""
     results = [
         device_result(each, pool=node or "pool") if isinstance(each, str) else dict(each)
         for each in devices
@@ -123,12 +122,12 @@ def allocated(
 def device_result(
     name: str, *, request: str = "r", pool: str = "pool", driver: str = DRIVER, **fields: Any
 ) -> dict[str, Any]:
-    """Return the part of an allocation that is about one device."""
+    """Return the result for one device in an allocation."""
     return {"request": request, "driver": driver, "pool": pool, "device": name, **fields}
 
 
 def device_taint_rule(name: str, taint: str, **selector: str) -> dict[str, Any]:
-    """Return a rule with a taint such as `sick:NoSchedule` for the selected devices."""
+    """Return a rule that puts a taint (for example `sick:NoSchedule`) on the selected devices."""
     key, _, effect = taint.partition(":")
     spec = {"deviceSelector": selector, "taint": {"key": key, "effect": effect}}
     return api_object("DeviceTaintRule", name, spec=spec)

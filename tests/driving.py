@@ -1,4 +1,4 @@
-"""Run work that pauses from time to time to its end."""
+"""Runs work that pauses to its end."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,9 +14,9 @@ def driven(
     in_pause: Callable[[], object] = lambda: None,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> tuple[_Result, int]:
-    """Return the result of a call that pauses wherever it may, and how many pauses there were.
+    """Return the result of a call that pauses at every opportunity, and the number of pauses.
 
-    `in_pause` is called in each, and `clock` tells the seconds that they take.
+    `in_pause` is called in each pause; `clock` returns seconds.
     """
     pauses = 0
     with Work(call, TimeSlices(0.0, clock=clock)) as work:

@@ -1,4 +1,4 @@
-"""An engine over a cluster of its own, for tests that have it work against an API server."""
+"""An engine over a cluster of its own, for tests in which it works against an API server."""
 
 import asyncio
 from collections import Counter
@@ -31,7 +31,7 @@ SOON: Final = replace(NO_BUDGET, initial_backoff=0.02)
 
 
 class Marked:
-    """Does at reserve and permit what a pod's label `does` says."""
+    """A plugin that does what the pod's label `does` names, for example `fail` or `wait`."""
 
     name: ClassVar[str] = "Marked"
     depends_on_node_only: ClassVar[bool] = False
@@ -39,13 +39,13 @@ class Marked:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip:
-        """Fail if the pod is marked so."""
+        """Fail if the pod's label `does` is `break`."""
         if pod.labels.get("does") == "break":
             raise PluginError("the plugin is broken")
         return SKIP
 
     def reserve(self, pod: Pod, _node: str) -> Unschedulable | None:
-        """Reject the pod or fail if it is marked so."""
+        """Fail if the pod's label `does` is `fail`; reject the pod if the label is `reject`."""
         if pod.labels.get("does") == "fail":
             raise ValueError("the plugin is broken")
         return (
@@ -55,7 +55,7 @@ class Marked:
         )
 
     def unreserve(self, _pod: Pod, _node: str) -> None:
-        """Do nothing: nothing was set aside."""
+        """Do nothing, because `reserve` reserves nothing."""
 
     async def pre_bind(self, pod: Pod, _node: str) -> None:
         """Fail or wait for ever if the pod is marked so."""
@@ -70,13 +70,13 @@ class Marked:
             await asyncio.Event().wait()
 
     def permit(self, pod: Pod, _node: str) -> Wait | None:
-        """Have the pod wait if it is marked so."""
+        """Return Wait for the seconds in the label `seconds` if the label `does` is `wait`."""
         seconds = float(pod.labels.get("seconds", "3600"))
         return Wait(seconds) if pod.labels.get("does") == "wait" else None
 
 
 class TextlessError(Exception):
-    """An error without a text."""
+    """An exception with an empty text."""
 
 
 PLUGINS: Final = Registry((*SHIPPED, Marked), {})
@@ -84,7 +84,7 @@ MARKED: Final = {"multiPoint": {"enabled": [{"name": Marked.name}]}}
 
 
 class CountingMetrics(Metrics):
-    """Metrics that also tell what plugins did wrong, by plugin, point and kind."""
+    """Metrics that also count the failures of plugins, by plugin, point and kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,10 +96,10 @@ class CountingMetrics(Metrics):
 
 
 class Engine:
-    """An engine and its parts; a profile with this `spec`, which a user might write, is in force.
+    """An engine and its parts, with one profile in force; `spec` is the spec that a user writes.
 
-    By default the profile has the plugin Marked. `records` and `trace` are those of `DecisionLog`,
-    which always reads the event loop's time; `clock` is that of all other parts.
+    By default the profile has the plugin Marked. `records` and `trace` are arguments of
+    `DecisionLog`, which always uses the event loop's time; `clock` is for all other parts.
     """
 
     def __init__(
@@ -134,12 +134,12 @@ class Engine:
         self.put_profile(**{"plugins": MARKED, **spec})
 
     def put_profile(self, **spec: Any) -> None:
-        """Put the profile in force, also for the pods that wait."""
+        """Put a profile with this spec in force; waiting pods get it, too."""
         put_profile(self.scheduler_state, registry=self._registry, **spec)
         self.pod_enqueuer.profiles_changed()
 
     def pending(self, *pods: dict[str, Any]) -> None:
-        """Show the pods without a node."""
+        """Show these pods, which have no node, to the engine."""
         for raw in pods:
             pod = parse_pod(raw)
             self.parts.extender_objects.seen(pod, raw)
@@ -147,7 +147,7 @@ class Engine:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Have the loop and the reports work inside."""
+        """Run the loop and the writer of reports inside this context."""
         works = self.loop.run(), self.reports.run(), self._report_new()
         tasks = [asyncio.create_task(work) for work in works]
         try:
@@ -157,13 +157,13 @@ class Engine:
                 task.cancel()
 
     async def _report_new(self) -> None:
-        """Do what housekeeping does each second, more often."""
+        """Report new unschedulable pods every 10 ms; the housekeeping does this once per second."""
         while True:
             await asyncio.sleep(0.01)
             self.reports.report_new()
 
     async def close(self) -> None:
-        """End all that goes on."""
+        """Halt the loop, end its bindings, and close the extenders' connections."""
         self.loop.halt()
         await self.loop.finish(1.0)
         await self.extenders.close()
@@ -171,11 +171,11 @@ class Engine:
 
 
 class Bindings:
-    """Answers bindings as told; remembers them, and the statuses that are written.
+    """Answers Bindings as its attributes say; keeps the Bindings and the written statuses.
 
     Attributes:
-        hold: The names of pods of which the next write is kept in `held` until `answer`.
-        sent: The name of the pod of each Binding, whatever became of it.
+        hold: The names of pods for which the next write waits in `held` until `answer`.
+        sent: The name of the pod of each Binding, whatever the answer was.
     """
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class Bindings:
         self.deleted: list[str] = []
 
     def __call__(self, request: Request) -> None:
-        """Answer one request, or keep it."""
+        """Answer one request, or keep it in `held`."""
         name = request.path.split("/")[-2]
         if request.path.endswith("/binding"):
             self.sent.append(name)
@@ -199,7 +199,7 @@ class Bindings:
             self._answer(request, name)
 
     def answer(self, name: str) -> None:
-        """Answer the request about the pod, and those that follow."""
+        """Answer the held request about the pod, and no longer hold its later requests."""
         self.hold.discard(name)
         self._answer(self.held.pop(name), name)
 
@@ -225,14 +225,14 @@ class Bindings:
 
 
 async def until(holds: Callable[[], object], *, in_pauses: bool = False) -> None:
-    """Return as soon as it holds; unless `in_pauses`, when what follows may use the state."""
+    """Wait until `holds` returns True; unless `in_pauses`, also until no work pauses."""
     async with asyncio.timeout(SECONDS):
         while (somebody_pauses() and not in_pauses) or not holds():  # noqa: ASYNC110 - the parts have no event for every state
             await asyncio.sleep(0)
 
 
 def path_of(engine: Engine, name: str) -> list[dict[str, Any]]:
-    """Return the steps of the pod's path without their times."""
+    """Return the steps of the path of the pod of this name, without their times."""
     path = plain(engine.decisions.path(f"default/{name}"))
     hidden = ("time", "until", "count")
     return [

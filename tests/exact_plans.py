@@ -1,7 +1,8 @@
-"""Small clusters, and the best plans for them that an integer program finds.
+"""Small clusters, and the best plans for them, which an integer program finds.
 
-The program knows cpu and memory alone, as do the pods of these clusters. It knows no order of the
-moves: where pods would have to change places, its plan may not be possible, and is better than any.
+The program knows only cpu and memory, and the pods of these clusters request nothing else. It knows
+no order of the moves. So if pods would have to swap places, its plan may be impossible, and better
+than any possible plan.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +24,7 @@ class Amounts(NamedTuple):
 
 
 class SmallPod(NamedTuple):
-    """A pod, the number of its node, and whether it may be moved."""
+    """The requests of a pod, the number of its node, and whether the pod may be moved."""
 
     amounts: Amounts
     node: int
@@ -32,14 +33,14 @@ class SmallPod(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SmallCluster:
-    """Nodes with what they have, the pods on them, and a pod that waits."""
+    """The capacities of nodes, the pods on them, and the requests of a waiting pod."""
 
     nodes: tuple[Amounts, ...]
     pods: tuple[SmallPod, ...]
     waiting: Amounts
 
     def objects(self) -> list[dict[str, Any]]:
-        """Return nodes and pods as API objects."""
+        """Return the nodes and the pods on them as API objects."""
         return [
             *(
                 node(f"n{number}", cpu=f"{250 * has.cpu}m", memory=f"{has.memory}Gi")
@@ -49,7 +50,7 @@ class SmallCluster:
         ]
 
     def big(self) -> dict[str, Any]:
-        """Return the pod that waits."""
+        """Return the waiting pod as an API object."""
         return pod("big", cpu=f"{250 * self.waiting.cpu}m", memory=f"{self.waiting.memory}Gi")
 
 
@@ -60,7 +61,7 @@ def _pod(name: str, small: SmallPod) -> dict[str, Any]:
 
 
 def small_cluster(seed: int) -> SmallCluster:
-    """Return a cluster of 5 to 10 nodes that are between a third and nine tenths full."""
+    """Return a random cluster of 5 to 10 nodes that are between a third and nine tenths full."""
     random = Random(seed)  # noqa: S311 - so that every run has the same clusters
     sizes = random.choice([[Amounts(16, 16)], [Amounts(16, 32), Amounts(32, 32)]])
     nodes = tuple(random.choice(sizes) for _ in range(random.randint(5, 10)))
@@ -85,7 +86,7 @@ _Solver: Any = highspy.Highs
 
 
 class _Program:
-    """An integer program in which each pod that may move is on one node."""
+    """An integer program in which each movable pod is on exactly one node."""
 
     def __init__(self, cluster: SmallCluster, targets: Sequence[int]) -> None:
         self.model: Any = _Solver()
@@ -100,7 +101,7 @@ class _Program:
             self.model.addConstr(sum(v for (p, _), v in self.on.items() if p == number) == 1)
 
     def demand(self, at: int, resource: int) -> Any:
-        """Return the sum of what the pods on a node request."""
+        """Return the sum of the requests of a node's pods for a resource."""
         return sum(
             self.cluster.pods[number].amounts[resource] * variable
             for (number, on), variable in self.on.items()
@@ -108,7 +109,7 @@ class _Program:
         )
 
     def moved(self) -> Any:
-        """Return how many pods are on another node than before."""
+        """Return the number of pods that are not on their former node."""
         return sum(v for (p, on), v in self.on.items() if on != self.cluster.pods[p].node)
 
     def best(self, objective: Any, *, most: bool) -> int | None:
@@ -121,7 +122,7 @@ class _Program:
 
 
 def fewest_moves(cluster: SmallCluster) -> int | None:
-    """Return how many moves at least make the waiting pod fit; None if no moves do."""
+    """Return the least number of moves that make the waiting pod fit; None if no moves do."""
     nodes = range(len(cluster.nodes))
     program = _Program(cluster, nodes)
     model = program.model
@@ -135,7 +136,7 @@ def fewest_moves(cluster: SmallCluster) -> int | None:
 
 
 def most_emptied(cluster: SmallCluster) -> int:
-    """Return how many nodes at most can be emptied onto others that have pods now."""
+    """Return how many nodes can be emptied at most, if pods move only to nodes in use."""
     in_use = sorted({each.node for each in cluster.pods})
     program = _Program(cluster, in_use)
     model = program.model

@@ -1,4 +1,4 @@
-"""Extenders for tests: served on loopback with answers that the test gives."""
+"""Extenders for tests: they are served on loopback and answer as the test says."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -19,14 +19,14 @@ Answer = Callable[[dict[str, Any]], object | Awaitable[object]]
 
 
 class GivenObjects:
-    """Implements `ExtenderObjects` with raw objects; a pod that was not given is made from uid."""
+    """Implements `ExtenderObjects` with raw objects; an unknown pod becomes a stub with its uid."""
 
     def __init__(self, *objects: Mapping[str, Any]) -> None:
         self.by_name = {raw["metadata"]["name"]: raw for raw in objects}
         self.gone: set[str] = set()
 
     async def pod(self, pod: Pod) -> bytes | None:
-        """Return the pod, unless it is among those gone."""
+        """Return the pod as JSON; None if its name is in `gone`."""
         if pod.name in self.gone:
             return None
         stub = {"metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}}
@@ -37,9 +37,9 @@ class GivenObjects:
 
 
 class Answers:
-    """An extender whose answer to a verb is a value, or what a function of the arguments returns.
+    """An extender; each verb has a value as answer, or a function from the arguments to the answer.
 
-    `asked` lists the verb and the arguments of each call. A bytes answer is sent as it is.
+    `asked` has the verb and the arguments of each call. An answer of type bytes is sent unchanged.
     """
 
     def __init__(self, **by_verb: object) -> None:
@@ -47,11 +47,11 @@ class Answers:
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
     def serving(self) -> AbstractAsyncContextManager[int]:
-        """Return the context in which it is served; entering gives its port of 127.0.0.1."""
+        """Return a context that serves the extender on 127.0.0.1; its value is the port."""
         return serving(self.application())
 
     def application(self) -> web.Application:
-        """Return what serves the answers."""
+        """Return the application that serves the extender."""
         served = web.Application(client_max_size=2**30)
         served.router.add_post("/{verb}", self._handle)
         return served
@@ -71,7 +71,7 @@ class Answers:
 
 
 def extender(port: int, *verbs: str, **fields: Any) -> dict[str, Any]:
-    """Return the extender on this port as a user writes it, for nodes by name, with these verbs."""
+    """Return the configuration of an extender on this port with these verbs, for nodes by name."""
     weight = {"weight": 1} if "prioritize" in verbs else {}
     return {
         "urlPrefix": f"http://127.0.0.1:{port}",
@@ -90,9 +90,9 @@ def put(
     /,
     **scores: Sequence[int],
 ) -> PodExtenderResults:
-    """Have extenders pass and fail these nodes for the pod, by default because they are busy.
+    """Store the extenders' answer about the pod: passed and failed nodes (default: busy), scores.
 
-    The scores by extender are in the order of the nodes that passed.
+    `scores` has for each extender the scores of the passed nodes, in their order.
     """
     failures = failed if isinstance(failed, Mapping) else dict.fromkeys(failed, BUSY)
     asked = Needed(parse_pod(raw), (*passed, *failures))
@@ -108,5 +108,5 @@ def said(
     /,
     **scores: Sequence[int],
 ) -> PodExtenderResults:
-    """Return the answers about a pod that `put` makes."""
+    """Return the answers about a pod, with the arguments of `put`."""
     return put(answering.ExtenderResults(), raw, passed, failed, **scores)

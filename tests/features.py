@@ -1,6 +1,6 @@
-"""Features of nodes, pods and storage for hypothesis to draw a few of, made to collide.
+"""Strategies of hypothesis for features of nodes, pods and storage, made to collide.
 
-Where `strategies` draws whole clusters, these are for objects that change one feature at a time.
+`strategies` draws whole clusters; these are for objects that change one feature at a time.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Searches for nodes for members of a group, which pause as often as they can if that is asked."""
+"""Searches for nodes for the members of a group."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,14 +43,14 @@ def placed(
     rejected: dict[str, list[str]] | None = None,
     answers: ExtenderResults | None = None,
 ) -> Assignment:
-    """Return what the search finds."""
+    """Return the assignment that the search for these members finds."""
     return search_for(deciding, members, rejected, answers=answers).place()
 
 
 def answered(
     passed: dict[str, list[str]], scores: dict[str, list[int]] | None = None
 ) -> ExtenderResults:
-    """Return extenders' answers: the nodes of a, b and c that pass, by pod name, with scores."""
+    """Return extenders' answers about pods by name: the nodes that pass, and their scores."""
     answers = ExtenderResults()
     for name, nodes in passed.items():
         failed = {
@@ -65,17 +65,17 @@ def answered(
 def placed_in_slices(
     deciding: Deciding, members: list[Raw], in_pause: Callable[[], object] = lambda: None
 ) -> tuple[Assignment, int]:
-    """Return what a search finds that pauses as often as it can, and how often that is."""
+    """Return the assignment of a search that pauses whenever possible, and the number of pauses."""
     return driven(search_for(deciding, members).place, in_pause)
 
 
 def by_name(deciding: Deciding, assignment: Assignment) -> dict[str, str]:
-    """Return the node of each member that was placed, by the member's name."""
+    """Return the node of each placed member, by the member's name."""
     names = deciding.state.nodes.names
     return {uid.removeprefix("pod-default-"): names[row] for uid, row in assignment.rows.items()}
 
 
 def apart(app: str) -> Raw:
-    """Return an affinity that keeps a pod from nodes with pods of this app."""
+    """Return an anti-affinity to pods with this label `app` on the same node."""
     term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}

@@ -1,4 +1,4 @@
-"""Walk over all objects of a program: what is kept, where, and what counts its own bytes."""
+"""Walks over all objects of a program, to find the objects that it keeps, and where."""
 
 import asyncio
 import functools
@@ -20,11 +20,12 @@ _NUMBERS: Final = frozenset({int, float, bool, type(None)})
 
 
 class Holders:
-    """Every object that the roots have, each reached once, and by which way.
+    """Every object that is reachable from `roots`; each object is visited once.
 
     Attributes:
-        bounded: What counts its own bytes, and where it is. It is not looked into.
-        marks: What the group of the pattern `mark` found in texts and bytes, by where they are.
+        bounded: The objects that count their own bytes, each with its place; their parts are not
+            visited.
+        marks: By place, the texts that match the group of the pattern `mark`.
     """
 
     def __init__(self, mark: re.Pattern[bytes], *roots: tuple[str, object]) -> None:
@@ -36,7 +37,7 @@ class Holders:
         self._walk(deque(roots), self.bounded)
 
     def own_bytes(self, where: str, bounded: object) -> int:
-        """Return the bytes of a bounded object that nothing else of the program has."""
+        """Return the bytes of a bounded object, without objects that other objects also hold."""
         before = len(self._keep)
         self._seen.discard(id(bounded))
         self._walk(deque(parts_of(where, bounded)), [])
@@ -62,7 +63,7 @@ class Holders:
 
 
 def parts_of(where: str, found: object) -> Iterator[tuple[str, object]]:
-    """Yield the objects that an object refers to; only Mooring's and containers have any."""
+    """Yield the objects that `found` refers to; only Mooring's objects and containers have any."""
     kind: Any = type(found)
     if (parts := _parts_by_type(kind)) is not None:
         return ((f"{where}{name}", part) for name, part in list(parts(found)))
@@ -73,7 +74,7 @@ def parts_of(where: str, found: object) -> Iterator[tuple[str, object]]:
 
 @functools.cache
 def _parts_by_type(kind: type) -> Callable[[Any], Iterable[tuple[str, object]]] | None:
-    """Return what gives the parts of objects of this type; None if they have attributes alone."""
+    """Return the function that yields the parts of objects of this type; None if there is none."""
     return next((of_kind for known, of_kind in _PARTS if issubclass(kind, known)), None)
 
 
@@ -87,7 +88,7 @@ def _entries(found: Mapping[Any, object]) -> Iterator[tuple[str, object]]:
 
 
 def _cached_results(found: Any) -> Iterator[tuple[str, object]]:
-    """Return the results that it keeps; none for a function of another library."""
+    """Yield the results in a function's cache; nothing for functions of other libraries."""
     return _items(gc.get_referents(found) if found.__module__.startswith("mooring") else ())
 
 
@@ -134,7 +135,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def most_bytes(found: object) -> int | None:
-    """Return the bound of an object that counts its bytes; None for any other object."""
+    """Return the limit in bytes of an object that counts its bytes; None for any other object."""
     if not _is_ours(found) or type(getattr(found, "bytes", None)) is not int:
         return None
     most = getattr(found, "limit" if isinstance(found, DecisionLog) else "most_bytes", None)

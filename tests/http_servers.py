@@ -1,4 +1,4 @@
-"""HTTP servers on loopback whose answers a test gives, on its event loop or in a thread."""
+"""HTTP servers on loopback with answers of a test; they run on its event loop or in a thread."""
 
 import asyncio
 import ssl
@@ -11,7 +11,7 @@ from aiohttp import web
 
 
 def answering(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.Application:
-    """Return what has the handler answer every request."""
+    """Return an application that passes every request to the handler."""
     served = web.Application(client_max_size=2**30)
     served.router.add_route("*", "/{path:.*}", handler)
     return served
@@ -21,9 +21,9 @@ def answering(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -
 async def serving(
     served: web.Application, tls: ssl.SSLContext | None = None, *, cancels: bool = False
 ) -> AsyncIterator[int]:
-    """Yield the port of 127.0.0.1 on which the application is served inside.
+    """Yield the port of 127.0.0.1 on which the application is served inside this context.
 
-    If it `cancels`, a handler ends when its client has gone.
+    With `cancels`, a handler is cancelled when its client has closed the connection.
     """
     # A timeout of 0 would wait for ever for handlers that do not answer, as after a failed test.
     runner = web.AppRunner(
@@ -40,7 +40,7 @@ async def serving(
 
 @contextmanager
 def served_by_thread(served: web.Application) -> Iterator[int]:
-    """Yield the port of 127.0.0.1 on which a thread serves the application inside."""
+    """Yield the port of 127.0.0.1 on which a thread serves the application inside this context."""
     started: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def serve() -> None:

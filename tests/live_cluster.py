@@ -1,4 +1,4 @@
-"""A cluster that commands read through a kubeconfig, as a server in the test's own process."""
+"""A cluster for commands with a kubeconfig: a server in the test's own process."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from kube.api_server import ApiServer, Objects
 
 
 class LiveCluster:
-    """An API server that only lists, and serves no kind of Mooring."""
+    """An API server that only answers lists, and serves no custom resource of Mooring."""
 
     def __init__(self, *objects: dict[str, Any]) -> None:
         lists = dict[str, list[dict[str, Any]]]()

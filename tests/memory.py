@@ -1,4 +1,4 @@
-"""How much memory is allocated, and when garbage is collected."""
+"""Measures allocated memory, and records garbage collections."""
 
 import gc
 import tracemalloc
@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def traced_memory() -> Iterator[Callable[[], int]]:
-    """Yield a function that returns how many bytes have been allocated inside and are in use.
+    """Yield a function that returns the bytes allocated inside this context and still in use.
 
-    A cache of the whole process that other tests have filled may have to grow inside: its table
-    is then allocated anew, which can be a megabyte. Where that matters, compare what is in use
-    before and after the value is dropped, or take the least of several values.
+    A cache of the whole process may have to grow inside the context, which can allocate a megabyte.
+    If this matters, compare the bytes before and after the value is dropped, or take the smallest
+    of several results.
     """
     gc.collect()
     tracemalloc.start()
@@ -24,7 +24,7 @@ def traced_memory() -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def collections_of_garbage() -> Iterator[list[int]]:
-    """Yield the generations that are collected inside; of itself, Python collects none there."""
+    """Yield a list of the generations collected inside; automatic collection is off there."""
     generations: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:

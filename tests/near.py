@@ -1,11 +1,12 @@
-"""Find the tests nearest to what has changed since main, for `make near`.
+"""Finds the tests nearest to the changes since main, for `make near`.
 
-    python -m near [FOLDER...]    prints test files; of these folders only those that have changed
+    python -m near [FOLDER...]    prints test files; of these folders only changed test files
 
-Nearest are changed test files and the mirrors of changed sources, then tests that import what has
-changed, then tests that import a module that does, and so on. Of equally near tests those that
-import least come first: they test little else. A file that is not Python is mirrored by the tests
-in its folder and those of the documents, and imported by the modules below tests/ that name it.
+Nearest are changed test files and the mirrors of changed sources; then tests that import a changed
+file; then tests that import such an importer, and so on. Of equally near tests, those with the
+fewest imports come first, because they test little else. A file that is not Python is tested by the
+tests in its folder and the tests of documents; modules below tests/ that name it count as
+importers.
 """
 
 import re
@@ -26,12 +27,12 @@ _IMPORT: Final = re.compile(
 
 
 def mirror(source: Path) -> Path:
-    """Return the test file of a source file; both are relative to the repository."""
+    """Return the test file of a source file; both paths are relative to the repository."""
     return Path("tests", *source.parts[2:-1], f"test_{source.stem.strip('_')}.py")
 
 
 def changed(root: Path) -> set[Path]:
-    """Return the files that differ from where this branch left main, with untracked ones."""
+    """Return the files that differ from the merge base with main, and untracked files."""
 
     def git(*words: str) -> list[str]:
         command = ["git", *words]
@@ -44,7 +45,7 @@ def changed(root: Path) -> set[Path]:
 
 
 def nearest(root: Path, touched: Collection[Path], left_out: Collection[str] = ()) -> list[Path]:
-    """Return the test files nearest to the touched files, the nearest first."""
+    """Return the test files near the touched files, the nearest first."""
     imports = _imports(root, touched)
     near = {*touched, *(path for file in touched for path in _mirrors(file, imports))}
     found = _tests(near, imports)
@@ -59,7 +60,7 @@ def nearest(root: Path, touched: Collection[Path], left_out: Collection[str] = (
 
 
 def _imports(root: Path, touched: Collection[Path]) -> dict[Path, set[Path]]:
-    """Return what each Python file imports of the others and of the touched files, or names."""
+    """Return by Python file the modules that it imports and the touched files that it names."""
     files = [path for top in ("operator", "tests") for path in (root / top).rglob("*.py")]
     texts = {path.relative_to(root): path.read_text() for path in files}
     modules = {_module(path): path for path in {*texts, *touched} if path.suffix == ".py"}
@@ -73,12 +74,12 @@ def _imports(root: Path, touched: Collection[Path]) -> dict[Path, set[Path]]:
 
 
 def _module(path: Path) -> str:
-    """Return the name that a file is imported by: operator/, tests/ and tests/tools/ are roots."""
+    """Return the import name of a file; operator/, tests/ and tests/tools/ are source roots."""
     return ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__").removeprefix("tools.")
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield the modules that a text may import: `from a import b` is a, and a.b if it is one."""
+    """Yield the modules that a text may import; `from a import b` may import `a` and `a.b`."""
     for package, names, modules in _IMPORT.findall(text):
         if package:
             yield package

@@ -1,4 +1,4 @@
-"""Objects as users write them, before an API server has stored them, as YAML or JSON."""
+"""Objects as users write them in YAML or JSON, before an API server has stored them."""
 
 import json
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ GROUP: Final = "scheduling.x-k8s.io/pod-group"
 
 
 def new(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the object as a user writes it."""
+    """Return the object without the fields that an API server adds."""
     metadata = {k: v for k, v in raw["metadata"].items() if k in ("name", "namespace", "labels")}
     return {**{k: v for k, v in raw.items() if k != "status"}, "metadata": metadata}
 
 
 class _WithoutAliases(yaml.SafeDumper):
-    """Writes what is there twice two times, as kubectl does."""
+    """A YAML dumper that writes repeated values in full, as kubectl does."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True

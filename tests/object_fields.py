@@ -1,7 +1,7 @@
-"""Writes the table of fields of the kinds that are read: `python -m object_fields`.
+"""Writes the table of fields of all kinds that Mooring reads: `python -m object_fields`.
 
-It is made from the models of kubernetes_asyncio, whose import takes too long for a command, and
-from what newer versions of Kubernetes have added.
+The table is made from the models of kubernetes_asyncio, because a command must not import these
+slow models, and from fields of newer versions of Kubernetes.
 """
 
 import json
@@ -219,7 +219,7 @@ _UNSTABLE = re.compile(r"V\d+(alpha|beta)\d+")
 
 
 def table() -> str:
-    """Return the table as JSON, a line per type."""
+    """Return the table as JSON, with one line per type."""
     types: Types = {}
     roots = {f"{resource.api_version} {resource.kind}": resource for resource in READ}
     for root, resource in roots.items():
@@ -248,7 +248,7 @@ def _model(resource: Resource) -> str:
 
 
 def _merge(types: Types) -> None:
-    """Leave out types of alpha and beta versions that have the fields of the stable version."""
+    """Remove types of alpha and beta versions with the same fields as the stable version."""
     while same := {
         name: stable
         for name in types

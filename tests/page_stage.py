@@ -1,6 +1,6 @@
-"""A page over a cluster in which much is wrong, served in a thread for a browser.
+"""A page over a cluster with many problems, served in a thread for a browser.
 
-1,000 nodes, 1,970 running pods and 410 pending ones, about each of which was decided once.
+The cluster has 1,000 nodes, 1,970 running pods and 410 pending pods with one decision each.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ def cluster_in_trouble() -> Page:
 
 
 def _plan(shared: SchedulerState) -> RebalancingReport:
-    """Return a plan that empties two nodes, makes room and refuses pods, one move of it done."""
+    """Return a plan that empties nodes, makes room and refuses pods; one of its moves has ended."""
     steps = []
     for source, target in (("general-0882", "general-0880"), ("general-0887", "general-0881")):
         moves = tuple(_moves(shared, source, target))
@@ -87,7 +87,7 @@ def _moves(shared: SchedulerState, source: str, target: str) -> Iterator[Move]:
 
 
 def _stored() -> Iterator[dict[str, Any]]:
-    """Yield a pod as it is stored, and an event about it, both with text that looks like markup."""
+    """Yield a stored pod and an event about it, both with texts that look like markup."""
     found = next(_pending())
     found["metadata"]["managedFields"] = [{"manager": "kubectl"}]
     found["metadata"]["annotations"] = {"note": EVIL, "script": "set -e\nexit 1\n"}
@@ -105,7 +105,7 @@ def _stored() -> Iterator[dict[str, Any]]:
 
 
 def _decided() -> SchedulerState:
-    """Return the state, and what was decided about its pending pods."""
+    """Return the state, after one decision about each of its pending pods."""
     shared = scheduler_state(*_nodes(), *_running(), *_devices(), *_queues())
     pipeline = put_profile(shared, "default-scheduler").pipeline
     put_profile(
@@ -192,7 +192,7 @@ def _pending() -> Iterator[dict[str, Any]]:
 
 
 def _queues() -> Iterator[dict[str, Any]]:
-    """Yield a tree of Queues with their statuses, and one that is not ready."""
+    """Yield a tree of Queues with their statuses; one Queue is not ready."""
     amounts = ("nominal", "used", "borrowed", "lent")
     for name, parent, waiting, share, gpus, memory in (
         ("research", "", 104, "0", "80 80 0 0", "3Ti 1536Gi 0 0"),
@@ -212,7 +212,7 @@ def _queues() -> Iterator[dict[str, Any]]:
 
 
 def _devices() -> Iterator[dict[str, Any]]:
-    """Yield the devices of a node, a claim that has one of them, and one that gets none."""
+    """Yield a node's devices, a claim with one of them, and a claim that gets no device."""
     sick = [{"key": "health.example.com/xid-error", "value": "79", "effect": "NoExecute"}]
     memory = {"memory": {"value": "80Gi"}}
     model = {"model": "h100-sxm5-80gb"}
@@ -242,16 +242,16 @@ class Stage:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The URL of the page."""
         return f"https://127.0.0.1:{self.port}/ui/"
 
     def serve(self) -> None:
-        """Serve the page, at the port that it had before."""
+        """Serve the page at its former port."""
         self._serving = page_endpoints(self._shown, self._rights)
         self.port = self._run(self._serving.start("127.0.0.1", self.port))
 
     def stop(self) -> None:
-        """Serve nothing for a while."""
+        """Stop serving the page, until `serve` is called."""
         serving, self._serving = self._serving, None
         if serving is not None:
             self._run(serving.stop())
@@ -268,7 +268,7 @@ class Stage:
 
 @contextmanager
 def staged(shown: Page, rights: Rights | None = None) -> Iterator[Stage]:
-    """Yield the page, served."""
+    """Yield a Stage that serves the page inside this context."""
     stage = Stage(shown, rights)
     try:
         yield stage

@@ -79,8 +79,9 @@ def page(
 ) -> Page:
     """Return the page over this state.
 
-    `groups` describes pod groups, `queue` reads its queue. `objects` are pods and events that the
-    API server has. `plans` are the reports of rebalancing; other plans are made at `now`.
+    `groups` returns descriptions of pod groups; `queue` is the view of the waiting pods. `objects`
+    are the pods and events on the API server. `plans` are the reports of rebalancing; the page
+    makes its own plans at the time `now`.
     """
     handler = ProfileHandler(shared.profiles, silent_pod_enqueuer(shared))
     log = decisions or DecisionLog()
@@ -103,12 +104,12 @@ def page(
 
 
 def page_endpoints(shown: Page, rights: Rights | None = None) -> Endpoints:
-    """Return endpoints that serve this page and nothing of interest beside it."""
+    """Return endpoints that serve this page; their other answers are defaults."""
     return endpoints(page=shown, reviews=rights or Rights(admin=[EVERYTHING]))
 
 
 def served(
     shown: Page, *, rights: Rights | None = None, user: str | None = "admin"
 ) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
-    """Return the context of a client of the page as this user."""
+    """Return a context whose value is a client of the page, logged in as this user."""
     return served_endpoints.served(page_endpoints(shown, rights), user=user)

@@ -1,4 +1,4 @@
-"""Plans of rebalancing as tests write them, on a cluster of a few nodes."""
+"""Plans of rebalancing for tests, on a cluster of a few nodes."""
 
 from typing import Any
 
@@ -23,13 +23,13 @@ def _moved(name: str, source: str, target: str, namespace: str = "shop") -> Move
 
 
 def emptying(source: str, target: str, *names: str, namespace: str = "shop") -> Step:
-    """Return the step by which the pods of these names leave a node, which is empty then."""
+    """Return a step that moves the named pods from `source` to `target` and empties `source`."""
     moves = tuple(_moved(name, source, target, namespace) for name in names)
     return Step(Goal.PACK, moves, f"{source} is empty afterwards", 1000, emptied=(source,))
 
 
 def spread_step(name: str, source: str, target: str, *, gain: int = 12) -> Step:
-    """Return the step by which a pod goes where its score is higher."""
+    """Return a step that moves a pod to a node with a higher score."""
     reason = f"its score is {gain} higher there"
     return Step(Goal.SPREAD, (_moved(name, source, target),), reason, gain)
 
@@ -47,13 +47,13 @@ def plan(
     spent: bool = False,
     **refused: int,
 ) -> Plan:
-    """Return a plan; `refused` are pods by reason, with "_" for each space."""
+    """Return a plan; `refused` has numbers of pods by reason, with "_" for each space."""
     reasons = {reason.replace("_", " "): count for reason, count in refused.items()}
     return Plan(steps, pods, examined, reasons, spent=spent)
 
 
 def two_nodes() -> ClusterView:
-    """Return nodes n1 and n2 of 4 cpu and 8 GiB; n1 has the pods a and b, n2 has c."""
+    """Return a cluster of n1 and n2, each with 4 cpu and 8 GiB; pods a and b are on n1, c on n2."""
     nodes = (node(name, cpu="4", memory="8Gi") for name in ("n1", "n2"))
     pods = (placed_pod("a", "n1"), placed_pod("b", "n1"), placed_pod("c", "n2", cpu="2"))
     return ClusterView(cluster(*nodes, *pods))

@@ -1,4 +1,4 @@
-"""One plugin asked about one pod, as the cycle asks it, with answers by node name."""
+"""Calls one plugin about one pod as the scheduling cycle does; results are by node name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,16 +25,16 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Why a node is out, and whether eviction may help."""
+    """The reasons why a node is rejected, and whether preemption may help."""
 
     reasons: tuple[str, ...]
     resolvable: bool
 
 
 class PluginAnswers:
-    """A plugin, built with `args` (as a profile writes them), and a cluster to ask it about.
+    """A plugin, built with `args` as in a profile, and the cluster about which it is asked.
 
-    `kubernetes` is the version whose rules it follows.
+    The plugin follows the rules of the Kubernetes version `kubernetes`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PluginAnswers:
     def rejections(self, raw: Raw, *, pre_filter: bool = True) -> dict[str, Rejected] | None:
         """Return the nodes that the filter rejects; None if the plugin skips the pod.
 
-        A profile may disable the plugin's `pre_filter`.
+        Without `pre_filter`, the plugin's PreFilter does not run, as in a profile that disables it.
         """
         pod, state = parse_pod(raw), None
         if pre_filter and hasattr(self._plugin, "pre_filter"):
@@ -68,9 +68,9 @@ class PluginAnswers:
         }
 
     def scores(self, raw: Raw, *feasible: str, pre_score: bool = True) -> dict[str, int] | None:
-        """Return normalized scores of the feasible nodes (none named: of all); None if it skips.
+        """Return normalized scores of these nodes (default: all); None if the plugin skips the pod.
 
-        A profile may disable the plugin's `pre_score`.
+        Without `pre_score`, the plugin's PreScore does not run, as in a profile that disables it.
         """
         pod, state = parse_pod(raw), None
         rows = [self.state.nodes.row_of[name] for name in feasible]
@@ -85,7 +85,7 @@ class PluginAnswers:
     def queueing_hint(
         self, raw: Raw, *, before: Raw | None = None, after: Raw | None = None
     ) -> bool:
-        """Return whether the plugin, having rejected the pod, says that this change may help it."""
+        """Return whether the hint is QUEUE; False if the plugin does not register for the change."""
         kind = Kind((before or after or {})["kind"])
         action = Action.ADD if before is None else Action.DELETE if after is None else Action.UPDATE
         was, now = (side and parse_object(kind, side) for side in (before, after))

@@ -1,4 +1,4 @@
-"""What pods say about being near other pods, and away from them."""
+"""Inter-pod affinity terms and topology spread constraints."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def to_pods(labels: Mapping[str, str], key: str = HOSTNAME, **fields: Any) -> Raw:
-    """Return the term about pods with these labels, on the node or in another such domain."""
+    """Return an inter-pod term for pods with these labels in the same domain (by default: node)."""
     return {"labelSelector": {"matchLabels": labels}, "topologyKey": key, **fields}
 
 
@@ -24,6 +24,6 @@ def apart(*terms: Raw) -> Raw:
 
 
 def spread_evenly(labels: Mapping[str, str], key: str = HOSTNAME, **fields: Any) -> Raw:
-    """Return the constraint that no domain has more than one such pod more than another."""
+    """Return a hard topology spread constraint with maxSkew 1 for pods with these labels."""
     rule = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     return {**rule, **to_pods(labels, key), **fields}

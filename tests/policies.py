@@ -18,7 +18,7 @@ KUBE_SCHEDULER_ARGS: Final[Mapping[str, type[PolicyModel]]] = {
 
 
 def profile(name: str, metadata: Mapping[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-    """Return a SchedulingProfile, with this in its metadata beside the name."""
+    """Return a SchedulingProfile; `metadata` has fields besides the name."""
     return {
         "apiVersion": "scheduling.mooring.dev/v1alpha1",
         "kind": "SchedulingProfile",

@@ -1,4 +1,4 @@
-"""Queues of other schedulers as they stand in files, and the Queues that they become."""
+"""Queues of other schedulers as in files, and the Queues that Mooring makes from them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ def elastic_quota(namespace: str, name: str = "quota", **spec: Any) -> dict[str,
 
 
 def node(name: str, **allocatable: str) -> dict[str, Any]:
-    """Return a Node that has this; `gpu` is nvidia.com/gpu."""
+    """Return a Node with these allocatable amounts; `gpu` stands for nvidia.com/gpu."""
     names = {"gpu": "nvidia.com/gpu"}
     amounts = {names.get(resource, resource): amount for resource, amount in allocatable.items()}
     status = {"allocatable": amounts}
@@ -32,7 +32,7 @@ def node(name: str, **allocatable: str) -> dict[str, Any]:
 
 
 def imported(objects: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """Return the specs of the Queues that the objects become, by name, and the notes."""
+    """Return the specs of the Queues made from the objects, by name, and the notes for the user."""
     reader = QueueImport()
     for raw in objects:
         assert reader.read(raw["apiVersion"].rpartition("/")[0], raw["kind"], raw)

@@ -1,4 +1,4 @@
-"""A cluster with pods of a ReplicaSet, an engine over it, and a clock that stands."""
+"""A cluster with pods of a ReplicaSet, an engine over it, and a clock that the test moves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -40,18 +40,18 @@ APPLY: Final = {"mode": "Apply", "goals": ["Pack"], "intervalSeconds": 300}
 
 
 def running(name: str, node_name: str, *, owner: Mapping[str, str] = OWNER, **fields: Any) -> Raw:
-    """Return a ready pod of a controller."""
+    """Return a ready pod of a controller on this node."""
     shown = {"cpu": "1", "labels": {"app": "web"}, "status": READY, "created": OLD, **fields}
     return pod(name, node=node_name, owner=owner, phase="Running", **shown)
 
 
 class Stage:
-    """Two nodes of four cores and what a test adds; `steps` are those of the next plan.
+    """Two nodes of four cores, and the objects that a test adds.
 
     Attributes:
-        steps: What is planned next: each is carried out whole.
-        resting: What the last plan was told to leave alone.
-        examined: How many pods a plan looks at until its decisions are spent; None: at all.
+        steps: The steps of the next plan.
+        resting: The uids that the last plan was told not to move.
+        examined: How many pods a plan examines before its budget is spent; None: no limit.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Stage:
         return self.entry
 
     def put_profile_without_section(self) -> None:
-        """Put the profile in force without a section."""
+        """Put the profile in force without a section `rebalancing`."""
         self.entry = put_profile(self.scheduler)
 
     def _make_plan(
@@ -109,7 +109,7 @@ class Stage:
         return Plan(tuple(steps), pods, self.examined, spent=self.examined is not None)
 
     def placed(self, name: str) -> Pod:
-        """Return the pod of this name as the cluster shows it on its node."""
+        """Return the placed pod of this name from the state."""
         found = self.state.pods.get(uid_of(name))
         assert found is not None
         return found.pod
@@ -122,16 +122,16 @@ class Stage:
         return Step(Goal.PACK, moves, "node a is emptied", 1000, group=group)
 
     def room(self, waiting: Pod, on: str, *moves: Move) -> Step:
-        """Return a step of these moves after which the pod that waits fits on the node."""
+        """Return a step with these moves, after which the waiting pod fits on the node."""
         step = replace(self.step(*moves), goal=Goal.MAKE_ROOM, reason=f"{waiting.key} fits then")
         return replace(step, fits=(PodRef.of(waiting),), nodes=(on,))
 
     def emptying(self, name: str, *moves: Move) -> Step:
-        """Return a step of these moves that empties the node."""
+        """Return a step with these moves, after which the node `name` is empty."""
         return replace(self.step(*moves), emptied=(name,))
 
     def keep(self, name: str, target: str, step: Step | None = None) -> UnderWay:
-        """Keep a place for the replacement of this pod."""
+        """Reserve room on `target` for the replacement of the pod; return the move."""
         move = self.move(name, target)
         under_way = UnderWay(move, step or self.step(move), "default-scheduler", self.clock())
         self.expected.moves.append(under_way)
@@ -139,38 +139,38 @@ class Stage:
         return under_way
 
     def running(self, step: Step) -> RunningStep:
-        """Return the step as the profile carries it out."""
+        """Return the step as a RunningStep of the profile."""
         section = self.entry.profile.spec.rebalancing
         assert section is not None
         return RunningStep(step, self.entry, section, self.scheduler, self.expected)
 
     def show(self, raw: Raw) -> None:
-        """Have the watch of assigned pods show the pod."""
+        """Put the pod into the state, as the watch of assigned pods does."""
         shown = parse_pod(raw)
         self.state.put(Kind.POD, shown.uid, shown)
 
     def pending(self, raw: Raw) -> Pod:
-        """Have kopf show a pod without a node."""
+        """Pass a pod without a node to the pod enqueuer, as kopf does; return the parsed pod."""
         shown = parse_pod(raw)
         self.parts.pod_enqueuer.pending(shown)
         return shown
 
     def come(self, name: str, **fields: Any) -> Pod:
-        """Have kopf show a new pod of the ReplicaSet."""
+        """Pass a new pod of the ReplicaSet to the pod enqueuer; return the parsed pod."""
         shown = {"cpu": "1", "labels": {"app": "web"}, "owner": OWNER, **fields}
         return self.pending(pod(name, **shown))
 
     def add_node(self, name: str) -> None:
-        """Have the watch show one more node."""
+        """Put one more node into the state."""
         self.state.put(Kind.NODE, name, parse_node(node(name)))
 
     def put_budget(self, raw: Raw) -> None:
-        """Have the watch show this disruption budget."""
+        """Put this disruption budget into the state."""
         budget = parse_pod_disruption_budget(raw)
         self.state.put(Kind.POD_DISRUPTION_BUDGET, budget.key, budget)
 
     def gone(self, name: str) -> None:
-        """Have the watch of assigned pods show that the pod was deleted."""
+        """Remove the placed pod from the state, as the watch does when it was deleted."""
         self.state.delete(Kind.POD, uid_of(name))
 
     def nominated(self) -> dict[str, str]:
@@ -184,31 +184,31 @@ class Stage:
         return {self.state.nodes.names[row] for row in rows.tolist()}
 
     def as_pending(self, name: str) -> Pod:
-        """Return the placed pod as it would be without a node."""
+        """Return the placed pod as if it had no node."""
         return replace(self.placed(name), node_name=None)
 
     @property
     def message(self) -> str:
-        """What is said of the rebalancing of the only profile."""
+        """The message about the rebalancing of the only profile, with the names of pods."""
         return whole(self.rebalancer.report()[0].message)
 
     def replaced(self, name: str, node: str = "b", **fields: Any) -> None:
-        """Have the pod gone, and its replacement ready on the node."""
+        """Remove the pod, and add its ready replacement on the node."""
         self.gone(name)
         self.come(f"{name}-new", **fields)
         self.show(running(f"{name}-new", node, **fields))
 
 
 class Api:
-    """Answers writes; keeps statuses of profiles, evictions and events.
+    """Answers writes; keeps the statuses of profiles, the evictions and the events.
 
     Attributes:
-        statuses: What profiles' statuses said of rebalancing.
+        statuses: The section `rebalancing` of each written profile status.
         evicted: The names of the pods whose evictions were sent.
-        refuse_status: Whether no status can be written.
-        evict: Called with the name of a pod that is evicted.
-        answers: By the name of a pod, what answers its eviction otherwise.
-        held: Writes of statuses that are not answered yet; None to answer each at once.
+        refuse_status: Whether writes of statuses fail.
+        evict: Is called with the name of each evicted pod.
+        answers: Functions that answer the eviction of a pod, by the pod's name.
+        held: Unanswered writes of statuses; None: each write is answered at once.
     """
 
     def __init__(self) -> None:
@@ -222,11 +222,11 @@ class Api:
 
     @property
     def status(self) -> Raw:
-        """The last status; empty before the first one."""
+        """The last written status; empty before the first write."""
         return self.statuses[-1] if self.statuses else {}
 
     def __call__(self, request: Request) -> None:
-        """Answer one request."""
+        """Answer one request, and record it."""
         if "/schedulingprofiles/" in request.path:
             self._write_status(request)
             return
@@ -257,14 +257,14 @@ class Api:
 
 @asynccontextmanager
 async def working(stage: Stage) -> AsyncIterator[None]:
-    """Have the rebalancer and the events work inside; afterwards nothing may be kept."""
+    """Run the rebalancer and the event recorder inside; check at the end that nothing is kept."""
     async with in_background(stage.rebalancer.run(), stage.parts.recorder.run()):
         yield
     assert (stage.nominated(), len(stage.expected.moves)) == ({}, 0)
 
 
 async def until(stage: Stage, holds: Callable[[], object], *, within: float = 3600.0) -> None:
-    """Let time pass in small steps, each as soon as all is quiet, until it holds."""
+    """Advance the clock in small steps until `holds` returns True, at most `within` seconds."""
     async with asyncio.timeout(WAIT_SECONDS):
         end = stage.clock.time + within
         while not holds():

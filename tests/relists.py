@@ -1,4 +1,4 @@
-"""Lists of the API server that are taken over at once, with no decision in between."""
+"""Applies lists of the API server at once, without a decision in between."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from mooring.state.cluster import ClusterState
 
 
 def relisted(mirror: Mirror, resource: Resource, raws: Iterable[dict[str, Any]]) -> None:
-    """Show the mirror this list of raw objects."""
+    """Pass this list of raw objects to the mirror."""
     relist = mirror.relist(resource)
     for raw in raws:
         relist.add(raw)
@@ -18,5 +18,5 @@ def relisted(mirror: Mirror, resource: Resource, raws: Iterable[dict[str, Any]])
 
 
 def replace_all(state: ClusterState, kind: Kind, values: Mapping[str, Any]) -> None:
-    """Make these all objects of the kind; for their keys see `ClusterState.put`."""
+    """Replace all objects of the kind by `values`; for their keys see `ClusterState.put`."""
     state.replacing(kind, values, state.keys(kind))

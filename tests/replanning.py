@@ -1,4 +1,4 @@
-"""A cluster, a profile with a section `rebalancing`, and the plans that are made of it."""
+"""A cluster, a profile with a section `rebalancing`, and the plans made from it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,9 +29,9 @@ def owned(name: str, owner: str = "web", kind: str = "ReplicaSet", **fields: Any
 
 
 class Replanning(Deciding):
-    """Plans for the pods of one profile.
+    """Makes plans for the pods of one profile.
 
-    `rebalancing` is the section as a user writes it, `waiting` are pods without a node. Other
+    `rebalancing` is the section that a user writes, `waiting` are pods without a node. All other
     arguments are those of `Deciding`.
     """
 
@@ -49,7 +49,7 @@ class Replanning(Deciding):
             self.state.put_unscheduled(each)
 
     def planning(self, budget: SearchBudget | None = None) -> Planning:
-        """Return what the searches of one plan share; all pods are of the profile."""
+        """Return the shared data of one plan's searches; all pods belong to the profile."""
         budget = budget or SearchBudget(MANY)
         return Planning(
             ResultCache(self.cluster),
@@ -68,7 +68,7 @@ class Replanning(Deciding):
         position: int = 0,
         **arguments: Any,
     ) -> Plan:
-        """Return the plan; the other arguments are those of the trial."""
+        """Return the plan; for `only_for` see `make_plan`, for other arguments `PlanTrial`."""
         profiles = self.scheduler.profiles
         (entry,) = profiles.in_force.values()
         planning = Planning(
@@ -83,7 +83,7 @@ class Replanning(Deciding):
         return make_plan(planning, only_for=only_for)
 
     def carry_out(self, plan: Plan) -> None:
-        """Have the pods of the plan on their targets, one after the other."""
+        """Move the pods of the plan to their targets, one after the other."""
         for move in plan.moves:
             self.carry_out_move(move.pod, move.target)
 
@@ -92,5 +92,5 @@ class Replanning(Deciding):
 
 
 def moves(plan: Plan) -> list[tuple[str, str, str]]:
-    """Return name, source and target of each move."""
+    """Return the pod's name, the source and the target of each move."""
     return [(move.pod.name, move.source, move.target) for move in plan.moves]

@@ -1,4 +1,4 @@
-"""Mooring as a process of its own, run as its users run it: `mooring run` with a kubeconfig."""
+"""Runs Mooring as a process, as its users do: `mooring run` with a kubeconfig."""
 
 import os
 import subprocess
@@ -33,10 +33,10 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def apply_manifests(access: Access) -> None:
-    """Establish crds/ and put manifests/, but for the Deployment of Mooring itself.
+    """Create the CRDs of crds/ and all objects of manifests/ except Mooring's Deployment.
 
-    Nothing here runs containers, so whoever wants Mooring starts it with `command`. That kubectl
-    applies the files is tested where it is told: it takes three times as long as these requests.
+    No containers run here, so tests start Mooring with `command`. Other tests check that kubectl
+    applies the files; kubectl takes three times as long as these requests.
     """
     with access.client() as client:
         for raw in _crds():
@@ -60,7 +60,7 @@ def _manifests(kubectl: Path) -> list[dict[str, Any]]:
 
 
 def put(client: Client, raw: dict[str, Any]) -> None:
-    """Create the object, or change it to this; wait until its kind is served."""
+    """Create the object, or patch the existing one; wait until its kind is served."""
     version, kind, namespace = raw["apiVersion"], raw["kind"], raw["metadata"].get("namespace")
     root = "apis" if "/" in version else "api"
     within = f"/namespaces/{namespace}" if namespace else ""
@@ -76,7 +76,7 @@ def put(client: Client, raw: dict[str, Any]) -> None:
 
 
 def _posted(client: Client, path: str, raw: dict[str, Any]) -> int:
-    """Return the status of the answer, if it is one that may come."""
+    """Return the status of creating the object; raise ApiError for an unexpected status."""
     try:
         client.post(path, raw)
     except ApiError as error:
@@ -87,7 +87,7 @@ def _posted(client: Client, path: str, raw: dict[str, Any]) -> int:
 
 
 def admission() -> str:
-    """Return the component that sets the scheduler of a namespace's pods on the chosen release."""
+    """Return the manifest component that sets the schedulerName of pods on the chosen release."""
     version = chosen_release().mutating_admission_policy
     return "admission" if version == "v1" else f"admission-{version}"
 
@@ -107,7 +107,7 @@ def command(kubeconfig: Path, secure_port: int, *options: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return an environment without the caller's variables that Mooring takes for settings."""
+    """Return the environment without the variables that Mooring reads as settings."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     # aiohttp reads the machine's certificates when it is imported; none is needed here.
     return {**kept, "PYTHONPATH": str(ROOT / "operator"), "SSL_CERT_FILE": os.devnull}
@@ -119,7 +119,7 @@ def wait_until_ready(program: Program, secure_port: int) -> None:
 
 
 def wait_until_established(access: Access) -> None:
-    """Wait for all CRDs; `kubectl wait` fails on one without conditions yet."""
+    """Wait until all CRDs are established; `kubectl wait` fails on a CRD without conditions."""
     deadline = time.monotonic() + READY_SECONDS
     with access.client() as client:
         while not all(map(is_established, client.get(CRDS)["items"])):

@@ -1,4 +1,4 @@
-"""The state that the parts of the engine share, without a loop that works on it."""
+"""The state that the parts of the engine share, without a scheduling loop."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ def scheduler_state(
     now: Callable[[], float] = time.time,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> SchedulerState:
-    """Return a scheduler over these objects, in which no profile is in force and no pod waits.
+    """Return a scheduler state over these objects, without a profile in force and without pods.
 
     For `most_per_attempt` see `Evaluations`. By default its clock stands still.
     """
@@ -55,13 +55,13 @@ def put_profile(
     registry: Registry = SHIPPED_ONLY,
     **spec: Any,
 ) -> ActiveProfile:
-    """Put the profile in force; `spec` is as a user writes it."""
+    """Put the profile in force; `spec` is the spec that a user writes."""
     read_spec = read(SchedulingProfileSpec, spec, "spec")
     return shared.profiles.put(SchedulingProfile(name, read_spec), resolve(read_spec, registry))
 
 
 class HeardReports(PodStatusReporter):
-    """Writes nothing, and remembers by the names of pods what a pod enqueuer has it report."""
+    """A reporter that writes nothing and keeps all reports, each with the pod's name."""
 
     def __init__(self) -> None:
         self.errors: list[tuple[str, str]] = []
@@ -83,10 +83,10 @@ class HeardReports(PodStatusReporter):
         self.misspellings.append((pod.name, message))
 
     def is_nominated_by_status(self, _pod: Pod) -> bool:
-        """Return what a test says."""
+        """Return the attribute `is_newest`, which a test sets."""
         return self.is_newest
 
 
 def silent_pod_enqueuer(shared: SchedulerState) -> PodEnqueuer:
-    """Return an intake that tells nobody."""
+    """Return a pod enqueuer whose reports are not written."""
     return PodEnqueuer(shared, HeardReports(), not_pending=lambda _: None)

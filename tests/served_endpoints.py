@@ -1,4 +1,4 @@
-"""The endpoints of a scheduler, served on loopback, with rights that a test chooses."""
+"""The endpoints of a scheduler, served on loopback, with user rights that a test chooses."""
 
 import ssl
 from collections.abc import AsyncIterator, Iterable
@@ -21,11 +21,11 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 class Rights:
-    """An API server's answers: tokens are user names, and `rights` has what each user may do.
+    """Answers reviews like an API server: a token is a user's name; `rights` has its rights.
 
     Attributes:
-        users: Those about whose rights it was asked.
-        down: Whether it gives no answer.
+        users: The users whose rights were requested.
+        down: Whether all requests fail.
     """
 
     def __init__(self, **rights: Iterable[str]) -> None:
@@ -34,12 +34,12 @@ class Rights:
         self.down = False
 
     async def user_of(self, token: str) -> User | None:
-        """Return the user of this name, if any rights are known of it."""
+        """Return the user of this name; None if `rights` lacks the user."""
         self._answer()
         return User(token) if token in self.rights else None
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user has this right, or all."""
+        """Return whether the user has this right, or every right."""
         self._answer()
         self.users.append(user)
         rights = self.rights.get(user.name, set())
@@ -51,7 +51,7 @@ class Rights:
 
 
 def endpoints(**given: Any) -> Endpoints:
-    """Return endpoints with these arguments; without them they know nothing, and admin may all."""
+    """Return endpoints with these arguments; by default without data, and admin has every right."""
 
     async def no_report(_pod: str) -> None:
         return None
@@ -82,7 +82,7 @@ def endpoints(**given: Any) -> Endpoints:
 async def served(
     serving: Endpoints, *, user: str | None = "admin", context: ssl.SSLContext | None = None
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield a client of the endpoints, on a free port; without `user` it sends no token."""
+    """Yield a client of the endpoints on a free port; without `user` it sends no token."""
     port = await serving.start(LOOPBACK, 0)
     headers = {} if user is None else {"Authorization": f"Bearer {user}"}
     connector = aiohttp.TCPConnector(ssl=context or insecure(), force_close=True)

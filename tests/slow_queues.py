@@ -1,4 +1,4 @@
-"""A slow model of queues: their quotas as they are written, computed anew for each question."""
+"""A slow model of Queues, which computes each answer from the specs and the pods."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +7,7 @@ from mooring.quota.model.queue import QUEUE_LABEL, Queue
 
 
 class SlowQueues:
-    """The quotas of one resource, and what pods on nodes use of it."""
+    """The quotas of Queues for one resource, and the usage of their pods on nodes."""
 
     def __init__(self, queues: Mapping[str, Queue], pods: Iterable[Pod], resource: str) -> None:
         self.queues = dict(queues)

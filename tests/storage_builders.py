@@ -1,4 +1,4 @@
-"""Volumes, claims, classes and CSI objects from a few words; see `mooring.testing.builders`."""
+"""Builds volumes, claims, classes and CSI objects, as `mooring.testing.builders` builds pods."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ def storage_class(
     waits: bool = True,
     **fields: Any,
 ) -> dict[str, Any]:
-    """Return a storage class that binds at once, or `waits` for the first consumer."""
+    """Return a storage class; if it `waits`, a claim is bound when a pod first uses it."""
     mode = "WaitForFirstConsumer" if waits else "Immediate"
     return api_object(
         "StorageClass", name, provisioner=provisioner, volumeBindingMode=mode, **fields
@@ -33,9 +33,9 @@ def pv(
     labels: Mapping[str, str] | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a volume that can be had on `nodes` (none: on all) and is kept for `claim`.
+    """Return a volume that only `nodes` can use (by default all), reserved for `claim` if given.
 
-    `claim` is `namespace/name`; `spec` holds further fields, such as the source.
+    `claim` is `namespace/name`; `spec` has further fields, for example the source.
     """
     hostnames = {"key": HOSTNAME, "operator": "In", "values": [*nodes]}
     terms = [{"matchExpressions": [hostnames]}] if nodes else []
@@ -69,9 +69,9 @@ def pvc(
     selected_node: str | None = None,
     spec: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a claim, bound for good to `volume` if one is named; `spec` holds further fields.
+    """Return a claim, bound to `volume` if one is named; `spec` has further fields.
 
-    `selected_node` is the node for which its volume is to be made.
+    `selected_node` is the node on which a provisioner shall create the volume.
     """
     return api_object(
         "PersistentVolumeClaim",
@@ -95,7 +95,7 @@ def pvc(
 def csi_node(
     name: str, limits: Mapping[str, int | None], *, migrated: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the CSI drivers of a node with their limits (None: no limit), and what migrated."""
+    """Return a CSINode with the drivers' volume limits (None: no limit) and migrated plugins."""
     drivers = [
         {
             "name": driver,
@@ -113,7 +113,7 @@ def csi_node(
 def csi_driver(
     name: str, *, storage_capacity: bool = False, required_on_node: bool = False
 ) -> dict[str, Any]:
-    """Return a driver that may want its free capacity to be looked at, or to be on the node."""
+    """Return a CSIDriver; the flags say whether its capacity and its nodes must be checked."""
     spec = {
         "storageCapacity": storage_capacity,
         "preventPodSchedulingIfMissing": required_on_node,
@@ -128,7 +128,7 @@ def storage_capacity(
     topology: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> dict[str, Any]:
-    """Return what a driver could still make of a class on these nodes (None: on none)."""
+    """Return a CSIStorageCapacity for a class on the nodes with these labels (None: no node)."""
     if topology is not None:
         fields["nodeTopology"] = {"matchLabels": {**topology}}
     return api_object(
@@ -142,7 +142,7 @@ def storage_capacity(
 
 
 def volume_attachment(name: str, driver: str, node: str, volume: str) -> dict[str, Any]:
-    """Return a PersistentVolume that the driver has attached to the node."""
+    """Return a VolumeAttachment: the driver has attached the PersistentVolume to the node."""
     source = {"persistentVolumeName": volume}
     return api_object(
         "VolumeAttachment", name, spec={"attacher": driver, "nodeName": node, "source": source}

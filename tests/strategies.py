@@ -1,8 +1,8 @@
 """Random clusters and pods for hypothesis: small, and made to collide.
 
-Names, labels, ports, images and amounts come from short lists, so that what one object asks for
-another often has, takes or refuses. What does not depend on an argument is made once: hypothesis
-takes longer to make and check a strategy than to draw from it.
+Names, labels, ports, images and amounts come from short lists, so that the requirements of one
+object often concern another object. Strategies without arguments are made only once, because making
+and checking a strategy takes longer than drawing from it.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ _WEIGHTS = st.integers(1, 100)
 
 
 def _rarely(strategy: SearchStrategy[Any], otherwise: Any) -> SearchStrategy[Any]:
-    """Return a strategy of mostly `otherwise`, so that a pod has a few features and not all."""
+    """Return a strategy that mostly draws `otherwise`, so that a pod has few features at a time."""
     return st.one_of(*[st.just(otherwise)] * 5, strategy)
 
 
@@ -70,7 +70,7 @@ _NODE: dict[str, SearchStrategy[Any]] = {
 
 
 def nodes(name: SearchStrategy[str]) -> SearchStrategy[Raw]:
-    """Draw a node with some room, labels, taints and images."""
+    """Return a strategy for a node with some room, labels, taints and images."""
     return st.builds(node, name, **_NODE)
 
 
@@ -78,7 +78,7 @@ _NODES = {name: nodes(st.just(name)) for name in NODE_NAMES}
 
 
 def clusters_of_nodes(at_least: int = 0) -> SearchStrategy[tuple[Raw, ...]]:
-    """Return up to six nodes of different names."""
+    """Return a strategy for up to six nodes with different names."""
     names = st.lists(st.sampled_from(NODE_NAMES), unique=True, min_size=at_least)
     return names.flatmap(lambda chosen: st.tuples(*(_NODES[name] for name in chosen)))
 
@@ -204,12 +204,12 @@ _POD: dict[str, SearchStrategy[Any]] = {
 def pods(
     name: SearchStrategy[str], on: SearchStrategy[str | None], **features: Any
 ) -> SearchStrategy[Raw]:
-    """Draw a pod on a node or on none; `features` replace arguments of the builder."""
+    """Return a strategy for a pod on a node or none; `features` replace the builder's arguments."""
     return st.builds(pod, name, **(_POD | {"node": on} | features))
 
 
 def surroundings() -> tuple[Raw, ...]:
-    """Return namespaces, a Service and storage for the claims that `pods` may name."""
+    """Return the namespaces, the Service and the storage that `pods` may refer to."""
     return (
         *(namespace(name, {"env": "prod" if name == "team-a" else "dev"}) for name in NAMESPACES),
         service("front", {"app": "a"}),
@@ -240,7 +240,7 @@ _UP_TO_FIVE = st.integers(0, 5)
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
-    """Draw a cluster with pods on it, and a pod to place."""
+    """Draw a cluster with pods on its nodes, and a pod to schedule."""
     chosen = draw(_NAMED_NODES)
     on = st.sampled_from([raw["metadata"]["name"] for raw in chosen])
     placed = [draw(pods(name, on)) for name in _PLACED[: draw(_UP_TO_FIVE) if chosen else 0]]

@@ -1,9 +1,9 @@
-"""What an image holds, read from its lock: an SBOM, and known vulnerabilities.
+"""Reads the contents of an image from its lock: makes an SBOM, and finds known vulnerabilities.
 
     python -m supply_chain sbom [LOCK]   CycloneDX JSON on standard output
     python -m supply_chain audit         exit code 1 if an advisory concerns a pinned version
 
-The lock is exact, so that nothing has to be installed to know what is in the image.
+The lock pins every version, so nothing has to be installed to know the contents of the image.
 """
 
 import json
@@ -41,7 +41,7 @@ _PIN = re.compile(
 
 @dataclass(frozen=True)
 class Pin:
-    """One pinned package, where it is installed, and what wants it; empty: Mooring itself."""
+    """A pinned package, its environment marker, and the packages that want it, if any."""
 
     name: str
     version: str
@@ -50,11 +50,11 @@ class Pin:
 
     @property
     def purl(self) -> str:
-        """Its package URL, by which databases know it."""
+        """The package URL, by which databases identify the package."""
         return f"pkg:pypi/{self.name}@{self.version}"
 
     def is_installed(self, python: str) -> bool:
-        """Return whether an image with this Python, such as 3.13, has it."""
+        """Return whether an image with this Python (for example 3.13) has the package."""
         linux = {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux"}
         cpython = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
         there = {**linux, **cpython, "python_version": python, "python_full_version": f"{python}.0"}
@@ -84,9 +84,9 @@ def _wanted_by(block: str) -> Iterator[str]:
 def sbom(
     packages: Sequence[Pin], version: str, system: Sequence[tuple[str, str, str]] = ()
 ) -> dict[str, Any]:
-    """Return a CycloneDX 1.6 document; the same for the same packages.
+    """Return a CycloneDX 1.6 document; equal packages give an equal document.
 
-    `system` has name, version and package URL of what else is in the image.
+    `system` has the name, version and package URL of each other package in the image.
     """
     mooring = _component("mooring", version, f"pkg:generic/mooring@{version}")
     mooring.type = ComponentType.APPLICATION
@@ -114,7 +114,7 @@ def _component(name: str, version: str, purl: str) -> Component:
 
 
 def audit(packages: Sequence[Pin], url: str) -> dict[str, list[str]] | None:
-    """Return the advisories by package; None if the database cannot be asked."""
+    """Return the advisories by package; None if the database cannot be reached."""
     queries = {"queries": [{"package": {"purl": pin.purl}} for pin in packages]}
     request = urllib.request.Request(  # noqa: S310 - the caller's own address
         url, json.dumps(queries).encode(), {"Content-Type": "application/json"}

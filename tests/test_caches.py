@@ -1,8 +1,8 @@
-"""Nothing that is kept of what tenants write is without a bound in bytes.
+"""Every cache of tenants' data has a limit in bytes.
 
-A whole replica gets objects of every kind with names, labels and texts that nothing else has, and
-all of them go again. What is left of them then is what the program keeps: every cache is found by
-walking over all objects of the program, and is right only if it counts its own bytes.
+A whole replica gets objects of every kind with unique names, labels and texts, and then all objects
+are deleted. The program keeps whatever is left afterwards. The test finds every cache by a walk
+over all objects of the program; a cache is right only if it counts its own bytes.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ _SHARED: Final = 2**14
 
 
 class Cluster:
-    """An API server whose objects come and go as the test says; it binds every pod that it may."""
+    """An API server with objects that the test adds and deletes; it accepts every Binding."""
 
     def __init__(self) -> None:
         self._small = SmallApi()
@@ -108,7 +108,7 @@ class Cluster:
         self._tell(self._watches[POD.path()], "ADDED", raw)
 
     def put(self, resource: Resource, raw: Raw) -> None:
-        """Put the object into the cluster, and tell everybody who watches."""
+        """Add the object to the cluster, and send an event to its watches."""
         if resource is POD and not raw["spec"].get("nodeName"):
             self.pods[_path(POD, raw)] = raw
             self._tell(self._small.watches(POD), "ADDED", raw)
@@ -118,7 +118,7 @@ class Cluster:
             self._tell(self._watched(resource), "ADDED", raw)
 
     def delete(self, resource: Resource, raw: Raw) -> None:
-        """Delete the object from the cluster, and tell everybody who watches."""
+        """Delete the object from the cluster, and send an event to its watches."""
         path = _path(resource, raw)
         watches = self._small.watches(POD) if path in self.pods else self._watched(resource)
         for objects in (self.pods, self.bound, self.profiles):
@@ -126,7 +126,7 @@ class Cluster:
         self._tell(watches, "DELETED", raw)
 
     def forget(self) -> None:
-        """Forget everything that the test needed to know of earlier objects."""
+        """Forget the recorded data about earlier objects."""
         self.refused.clear()
         self.reported.clear()
 
@@ -143,7 +143,7 @@ class Cluster:
 
     @property
     def is_watched(self) -> bool:
-        """Whether the replica sees everything."""
+        """Whether the replica watches all resources."""
         kopf = all(self._small.watches(resource) for resource in (POD, SCHEDULING_PROFILE))
         return kopf and all(self._watches[path] for path in self._paths)
 
@@ -157,7 +157,7 @@ HARD: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def texts(mark: str) -> dict[str, str]:
-    """Return labels or annotations that no other tenant has."""
+    """Return labels or annotations that contain `mark`."""
     return {f"{mark}/key": f"{mark}-value", "shared": f"{mark}-{'x' * 200}"}
 
 
@@ -166,7 +166,7 @@ def kind_of(name: str) -> Resource:
 
 
 def surroundings(mark: str) -> Iterator[Raw]:
-    """Yield what is there beside the pods, each with names of this tenant."""
+    """Yield all objects of a tenant except pods; their names contain `mark`."""
     yield namespace(mark, texts(mark))
     yield node(
         f"{mark}-node",
@@ -246,7 +246,7 @@ def placed(mark: str) -> Iterator[Raw]:
 
 
 def unplaced(mark: str) -> Iterator[Raw]:
-    """Yield pods that nothing can be done about."""
+    """Yield pods that fit nowhere."""
     yield pod(f"{mark}-nowhere", namespace=mark, node_selector={f"{mark}/where": mark})
     yield pod(f"{mark}-card", namespace=mark, requests={f"{mark}.example/none": 1})
     yield pod(f"{mark}-claim", namespace=mark, claims=[f"{mark}-missing"])
@@ -254,7 +254,7 @@ def unplaced(mark: str) -> Iterator[Raw]:
 
 
 def waiting(mark: str) -> Iterator[Raw]:
-    """Yield pods that are not tried, or not by Mooring."""
+    """Yield pods that Mooring does not try to schedule."""
     yield pod(f"{mark}-gated", namespace=mark, gates=[f"{mark}/gate"])
     yield pod(f"{mark}-other", namespace=mark, spec={"schedulerName": f"{mark}-scheduler"})
     yield pod(f"{mark}-member", namespace=mark, group=f"{mark}-group")
@@ -282,14 +282,14 @@ def profile(mark: str) -> Raw:
 
 
 def program(**parts: object) -> Holders:
-    """Return everything that these parts have, and the modules of the program."""
+    """Return all objects reachable from these parts and from the modules of Mooring."""
     gc.collect()
     modules = [m for name, m in sorted(sys.modules.items()) if name.startswith("mooring")]
     return Holders(MARK, *parts.items(), *((module.__name__, vars(module)) for module in modules))
 
 
 def leftovers(scheduler: Scheduler) -> dict[str, int]:
-    """Return from how many tenants a text is left, by where; without what counts its bytes."""
+    """Return, by place outside of caches that count bytes, how many tenants have left a text."""
     return {
         where: len(found)
         for where, found in program(scheduler=scheduler).marks.items()
@@ -322,7 +322,7 @@ async def until(holds: Any) -> None:
 
 
 async def come_and_go(cluster: Cluster, mark: str) -> None:
-    """Let a tenant of a new name use everything, and go."""
+    """Create all objects of a tenant with this mark, let them be scheduled, and delete them."""
     around = [(kind_of(raw["kind"]), raw) for raw in surroundings(mark)]
     fitting, others = [*placed(mark)], [*unplaced(mark)]
     pods = [*fitting, *others, *waiting(mark)]
@@ -376,7 +376,7 @@ def test_devices_that_have_only_a_name_count_what_they_take() -> None:
 
 
 def bomb(number: int) -> Raw:
-    """Return a pod of 250 KB within every limit."""
+    """Return a pod of 250 KB that exceeds no limit."""
     values = [f"tnt-{number}-{'z' * 44}-{value:05}" for value in range(3800)]
     selected = {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
     term = {"labelSelector": selected, "topologyKey": HOSTNAME}
@@ -385,7 +385,7 @@ def bomb(number: int) -> Raw:
 
 @contextmanager
 def own_garbage() -> Iterator[list[object]]:
-    """Yield a list; at the end, it gets the program's objects that are unreachable, in cycles."""
+    """Yield a list; at the end, it gets Mooring's unreachable objects that are in cycles."""
     found: list[object] = []
     gc.collect()
     gc.disable()
@@ -401,7 +401,7 @@ def own_garbage() -> Iterator[list[object]]:
 
 
 def test_what_a_cache_drops_is_free_at_once() -> None:
-    """The collector counts objects and not bytes, so a cycle may stay for hundreds of MiB."""
+    """The collector counts objects, not bytes, so an unreachable cycle may keep hundreds of MiB."""
     with own_garbage() as garbage:
         deciding = Deciding(node("a"), node("b"))
         for number in range(80):

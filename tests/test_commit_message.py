@@ -1,4 +1,4 @@
-"""The hook commit-msg holds the form of CONTRIBUTING.md, with pre-commit or without it."""
+"""The hook commit-msg checks the form that CONTRIBUTING.md requires, with or without pre-commit."""
 
 import subprocess
 from pathlib import Path

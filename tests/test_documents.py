@@ -1,4 +1,4 @@
-"""What the documents say is true of the code: every example in them is read, loaded or run."""
+"""The documents agree with the code: the tests read, load or run every example in them."""
 
 import ast
 import importlib.util
@@ -107,7 +107,7 @@ def test_every_relative_link_leads_somewhere(document: Path) -> None:
 
 
 def _sections() -> Iterator[tuple[str, str]]:
-    """Yield each section of ARCHITECTURE.md, and the folder of the files that it names alone."""
+    """Yield each section of ARCHITECTURE.md, and the folder for its file names without a folder."""
     for section in (ROOT / "ARCHITECTURE.md").read_text().split("\n## "):
         folder = re.search(r"^Files without a folder are in `(.+)`\.$", section, re.MULTILINE)
         yield section, folder[1] if folder is not None else ""
@@ -129,7 +129,7 @@ def test_every_file_that_architecture_names_exists() -> None:
 
 
 def _hops() -> Iterator[tuple[str, str]]:
-    """Yield the file and the name of every function that a walk in ARCHITECTURE.md passes."""
+    """Yield file and name of every function in the walks of ARCHITECTURE.md."""
     for section, folder in _sections():
         _, _, table = section.partition("\n| hop |")
         file = ""
@@ -225,7 +225,7 @@ def test_decisions_are_numbered_and_named_by_their_files() -> None:
 
 
 def _commands(block: Block) -> Iterator[list[str]]:
-    """Yield the words after every `mooring` that is run as a program in a block of shell."""
+    """Yield the words after each `mooring` that a shell block runs as a program."""
     for line in block.text.replace("\\\n", "").splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
@@ -246,7 +246,7 @@ def test_every_command_line_is_one_that_mooring_accepts(block: Block) -> None:
 
 
 def _parse(command: click.Command, words: list[str]) -> None:
-    """Have the command read the words and do nothing else; raise UsageError if it cannot."""
+    """Let the command parse the words without running it; raise UsageError if it cannot."""
     if isinstance(command, click.Group):
         _, found, rest = command.resolve_command(click.Context(command), words)
         assert found is not None
@@ -292,7 +292,7 @@ def test_commands_named_in_sentences_exist() -> None:
 
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """Return the shipped plugins and the first one of plugins.md, installed from its text."""
+    """Return the shipped plugins and the first plugin of plugins.md, installed from its text."""
     plugin, test = (b.text for b in _blocks("python") if "AvoidSpot" in b.text)
     (tmp_path / "acme_spot.py").write_text(plugin)
     (tmp_path / "test_acme_spot.py").write_text(test)
@@ -354,7 +354,7 @@ def test_the_package_of_the_first_plugin_installs_and_announces_it(tmp_path: Pat
 
 
 def _keep(contract: type[PluginContract]) -> int:
-    """Check each rule of the contract; return how many there are."""
+    """Check each rule of the contract; return the number of rules."""
     rules = [name for name, _ in inspect.getmembers(contract) if name.startswith("test_")]
     for rule in rules:
         getattr(contract(), rule)()
@@ -394,7 +394,7 @@ def test_the_tables_of_settings_are_made_of_the_settings() -> None:
 
 
 def _exported() -> set[str]:
-    """Return the names of our own metrics as a scrape shows them."""
+    """Return the names of Mooring's own metrics in a scrape."""
     metrics = Metrics()
     nothing: dict[str, Any] = {field.name: dict for field in fields(StateCollector)}
     metrics.read_from(StateCollector(**nothing))
@@ -413,7 +413,7 @@ _SCORED = (Point.SCORE, Point.PLACEMENT_SCORE)
 
 
 def _points(plugin: type[Any], catalog: Registry) -> str:
-    """Return the points of a plugin, and the weight of its score where it is on by default."""
+    """Return the extension points of a plugin, and its score's weight if it is on by default."""
     served = [point for point in Point if point in (catalog.points(plugin.name) or ())]
     weight = DEFAULT_WEIGHTS.get(plugin.name)
     scored = _SCORED if weight is not None else ()

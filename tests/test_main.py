@@ -36,7 +36,7 @@ def printed(words: list[str], stdout: int, **environment: str) -> tuple[int, str
 
 
 def every_command() -> Iterator[tuple[str, ...]]:
-    """Yield the words of every command, those of groups and of what is in them included."""
+    """Yield the words of every command, including groups and their subcommands."""
     context = click.Context(main)
     for name in main.list_commands(context):
         yield (name,)
@@ -124,7 +124,7 @@ def test_a_replica_asks_the_api_server_before_it_imports_what_it_will_need() -> 
 
 
 def test_a_replica_in_a_pod_does_not_import_the_models_of_another_client(tmp_path: Path) -> None:
-    """If they are installed, kopf does so by itself."""
+    """If the package is installed, kopf imports these models by itself."""
     for name in ("token", "ca.crt"):
         (tmp_path / name).write_text("x")
     imported = modules_after(
@@ -138,7 +138,7 @@ def test_a_replica_in_a_pod_does_not_import_the_models_of_another_client(tmp_pat
 
 
 def test_a_kubeconfig_is_read_without_the_models_of_its_library(tmp_path: Path) -> None:
-    """A plugin that imports the library gets all of it."""
+    """A plugin that imports the library still gets the whole library."""
     named = {"name": "a", "cluster": {"server": "http://a"}, "user": {"token": "x"}}
     named["context"] = {"cluster": "a", "user": "a"}
     config = {"current-context": "a", "clusters": [named], "users": [named], "contexts": [named]}
@@ -208,7 +208,7 @@ DECISION = "assert isinstance(what_if.decide(waiting, pipeline), ScheduleResult)
 
 @pytest.mark.parametrize("seen", [BY_LIST, BY_WATCH], ids=["listed", "watched"])
 def test_the_first_claim_that_a_leader_decides_about_waits_for_no_import(seen: str) -> None:
-    """A replica sees the classes of devices before it leads; see `Mirror`."""
+    """The mirror imports the modules when it shows a class of devices, before the replica leads."""
     assert modules_after(DECISION, f"{REPLICA}{CLUSTER}{seen}") == set()
 
 
@@ -218,7 +218,7 @@ def imported_by(*commands: str) -> set[str]:
 
 
 def modules_after(program: str, first: str = "") -> set[str]:
-    """Return the names of all modules that the program imports, and `first` has not."""
+    """Return the names of the modules that `program` imports in addition to those of `first`."""
     lines = ("import sys", first, "b = {*sys.modules}", program, "print(*{*sys.modules} - b)")
     command = [sys.executable, "-c", "\n".join(lines)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def _make(tmp_path: Path, python: Path) -> "subprocess.CompletedProcess[str]":
-    """Run `make venv` with another Python, in a folder that holds only what it reads."""
+    """Run `make venv` with another Python, in a folder with only the files that it reads."""
     for file in ("Makefile", "requirements.lock"):
         shutil.copy(ROOT / file, tmp_path)
     return subprocess.run(
@@ -22,7 +22,7 @@ def _make(tmp_path: Path, python: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def _python(path: Path, *, refuses: str) -> Path:
-    """Return a Python that fails whatever mentions a word."""
+    """Return a fake Python that fails if its arguments contain the word `refuses`."""
     path.write_text(f'#!/bin/sh\ncase "$*" in *{refuses}*) exit 1;; esac\n')
     path.chmod(0o755)
     return path
@@ -42,7 +42,7 @@ def test_a_python_without_venv_is_told_in_one_line_with_the_cure(tmp_path: Path)
 
 
 def test_the_command_is_there_once_the_packages_are_and_runs_the_sources(tmp_path: Path) -> None:
-    """Neither target installs anything again: only the command is missing."""
+    """Neither target installs the packages again, because only the command is missing."""
     for file in ("Makefile", "requirements.lock"):
         shutil.copy(ROOT / file, tmp_path)
     digest = subprocess.check_output(["cksum"], input=(ROOT / "requirements.lock").read_bytes())
@@ -113,7 +113,7 @@ def test_unit_reads_only_folders_of_tests_that_mirror_a_package() -> None:
 
 
 def bare(folder: Path) -> dict[str, str]:
-    """Put the Makefile into the folder; return an environment with no tool but the simplest."""
+    """Put the Makefile into the folder; return an environment with only the simplest tools."""
     shutil.copy(ROOT / "Makefile", folder)
     (folder / "requirements.lock").touch()
     tools = folder / "tools"
@@ -188,7 +188,7 @@ def test_where_the_programs_are_the_image_is_tested_too(tmp_path: Path) -> None:
 
 
 def _image(folder: Path, tag: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run `make image` of a commit of version 1.2.3 with this tag; its docker prints its words."""
+    """Run `make image` with this tag for a commit of version 1.2.3, with a fake docker."""
     shutil.copy(ROOT / "Makefile", folder)
     (folder / "requirements.lock").touch()
     source = folder / "operator/mooring/__init__.py"

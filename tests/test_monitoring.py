@@ -1,4 +1,4 @@
-"""Alerts and dashboard ask for metrics and labels that exist, and are documented."""
+"""The alerts and the dashboard use only metrics and labels that exist and are documented."""
 
 import json
 import re
@@ -20,7 +20,7 @@ OF_PROMETHEUS = {"le", "pod"}
 
 
 def labels_by_metric() -> dict[str, set[str]]:
-    """Return each metric's labels as docs/metrics.md has them; test_documents.py compares that."""
+    """Return each metric's labels from docs/metrics.md; test_documents.py checks that document."""
     return {
         row["name"]: set(re.findall(r"`(\w+)`", row["labels"])) for row in ROW.finditer(DOCUMENT)
     }
@@ -41,7 +41,7 @@ def expressions() -> list[str]:
 
 
 def base(metric: str) -> str:
-    """Return the metric without what a histogram's series end with."""
+    """Return the metric's name without the suffix of a histogram's series."""
     return re.sub(r"_(bucket|sum|count)$", "", metric)
 
 

@@ -1,4 +1,4 @@
-"""`make near` runs the tests nearest to what has changed."""
+"""`make near` runs the tests nearest to the changed files."""
 
 import subprocess
 from pathlib import Path

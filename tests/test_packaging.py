@@ -1,4 +1,4 @@
-"""The files around the source agree with it and with each other."""
+"""The files for packaging agree with the source and with each other."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def project() -> dict[str, Any]:
 
 
 def name_of(requirement: str) -> str:
-    """Return the distribution's normalized name: `PyYAML>=6.0.2` is pyyaml."""
+    """Return the normalized name of the distribution; for `PyYAML>=6.0.2` this is pyyaml."""
     (name,) = re.findall(r"^[A-Za-z0-9._-]+", requirement)
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -42,7 +42,7 @@ def text_of(name: str) -> str:
 
 
 def pins(lock: str) -> dict[str, frozenset[str]]:
-    """Return each pinned requirement with its marker, and the hashes it accepts."""
+    """Return each pinned requirement with its marker, and the accepted hashes."""
     text = text_of(lock).replace("\\\n", " ")
     lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
     return {
@@ -109,7 +109,7 @@ def test_everything_the_image_copies_is_there_and_reaches_the_build() -> None:
 
 
 def test_the_distribution_has_one_name_wherever_it_is_named() -> None:
-    """The import is `mooring`, but a distribution of that name on public registries is another."""
+    """The import name is `mooring`, but on public registries another project has this name."""
     name = project()["name"]
     assert name == SHIPPED_WITH == "mooring-scheduler"
     assert {*project()["scripts"]} == {"mooring", "kubectl-mooring", "kubectl_complete-mooring"}
@@ -121,7 +121,7 @@ def test_the_distribution_has_one_name_wherever_it_is_named() -> None:
 
 
 def test_nobody_is_told_to_install_somebody_elses_package() -> None:
-    """What follows `pip install` is a clone, or a file of one's own."""
+    """`pip install` is followed by a clone or a local file."""
     texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("operator/**/*.py")]
     words = [
         (path.name, word)

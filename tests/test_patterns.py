@@ -1,4 +1,4 @@
-"""The promise that no regular expression of the program takes more than linear time."""
+"""No regular expression of the program takes more than linear time."""
 
 import ast
 import importlib
@@ -26,7 +26,7 @@ _SAME = dict.fromkeys(("sub", "subn", "split", "findall"), "finditer")
 
 @dataclass(frozen=True)
 class Use:
-    """A pattern and what the program does with it."""
+    """A pattern, and how the program uses it."""
 
     where: str
     pattern: str | bytes
@@ -35,7 +35,7 @@ class Use:
 
     @property
     def counted(self) -> Backtracking:
-        """The pattern, with its steps counted; one of bytes as the same one of characters."""
+        """The pattern with counted steps; a bytes pattern is read as a text pattern."""
         if isinstance(self.pattern, bytes):
             return Backtracking(self.pattern.decode("latin-1"), self.flags | re.ASCII)
         return Backtracking(self.pattern, self.flags)
@@ -78,7 +78,7 @@ class _Finder(ast.NodeVisitor):
         return value
 
     def _methods(self, call: ast.Call) -> tuple[str, ...]:
-        """Return the methods of a compiled pattern that its module calls."""
+        """Return the methods of a compiled pattern that the module calls."""
         match self.parents[call]:
             case ast.Attribute(attr=method):
                 return (method,)
@@ -118,7 +118,7 @@ def _uses() -> tuple[Use, ...]:
 
 
 def _grows(counted: Backtracking, method: str, parts: tuple[str, str, str], times: int) -> bool:
-    """Return whether the steps grow faster than the text."""
+    """Return whether the number of steps grows faster than the text."""
     begin, part, end = parts
     counted.steps, counted.most = 0, 10**5
     try:
@@ -131,7 +131,7 @@ def _grows(counted: Backtracking, method: str, parts: tuple[str, str, str], time
 
 
 def _superlinear(use: Use, method: str) -> str | None:
-    """Return an input for which the method's steps grow faster than its length."""
+    """Return an input for which the method's steps grow faster than its length, or None."""
     counted = use.counted
     for begin, part, end in inputs(counted.tree):
         if all(_grows(counted, method, (begin, part, end), times) for times in FEW):
@@ -145,7 +145,7 @@ def test_no_pattern_takes_more_than_linear_time() -> None:
 
 
 def test_patterns_are_found_wherever_they_stand() -> None:
-    """The number of calls of `re` is that of a plain search in the text of the source."""
+    """A plain text search finds the same number of calls of `re` in the source."""
     calls = re.compile(r"\bre\.(compile|match|fullmatch|search|sub|split|findall|finditer)\(")
     texts = [path.read_text() for path in sorted(SOURCE.rglob("*.py"))]
     assert len(_uses()) == sum(len(calls.findall(text)) for text in texts) > 50
@@ -187,7 +187,7 @@ def test_a_pattern_that_does_not_is_not_blamed(pattern: str, method: str) -> Non
 
 
 def test_steps_are_counted_of_the_matches_that_python_finds() -> None:
-    """Otherwise they would be the steps of something else."""
+    """Otherwise the steps of other matches would be counted."""
     for use in _uses():
         counted = use.counted
         real = re.compile(counted.pattern, counted.flags)

@@ -1,4 +1,4 @@
-"""A call pauses in plain functions."""
+"""Calls that pause inside plain functions."""
 
 import asyncio
 from contextvars import ContextVar
@@ -19,7 +19,7 @@ seen: ContextVar[str] = ContextVar("seen")
 
 
 def deep(depth: int) -> int:
-    """Pause so deep in calls, and return the depth."""
+    """Pause at this depth of recursion, and return the depth."""
     if depth:
         return deep(depth - 1) + 1
     pause()

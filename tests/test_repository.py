@@ -1,4 +1,4 @@
-"""Promises about the repository as a whole."""
+"""Rules for the repository as a whole."""
 
 import ast
 import re
@@ -68,7 +68,7 @@ def test_every_module_lies_on_a_floor_of_importlinter() -> None:
 
 
 def test_no_test_imports_another_test_or_wires_an_engine_by_hand() -> None:
-    """`mooring.run.build` wires engines, in the program and in tests; helpers are no tests."""
+    """Only `mooring.run.build` wires engines, in the program and in tests; helpers are no tests."""
     forbidden = re.compile(
         r"^ *(from|import) (\w+\.)*test_|\b(SchedulingLoop|SchedulerState)\(", re.MULTILINE
     )
@@ -91,7 +91,7 @@ def _python() -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """What is asked of a function; its tree, if it were kept, would slow all later tests down."""
+    """The checked properties of a function; keeping its tree would slow down all later tests."""
 
     place: str
     lines: int
@@ -124,7 +124,7 @@ def _read(node: ast.FunctionDef | ast.AsyncFunctionDef, place: str) -> _Function
 
 
 def _statements(parent: ast.AST) -> Iterator[ast.stmt]:
-    """Yield every statement below; expressions, which are most of a tree, contain none."""
+    """Yield every statement below `parent`; expressions, most of a tree, contain no statements."""
     for name in ("body", "orelse", "finalbody", "handlers", "cases"):
         for child in getattr(parent, name, ()):
             if isinstance(child, ast.stmt):
@@ -137,7 +137,7 @@ def test_no_function_has_a_body_of_more_than_forty_lines() -> None:
 
 
 def test_no_docstring_of_a_function_begins_with_a_noun_or_a_question_word() -> None:
-    """Ruff's D401 lets these pass, because they are no verbs; tests and properties say what is."""
+    """Ruff's D401 does not report these words; docstrings of tests and properties may use them."""
     assert [
         each.place
         for each in _functions()

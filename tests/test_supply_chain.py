@@ -89,7 +89,7 @@ def test_every_package_of_the_sbom_is_reached_from_mooring(
 
 @pytest.fixture
 def database() -> Iterator[str]:
-    """Yield a database of one advisory, about a 1.0."""
+    """Yield the URL of a database with one advisory, about version 1.0 of the package a."""
 
     async def answer(request: web.Request) -> web.Response:
         results = [

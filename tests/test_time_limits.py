@@ -36,7 +36,7 @@ def test_that_ends_by_no_exception():
 
 
 def run(folder: Path, tests: str, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Run the text as a test file under pytest, in a process of its own."""
+    """Run the text as a test file with pytest, in a process of its own."""
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
     (folder / "test_it.py").write_text(tests)
     named = (word for name in PLUGINS for word in ("-p", name))

@@ -1,10 +1,10 @@
-"""Time limits that end a test or the run whatever hangs, and failures that are told at once.
+"""Time limits that end a hanging test or run, and failures that are printed at once.
 
-pytest-timeout raises an exception in the test that takes longer than the setting `timeout`. It
-cannot end a test that swallows the exception, and it stops its clock at the first failure: a
-teardown after that may wait for ever. What is a quarter over the limit ends with its process.
-pytest-xdist starts another process for the other tests. Clock and sleep are imported by name,
-because tests replace those of `time`, and the thread that looks at the clock would take theirs.
+pytest-timeout raises an exception in a test that takes longer than the setting `timeout`. It cannot
+end a test that swallows the exception, and it stops its clock at the first failure, so a later
+teardown may wait for ever. Here the process ends if a test exceeds the limit by a quarter;
+pytest-xdist then starts another process for the other tests. Clock and sleep are imported by name,
+because tests replace those of `time`, and the watching thread would get the replacements.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class TimeLimits:
-    """Plugin that ends this process when a test or the run takes much longer than it may."""
+    """A plugin that ends this process if a test or the run far exceeds its time limit."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -36,7 +36,7 @@ class TimeLimits:
         self._end_of_run = self._end_of_test = inf
 
     def pytest_sessionstart(self) -> None:
-        """Start the clock of the run, which a worker of pytest-xdist leaves to its controller."""
+        """Start the clock of the run; a worker of pytest-xdist leaves this to its controller."""
         limit = _setting(self._config, "session_timeout")
         if limit and not hasattr(self._config, "workerinput"):
             self._end_of_run = monotonic() + GRACE * limit
@@ -48,7 +48,7 @@ class TimeLimits:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Run the test's setup, call and teardown under one limit."""
+        """Apply one limit to the test's setup, call and teardown together."""
         limit = _limit_of(item)
         if not limit:
             return (yield)
@@ -59,21 +59,21 @@ class TimeLimits:
             self._end_of_test = inf
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Remember which tests run; a controller of pytest-xdist hears of those of all workers."""
+        """Remember the running test; a controller of pytest-xdist gets the tests of all workers."""
         self._running[nodeid] = monotonic()
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Forget the test."""
+        """Forget the test, because it has ended."""
         self._running.pop(nodeid, None)
 
     def _watch(self) -> None:
-        """End the process when the test or the run is out of time."""
+        """End the process when the test or the run has exceeded its limit."""
         while (left := min(self._end_of_test, self._end_of_run) - monotonic()) > 0:
             sleep(min(left, _LOOK_SECONDS))
         self._end()
 
     def _end(self) -> None:
-        """Write which tests run and where they wait, and end the process."""
+        """Write the running tests and the stacks of all tasks and threads; end the process."""
         try:
             now = monotonic()
             for nodeid, started in self._running.items():
@@ -87,13 +87,13 @@ class TimeLimits:
 
 
 class EarlyFailures:
-    """Plugin that names each failure as it happens: a log that is cut short has it all the same."""
+    """A plugin that prints each failure immediately, so that a log which is cut short has it."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write name and reason of what failed."""
+        """Print the name and the reason of a failure."""
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and terminal is not None:
             crash = getattr(report.longrepr, "reprcrash", None)

@@ -1,7 +1,7 @@
-"""Raises where a replica's state is used in a pause of somebody else who has the turn.
+"""Raises an error if code uses a replica's state while other code that has the turn pauses.
 
-For all tests, the simulation among them: whoever pauses may have a trial open, so that others would
-see pods that are not there. While no work pauses this costs nothing.
+All tests use it, also the simulation. The code that pauses may have a trial open, so other code
+would see pods that do not exist. While no work pauses, the guard costs nothing.
 """
 
 import sys
@@ -24,12 +24,12 @@ class NotTheirTurnError(AssertionError):
 
 
 def somebody_pauses() -> bool:
-    """Return whether work pauses now, so that the state is somebody's."""
+    """Return whether work pauses now, so that other code must not use the state."""
     return bool(_paused[0])
 
 
 def guard_turns() -> None:
-    """Look at each use of a state from now on."""
+    """Check each use of a state from now on."""
     if SchedulerState.__init__.__module__ == __name__:
         return  # already
     make, leave = SchedulerState.__init__, Work[Any].leave
@@ -61,7 +61,7 @@ def _checked(self: ClusterState, name: str) -> Any:
 
 
 def _by_mooring() -> bool:
-    """Return whether a part of Mooring uses the state now, and not a test that looks."""
+    """Return whether Mooring's code uses the state now, and not a test."""
     frame = sys._getframe(2)
     while "/mooring/state/" in frame.f_code.co_filename and frame.f_back is not None:
         frame = frame.f_back
