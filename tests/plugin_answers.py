@@ -85,7 +85,7 @@ class PluginAnswers:
     def queueing_hint(
         self, raw: Raw, *, before: Raw | None = None, after: Raw | None = None
     ) -> bool:
-        """Return whether the hint is QUEUE; False if the plugin does not register for the change."""
+        """Return whether the plugin registers for the change, and its hint is QUEUE."""
         kind = Kind((before or after or {})["kind"])
         action = Action.ADD if before is None else Action.DELETE if after is None else Action.UPDATE
         was, now = (side and parse_object(kind, side) for side in (before, after))

@@ -1,5 +1,5 @@
-"""Mooring against recorded decisions of the real kube-scheduler.
+"""Compares Mooring with recorded decisions of the real kube-scheduler.
 
-`data/` is the corpus, `python -m conformance.record` records more of it, and
-`python -m conformance.check` says in how many cases Mooring decides the same.
+`data/` has the recorded cases, `python -m conformance.record` records more cases, and `python -m
+conformance.check` prints in how many cases Mooring decides the same.
 """

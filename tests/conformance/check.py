@@ -1,4 +1,4 @@
-"""`python -m conformance.check`: in how many recorded cases Mooring decides as kube-scheduler."""
+"""`python -m conformance.check`: counts the recorded cases in which Mooring agrees."""
 
 import argparse
 import lzma
@@ -21,7 +21,7 @@ DEFAULT_SHOWN = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 all cases agree, 1 some do not, 2 wrong use or a file of no cases."""
+    """Return the exit code: 0 all cases agree, 1 some do not, 2 wrong usage or a file without cases."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.check",
         description="Decides recorded cases with Mooring, by the rules of the version of "
@@ -59,11 +59,11 @@ def _report(version: str, suite: str, agreed: int, differed: int) -> None:
 
 
 class BadFileError(Exception):
-    """A file holds no recorded cases; the text says which and why."""
+    """A file has no valid recorded cases; the text has the file and the reason."""
 
 
 def cases(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the cases of a file, one by one; raise BadFileError if it cannot be read."""
+    """Yield the cases of a file one by one; raise BadFileError if the file is malformed."""
     try:
         with lzma.open(path) as recorded:
             yield from map(orjson.loads, recorded)

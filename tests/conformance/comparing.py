@@ -1,4 +1,4 @@
-"""What Mooring decides about a recorded case, and where that differs from kube-scheduler."""
+"""Decides about recorded cases with Mooring, and finds the differences from kube-scheduler."""
 
 import asyncio
 import json
@@ -45,10 +45,10 @@ Scores = dict[str, tuple[dict[str, int], int]]
 
 
 def decided(case: Mapping[str, Any], *, converted: bool = False) -> Decision:
-    """Return what `mooring simulate` decides about the case's pod; it calls the case's extenders.
+    """Return the decision of `mooring simulate` about the case's pod, with the case's extenders.
 
-    It decides by the rules of the version of Kubernetes that the case was recorded from. With
-    `converted`, the profile is what `mooring convert` prints of the configuration.
+    It follows the rules of the Kubernetes version of the recording. With `converted`, the profile
+    is the output of `mooring convert` for the configuration.
     """
     if "extenders" not in case:
         return _simulated(case, [], converted=converted)
@@ -67,7 +67,7 @@ def _simulated(
 def _inputs(
     case: Mapping[str, Any], extenders: list[dict[str, Any]], *, converted: bool = False
 ) -> Inputs:
-    """Return the case as `mooring simulate` reads it."""
+    """Return the case as inputs of `mooring simulate`."""
     objects = [Manifest("the case", raw) for raw in (*case["objects"], case["pod"])]
     configuration = kube_configuration(profiles=[case["profile"]], extenders=extenders)
     kubernetes = rules_of_server(case["kubernetes"]).version
@@ -79,16 +79,16 @@ def _inputs(
 
 @lru_cache(maxsize=16)
 def _loaded(documents: bytes) -> list[LoadedProfile]:
-    """Return the profiles that a list of documents in JSON defines; most cases have the same."""
+    """Return the profiles in a JSON list of documents; a cache serves equal lists."""
     manifests = [Manifest("the profile", document) for document in orjson.loads(documents)]
     return load_profiles(manifests, REGISTRY)
 
 
 def claims_written_otherwise(case: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return by claim of the placed pod in what it is not as kube-scheduler has written it.
+    """Return, by claim of the placed pod, the fields that Mooring writes differently.
 
-    Reserve and PreBind run for the node that kube-scheduler has chosen. The claim that it creates
-    for extended resources has a name by chance; here it is "extended".
+    Reserve and PreBind run for the node that kube-scheduler has chosen. The claim that Mooring
+    creates for extended resources has a random name; here it is "extended".
     """
     theirs = {_name(name, raw): raw for name, raw in case["oracle"].get("claims", {}).items()}
     if not theirs:
@@ -117,7 +117,7 @@ async def _written(case: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     claims = {("resourceclaims", _key(raw)): raw for raw in known}
 
     def show() -> None:
-        """Have the watch show what was created."""
+        """Put the created claims into the state, as the watch does."""
         for (resource, key), raw in api.objects.items():
             if resource == "resourceclaims" and key not in state.objects.of(Kind.RESOURCE_CLAIM):
                 state.put(Kind.RESOURCE_CLAIM, key, parse_resource_claim(raw))
@@ -138,7 +138,7 @@ async def _written(case: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _as_recorded(key: str, raw: Mapping[str, Any], api: FakeApi) -> tuple[str, dict[str, Any]]:
-    """Return the claim's name and its fields as the recorder keeps them."""
+    """Return the claim's name, and those of its fields that the recorder keeps."""
     metadata = raw["metadata"]
     found = {"finalizers": metadata.get("finalizers", []), "status": raw.get("status", {})}
     if "generateName" not in metadata:
@@ -154,7 +154,7 @@ def _key(raw: Mapping[str, Any]) -> str:
 
 
 def _without_chance(part: str, value: Any) -> Any:
-    """Return a status without its time, and with the same id for each share of a device."""
+    """Return a status without its time, and with one constant id for the shares of devices."""
     if part != "status":
         return value
     allocation = value["allocation"]
@@ -168,7 +168,7 @@ def _without_chance(part: str, value: Any) -> Any:
 
 
 def _converted(configuration: Mapping[str, Any], kubernetes: str) -> list[Any]:
-    """Return the documents that `mooring convert` prints of the configuration."""
+    """Return the documents that `mooring convert` prints for the configuration."""
     arguments = ["-", "--active", "--kubernetes", kubernetes]
     run = CliRunner().invoke(convert, arguments, input=json.dumps(configuration))
     assert run.exit_code == 0, run.output
@@ -176,9 +176,9 @@ def _converted(configuration: Mapping[str, Any], kubernetes: str) -> list[Any]:
 
 
 def differences(case: Mapping[str, Any], decision: Decision) -> list[str]:
-    """Return a line for each thing in which the decision is not kube-scheduler's.
+    """Return a line for each difference between the decision and kube-scheduler's.
 
-    Any node with the highest total is the right one: kube-scheduler breaks ties at random.
+    Every node with the highest total is right, because kube-scheduler breaks ties at random.
     """
     oracle = case["oracle"]
     if oracle["node"] is None and oracle["condition"] is not None:
@@ -199,7 +199,7 @@ def _refusal_differences(oracle: Mapping[str, Any], decision: Decision) -> Itera
 
 
 def _sorted(message: str | None) -> str | None:
-    """Return the message with the list of nodes without victims sorted: its order is random."""
+    """Return the message with a sorted list of the nodes without victims; their order is random."""
     head, bracket, errors = (message or "").rpartition("preemption: [")
     if not bracket:
         return message
@@ -207,7 +207,7 @@ def _sorted(message: str | None) -> str | None:
 
 
 def _without_first_device(message: str | None) -> str | None:
-    """Return an error without the device: on which node it is met first is a matter of chance."""
+    """Return an error without the device's name: it depends on the first node that is examined."""
     return re.sub(r" on device \S+/\S+/\S+: ", " on a device: ", message) if message else message
 
 
@@ -251,7 +251,7 @@ def _scores_of_decision(decision: Decision) -> Scores:
 
 
 def _of_plugins(shares: Mapping[str, int]) -> dict[str, int]:
-    """Return the shares of plugins; kube-scheduler logs those of extenders (URLs) unweighted."""
+    """Return only the plugins' shares; kube-scheduler logs extenders' shares (URLs) unweighted."""
     return {
         name: share
         for name, share in shares.items()

@@ -1,4 +1,4 @@
-"""`python -m conformance.record`: what the real kube-scheduler decides about random cases."""
+"""`python -m conformance.record`: records kube-scheduler's decisions about random cases."""
 
 import argparse
 import lzma
@@ -40,7 +40,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 all recorded, 1 failed, 2 wrong use, 130 interrupted."""
+    """Return the exit code: 0 all recorded, 1 failed, 2 wrong usage, 130 interrupted."""
     chosen = _parser().parse_args(arguments)
     try:
         folder = chosen.out / chosen_release().minor
@@ -92,10 +92,10 @@ def _at_least_one(text: str) -> int:
 
 
 def _suites(chosen: Sequence[str] | None) -> Sequence[str]:
-    """Return the suites to record: those asked for, or all that this version can decide.
+    """Return the suites to record: the chosen ones, or all that this version supports.
 
     Raises:
-        RecordingError: if a suite that was asked for needs a newer version.
+        RecordingError: A chosen suite needs a newer version.
     """
     version = chosen_release().version
     possible = suites_of(version)
@@ -155,7 +155,7 @@ def _line(case: dict[str, Any]) -> bytes:
 
 @contextmanager
 def _replaced(path: Path) -> Iterator[Path]:
-    """Yield a file beside `path` that replaces it at the end, or is removed after an error."""
+    """Yield a new file; after success it replaces `path`, after an error it is removed."""
     partial = path.with_suffix(".partial")
     try:
         yield partial

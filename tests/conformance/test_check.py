@@ -21,7 +21,7 @@ def written(folder: Path, recorded: list[dict[str, Any]]) -> Path:
 
 @pytest.fixture
 def one_wrong(tmp_path: Path) -> Path:
-    """Write the first two cases of a suite, the first with a score that Mooring does not give."""
+    """Return a file with the first two cases of a suite; the first has a wrong score."""
     recorded = list(cases(TAINTS))[:2]
     oracle = recorded[0]["oracle"]
     oracle["scores"][oracle["node"]]["total"] += 1

@@ -13,13 +13,13 @@ Case = dict[str, Any]
 
 
 def first(suite: str, wanted: Callable[[dict[str, Any]], Any]) -> Case:
-    """Return the first case of a suite whose oracle is wanted; it may be changed."""
+    """Return a copy of the first case of a suite whose oracle `wanted` accepts."""
     return next(case for case in cases(DATA / f"{suite}.jsonl.xz") if wanted(case["oracle"]))
 
 
 @pytest.fixture
 def chosen() -> Case:
-    """Return a case with a choice of nodes."""
+    """Return a case in which kube-scheduler had several nodes to choose from."""
     return first("spread", lambda oracle: oracle["scores"])
 
 

@@ -1,12 +1,12 @@
-"""Decisions recorded from the real kube-scheduler, case by case the same.
+"""Mooring decides as recorded from the real kube-scheduler, case by case.
 
-Each `data/VERSION/SUITE.jsonl.xz` holds one JSON case a line: the objects of a random cluster as
-its API server stored them, one pending pod, the profile that its schedulerName selects, and as
-`oracle` what kube-scheduler of that version decided. No controller ran. The chosen node is one of
-those with the highest total, for kube-scheduler breaks ties at random. A case with neither node nor
-condition nor victims waited at PreBind for a volume; its `nominatedNode` is the node it had chosen.
-Where there is a node with a condition False, the condition is an earlier pod's of that name, whose
-binding failed late.
+Each `data/VERSION/SUITE.jsonl.xz` has one JSON case per line: the objects of a random cluster as
+its API server stored them, one pending pod, the profile of its schedulerName, and as `oracle` the
+decision of kube-scheduler in this version. No controller ran. kube-scheduler breaks ties at random,
+so the chosen node is one of the nodes with the highest total. A case without node, condition and
+victims waited at PreBind for a volume; its `nominatedNode` is the chosen node. If there is a node
+and also a condition False, the condition belongs to an earlier pod of the same name, whose binding
+failed late.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ VERSIONS: Final = ("1.36", "1.37", "1.38")
 
 
 def recorded(*suites: str) -> list[Any]:
-    """Return a parameter for each file of these suites, whatever the version."""
+    """Return a parameter for each file of these suites, in every version."""
     return [
         pytest.param(path, id=f"{path.parent.name}-{suite}")
         for suite in suites
@@ -33,7 +33,7 @@ def recorded(*suites: str) -> list[Any]:
 
 
 def differing(path: Path, *, converted: bool = False) -> Iterator[tuple[str, list[str]]]:
-    """Yield the id of each case that Mooring decides otherwise, with what differs."""
+    """Yield the id of each case that Mooring decides differently, with the differences."""
     for case in cases(path):
         if found := differences(case, decided(case, converted=converted)):
             yield case["id"], found

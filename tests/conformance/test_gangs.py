@@ -1,4 +1,4 @@
-"""The random gangs of the comparison with kube-scheduler, and what is said about them."""
+"""The random gangs for the comparison with kube-scheduler, and the texts about them."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ RACK = "example.com/rack"
 
 
 def described(gang: Gang) -> Any:
-    """Return what of a gang does not depend on who schedules it."""
+    """Return the properties of a gang that are the same for every scheduler."""
     return (
         gang.minimum,
         gang.topology,
@@ -41,7 +41,7 @@ def test_the_gangs_are_of_many_kinds() -> None:
 
 
 def gang(minimum: int = 2, topology: str | None = None) -> Gang:
-    """Return three members of 2 cores and two nodes of 4, of which one has 1 core taken."""
+    """Return a gang of three members of 2 cores, with nodes of 4 cores; one core is in use."""
     return Gang(
         "g",
         minimum,

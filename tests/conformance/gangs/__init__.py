@@ -1,1 +1,1 @@
-"""Random gangs, given to the real kube-scheduler with its gates on and to Mooring."""
+"""Gives random gangs to the real kube-scheduler (with its feature gates on) and to Mooring."""

@@ -1,4 +1,4 @@
-"""`python -m conformance.gangs`: which random gangs kube-scheduler and Mooring place."""
+"""`python -m conformance.gangs`: finds random gangs that kube-scheduler places and Mooring not."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 Mooring places what kube-scheduler does, 1 not, 2 wrong use."""
+    """Return the exit code: 0 Mooring places all gangs of kube-scheduler, 1 not, 2 wrong usage."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.gangs",
         description="Gives random gangs to kube-scheduler, with its gates on, and to Mooring on "
@@ -64,7 +64,7 @@ def _compare_evictions(cases: int, seed: int) -> int:
 
 
 def summary_of_evictions(found: Sequence[Evicted]) -> str:
-    """Return the counts, and a line for each pod for which the two evict other pods."""
+    """Return the counts, and a line for each urgent pod with different victims."""
     alike = [e for e in found if e.kube_scheduler == e.mooring]
     preempting = sum(bool(e.kube_scheduler) for e in found)
     counts = (

@@ -1,7 +1,8 @@
-"""Random gangs, each with nodes that are there for it alone.
+"""Makes random gangs, each with nodes of its own.
 
-They are small and mixed, and need about what is free, so that the order in which members are placed
-decides whether the gang fits. The same seed and number give the same gang, whoever schedules it.
+The gangs are small and mixed, and request about the free amount. So the order in which members are
+placed decides whether the gang fits. The same seed and number give the same gang for every
+scheduler.
 """
 
 from collections import Counter
@@ -26,7 +27,7 @@ MOST_MEMBERS: Final = 10
 
 @dataclass(frozen=True)
 class Gang:
-    """A group and its members; `nodes` and the pods on them are all there is for it."""
+    """A group and its members; only `nodes` can take them, and `running` are the pods there."""
 
     name: str
     minimum: int
@@ -39,7 +40,7 @@ class Gang:
 
 
 def random_gang(seed: int, number: int, scheduler: str, namespace: str) -> Gang:
-    """Return gang `number` of the seed for the pods' scheduler, with names of its own."""
+    """Return gang `number` of the seed for this scheduler; its object names are unique."""
     draw = Draw(f"gang {seed} {number}")
     name = f"g{number:04}-{scheduler}"
     nodes = [_node(draw, f"{name}-{i}", name) for i in range(draw.randint(2, 6))]
@@ -70,7 +71,7 @@ def random_gang(seed: int, number: int, scheduler: str, namespace: str) -> Gang:
 
 
 def wrong_placement(gang: Gang, node_of: Mapping[str, str]) -> str:
-    """Return what is wrong with the nodes of the bound members, by name; "" if nothing is."""
+    """Return the mistake in the members' nodes (by member's name); "" if there is none."""
     if 0 < len(node_of) < gang.minimum:
         return f"{len(node_of)} of at least {gang.minimum} members are bound"
     used: Counter[str] = Counter()
@@ -94,7 +95,7 @@ def _node(draw: Draw, name: str, pool: str) -> Raw:
 
 
 def _common(draw: Draw, name: str, scheduler: str) -> Raw:
-    """Return the spec that all members have beside what they request."""
+    """Return the part of the spec that all members have in common."""
     spec: Raw = {"schedulerName": scheduler, "nodeSelector": {POOL: name}}
     if draw.chance(0.15):
         spec["nodeSelector"]["disk"] = "ssd"
@@ -108,7 +109,7 @@ def _common(draw: Draw, name: str, scheduler: str) -> Raw:
 
 
 def _sizes(draw: Draw, target: int) -> Iterable[int]:
-    """Return millicores of at least two members, of up to three sizes, about `target` in sum."""
+    """Return the millicores of at least two members, up to three sizes, about `target` in total."""
     kinds = draw.some(SIZES, 1, 3)
     sizes = [draw.choice(kinds) for _ in range(2)]
     while len(sizes) < MOST_MEMBERS and sum(sizes) + (size := draw.choice(kinds)) <= target:

@@ -1,4 +1,4 @@
-"""Gives the same gangs to kube-scheduler and to Mooring on one API server, and says who places."""
+"""Gives the same gangs to kube-scheduler and Mooring on one API server; compares the results."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 
 
 class Verdict(NamedTuple):
-    """Who placed a gang; `wrong` says what is wrong with Mooring's placement, "" for nothing."""
+    """Which schedulers placed a gang; `wrong` is the mistake in Mooring's placement, or ""."""
 
     number: int
     kube_scheduler: bool
@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
 
 @contextmanager
 def both_schedulers() -> Iterator[Access]:
-    """Run kube-scheduler with its gates, and Mooring, on one control plane with PodGroups."""
+    """Run kube-scheduler (with its gates on) and Mooring on one control plane; yield its access."""
     with (
         ControlPlane({"kube-scheduler"}, flags=chosen_release().pod_group_flags()) as plane,
         TemporaryDirectory() as folder,
@@ -58,7 +58,7 @@ def both_schedulers() -> Iterator[Access]:
 
 
 def verdicts(access: Access, seed: int, numbers: Sequence[int]) -> Iterator[Verdict]:
-    """Yield a verdict on each gang; the cluster must have no other nodes."""
+    """Yield a verdict on each gang; the cluster must have no nodes before."""
     return in_batches(access, "gangs", numbers, partial(_together, seed))
 
 
@@ -68,9 +68,9 @@ def in_batches(
     numbers: Sequence[int],
     results: Callable[[Client, str, Sequence[int]], Iterator[_Result]],
 ) -> Iterator[_Result]:
-    """Yield the results of a few numbers at a time, which have a namespace of their own.
+    """Yield the results of `numbers`, a few numbers at a time, in one namespace per batch.
 
-    After each time its namespace and all nodes are deleted.
+    After each batch, its namespace and all nodes are deleted.
     """
     with access.client() as client:
         for first in range(0, len(numbers), TOGETHER):
@@ -107,7 +107,7 @@ def _create(client: Client, namespace: str, gang: Gang) -> None:
 
 
 class _Found:
-    """What the API server says about the gangs of a namespace."""
+    """The pods of a namespace as the API server has them now."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         found = client.get(_pods(namespace))["items"]
@@ -120,11 +120,11 @@ class _Found:
         return {name: node for name, node in nodes.items() if node}
 
     def is_placed(self, gang: Gang) -> bool:
-        """Return whether enough members are bound."""
+        """Return whether the minimum of the gang's members is bound."""
         return len(self.node_of(gang)) >= gang.minimum
 
     def is_unschedulable(self, gang: Gang) -> bool:
-        """Return whether the conditions of all members say so."""
+        """Return whether all members have the condition PodScheduled=False."""
         pods = (self._pods[raw["metadata"]["name"]] for raw in gang.members)
         return all(
             any(
@@ -136,7 +136,7 @@ class _Found:
 
 
 def _settled(client: Client, namespace: str, pairs: Sequence[Sequence[Gang]]) -> _Found:
-    """Wait until every gang is placed, or unschedulable for long enough; return what is found."""
+    """Wait until every gang is placed, or unschedulable for long enough; return the last state."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     since: dict[str, float] = {}
     while True:
@@ -153,7 +153,7 @@ def _settled(client: Client, namespace: str, pairs: Sequence[Sequence[Gang]]) ->
 def _is_settled(
     pair: Sequence[Gang], found: _Found, since: Mapping[str, float], now: float
 ) -> bool:
-    """Return whether the gang is decided; what kube-scheduler has placed is waited for long."""
+    """Return whether both are decided; wait for Mooring if kube-scheduler has placed its gang."""
     theirs, ours = (
         found.is_placed(gang) or now - since[gang.name] > QUIET_SECONDS for gang in pair
     )

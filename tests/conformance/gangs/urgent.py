@@ -1,7 +1,7 @@
 """Gives an urgent pod to kube-scheduler and to Mooring, beside groups of lower priority.
 
-Some of the groups are disrupted as a whole. Both schedulers get the same pods on nodes of their
-own, and which pods they evict is compared.
+Some groups can only be disrupted as a whole. Both schedulers get the same pods on separate nodes,
+and their victims are compared.
 """
 
 import random
@@ -36,7 +36,7 @@ CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 class Evicted(NamedTuple):
-    """Whom each scheduler evicts for a pod, by the names of the pods."""
+    """The names of the pods that each scheduler evicts for an urgent pod."""
 
     number: int
     kube_scheduler: tuple[str, ...]
@@ -45,7 +45,7 @@ class Evicted(NamedTuple):
 
 @dataclass(frozen=True)
 class Scene:
-    """The objects of one scheduler: its nodes, what runs there, and the urgent pod."""
+    """The objects for one scheduler: nodes, groups, running pods, budgets and the urgent pod."""
 
     nodes: list[Raw]
     groups: list[Raw]
@@ -55,7 +55,7 @@ class Scene:
 
 
 def random_scene(seed: int, number: int, scheduler: str, namespace: str) -> Scene:
-    """Return the scene of this number for a scheduler; that of another differs in names only."""
+    """Return the scene of this number for a scheduler; other schedulers get other names only."""
     draw = random.Random(f"{seed}-{number}")  # noqa: S311 - has to be repeatable
     mine = f"{number}-{scheduler}"
     nodes, running = list[Raw](), list[Raw]()
@@ -94,7 +94,7 @@ def random_scene(seed: int, number: int, scheduler: str, namespace: str) -> Scen
 
 
 def _of_class(raw: Raw, priority: int) -> Raw:
-    """Return the pod or the group with this priority, by its class."""
+    """Return the pod or group with the PriorityClass of this priority."""
     raw["spec"].pop("priority", None)
     raw["spec"]["priorityClassName"] = f"p{priority}"
     return raw
@@ -107,7 +107,7 @@ def _group(name: str, kind: str, namespace: str) -> Raw:
 
 
 def evictions(access: Access, seed: int, numbers: Sequence[int]) -> Iterator[Evicted]:
-    """Yield what happens in each scene; the cluster must have no other nodes."""
+    """Yield the victims in each scene; the cluster must have no nodes before."""
     with access.client() as client:
         for priority in {*GROUPS.values(), ALONE, *URGENT}:
             client.post(CLASSES, {"metadata": {"name": f"p{priority}"}, "value": priority})
@@ -132,7 +132,7 @@ def _together(
 
 
 def _create(client: Client, namespace: str, scene: Scene) -> None:
-    """Create the objects, and then write what the status of pods and budgets has."""
+    """Create the scene's objects, and then write the statuses of pods and budgets."""
     pods, group_path = (
         f"/api/v1/namespaces/{namespace}/pods",
         chosen_release().pod_groups(namespace),
@@ -155,7 +155,7 @@ def _pods(client: Client, namespace: str) -> list[Raw]:
 
 
 def _wait_until_decided(client: Client, namespace: str, scenes: Sequence[Scene]) -> None:
-    """Wait until each urgent pod is bound, or its condition says what was found."""
+    """Wait until each urgent pod is bound or has a condition."""
     waiting, deadline = {s.urgent["metadata"]["name"] for s in scenes}, time.monotonic() + PATIENCE
     while waiting and time.monotonic() < deadline:
         for raw in _pods(client, namespace):
@@ -165,7 +165,7 @@ def _wait_until_decided(client: Client, namespace: str, scenes: Sequence[Scene])
 
 
 def _evicted(scene: Scene, pods: dict[str, Raw]) -> tuple[str, ...]:
-    """Return which pods of the scene are leaving, by what their names say of node and number."""
+    """Return the end of the name (node and number) of each pod that is leaving or gone."""
     found = list[str]()
     for raw in scene.running:
         name = raw["metadata"]["name"]

@@ -1,1 +1,1 @@
-"""A scene put before the real kube-scheduler, and what came of it."""
+"""Shows scenes to the real kube-scheduler, and records its decisions."""

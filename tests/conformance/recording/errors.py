@@ -1,5 +1,5 @@
-"""What can go wrong while recording."""
+"""The error of the recorder."""
 
 
 class RecordingError(Exception):
-    """A case could not be recorded; the text says which, what was awaited, and where the log is."""
+    """A case could not be recorded; the text names the case, the missing event and the log."""

@@ -1,4 +1,4 @@
-"""What kube-scheduler says in its log: which objects it has seen, and every score."""
+"""Reads kube-scheduler's log: the objects that it has seen, and every score."""
 
 import re
 import time
@@ -27,19 +27,19 @@ _POLL: Final = 0.002
 
 @dataclass(frozen=True)
 class Entry:
-    """One structured line: `"message" field="value" ...`."""
+    """A structured line of the log: `"message" field="value" ...`."""
 
     message: str
     fields: Mapping[str, str]
 
     @property
     def subject(self) -> str:
-        """The value of the first field, which names what the message is about."""
+        """The value of the first field, which names the object of the message."""
         return next(iter(self.fields.values()), "")
 
 
 class SchedulerLog:
-    """Reads a growing log. `entries` are those since the last `forget`."""
+    """Reads a growing log; `entries` are the entries since the last `forget`."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open()
@@ -47,24 +47,24 @@ class SchedulerLog:
         self.entries: list[Entry] = []
 
     def close(self) -> None:
-        """Close the log; it is read no more."""
+        """Close the file of the log."""
         self._file.close()
 
     def forget(self) -> None:
-        """Forget what was logged so far."""
+        """Drop all entries logged so far."""
         self.read()
         self.entries.clear()
 
     def read(self) -> None:
-        """Read everything logged by now into `entries`."""
+        """Append all new entries of the log to `entries`."""
         *lines, self._rest = (self._rest + self._file.read()).split("\n")
         self.entries.extend(_parsed(lines))
 
     def wait_for(self, expected: Iterable[tuple[str, str]]) -> None:
-        """Wait until `entries` has each message about its subject as often as `expected`.
+        """Wait until `entries` has each pair of message and subject as often as `expected`.
 
         Raises:
-            RecordingError: when one does not within 30 seconds.
+            RecordingError: An entry has not come within 30 seconds.
         """
         wanted = Counter(expected)
         deadline = time.monotonic() + _TIMEOUT
@@ -83,7 +83,7 @@ class SchedulerLog:
 
 
 def scores(entries: Iterable[Entry], pod: str) -> dict[str, Any] | None:
-    """Return plugins' shares and total by node, of the pod "namespace/name"; None without any."""
+    """Return the pod's scores (of plugins and in total) by node; None if there are none."""
     nodes: dict[str, Any] = {}
     for entry in entries:
         if entry.fields.get("pod") != pod:

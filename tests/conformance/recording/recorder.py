@@ -1,4 +1,4 @@
-"""Scene after scene before one kube-scheduler, in a control plane of its own."""
+"""Records scenes one after the other with one kube-scheduler, on its own control plane."""
 
 import time
 from collections.abc import Sequence
@@ -46,9 +46,9 @@ They change nothing else that kube-scheduler decides.
 
 
 class Recorder:
-    """Use it as a context manager: etcd, kube-apiserver and kube-scheduler run inside, no more.
+    """Runs only etcd, kube-apiserver and kube-scheduler; use it as a context manager.
 
-    `extenders` are those of kube-scheduler's configuration; they run inside too.
+    `extenders` are for kube-scheduler's configuration; the recorder runs them, too.
     """
 
     def __init__(self, extenders: Sequence[Raw] = ()) -> None:
@@ -86,17 +86,17 @@ class Recorder:
         self._open.close()
 
     def _served(self, opening: ExitStack) -> dict[str, Any]:
-        """Return the part of the configuration that is about extenders."""
+        """Run the extenders; return their part of kube-scheduler's configuration."""
         if not self._extenders:
             return {}
         port = opening.enter_context(served_by_thread(application()))
         return {"extenders": at_port(self._extenders, port)}
 
     def record(self, scene: Scene) -> dict[str, Any]:
-        """Return the scene as stored and what kube-scheduler decided; the scene is gone afterwards.
+        """Return the stored scene and kube-scheduler's decision; remove the scene afterwards.
 
         Raises:
-            RecordingError: when kube-scheduler does not decide, or does not say what it does.
+            RecordingError: kube-scheduler makes no decision, or does not log it.
         """
         self._log.forget()
         self._stage.store(scene.objects)
@@ -120,9 +120,9 @@ class Recorder:
         }
 
     def _with_claims(self, pod: Raw, claims: Sequence[Raw]) -> tuple[Raw, list[Raw]]:
-        """Return the pod and the claims that are made for it, as the claim controller makes them.
+        """Return the pod, and the claims created for it as the claim controller does.
 
-        kube-scheduler does not look at the pod before its status names them.
+        kube-scheduler ignores the pod until its status names these claims.
         """
         owner = {
             "apiVersion": "v1",
@@ -165,7 +165,7 @@ class Recorder:
         }
 
     def _claims(self, pod: Raw, decided: Raw) -> dict[str, Raw]:
-        """Return what was written of the pod's claims by name, once it has a node."""
+        """Return the pod's claims by name as kube-scheduler wrote them; {} without a chosen node."""
         if not (decided["spec"].get("nodeName") or _waits(decided)):
             return {}
         uid, named = pod["metadata"]["uid"], set(_claim_names(pod))
@@ -184,9 +184,9 @@ class Recorder:
         return found
 
     def _verdict(self, pod: Raw, *, devices: bool) -> Raw:
-        """Return the pod when first bound, refused, or left waiting on a node.
+        """Return the first version of the pod that is bound, rejected, or waiting on a node.
 
-        It waits for a volume, or for `devices` that are not bound yet.
+        A pod waits on a node for a volume, or for `devices` with binding conditions.
         """
         metadata = pod["metadata"]
         events = self._client.watch(
@@ -206,9 +206,9 @@ class Recorder:
         )
 
     def _waits_for_devices(self, pod: Raw) -> bool:
-        """Return True once the pod's claims are written, and devices not bound; else False.
+        """Wait until the pod's claims are written; return True if it waits for binding conditions.
 
-        It is False once the pod is bound or refused.
+        Returns False once the pod is bound or rejected.
         """
         deadline = time.monotonic() + _VERDICT_SECONDS
         while time.monotonic() < deadline:
@@ -233,7 +233,7 @@ class Recorder:
 
 
 def _arrivals(scene: Scene) -> list[tuple[str, str]]:
-    """Return what it logs when it has seen the scene's nodes, pods and slices in full."""
+    """Return the log entries by which kube-scheduler shows that it has seen the whole scene."""
     expected = [("ResourceSlice added", name) for name in _slices(scene)]
     for raw in scene.objects:
         if raw["kind"] == "Node":
@@ -248,9 +248,10 @@ def _arrivals(scene: Scene) -> list[tuple[str, str]]:
 
 
 def _slices(scene: Scene) -> list[str]:
-    """Return the slices of which kube-scheduler logs events: none, unless it has taint rules.
+    """Return the names of the slices whose arrival kube-scheduler logs.
 
-    Where it has not, slices are stored before the nodes of which it does log.
+    Returns [] for versions without device taint rules. For these, slices are stored before the
+    nodes, whose arrival is logged.
     """
     if (minor_version(chosen_release().version) or ()) < _TAINT_RULES_SINCE:
         return []
@@ -269,7 +270,7 @@ def _condition(pod: Raw) -> dict[str, Any] | None:
 
 
 def _uses_devices(pod: Raw) -> bool:
-    """Return whether the pod may need devices: by claims, or as extended resources."""
+    """Return whether the pod may need devices, by claims or as extended resources."""
     containers = [*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())]
     limits = (each.get("resources", {}).get("limits", {}) for each in containers)
     extended = any("/" in name for each in limits for name in each)
@@ -282,7 +283,7 @@ def _entries(pod: Raw) -> list[Raw]:
 
 
 def _claim_names(pod: Raw) -> list[str]:
-    """Return the names of the pod's claims, also of those that were made for it."""
+    """Return the names of all claims of the pod, including claims made from templates."""
     entries = [*_entries(pod), *pod["status"].get("resourceClaimStatuses", ())]
     return [each["resourceClaimName"] for each in entries if "resourceClaimName" in each]
 
@@ -314,7 +315,7 @@ def _nominated(pod: Raw) -> str | None:
 
 
 def _waits(pod: Raw) -> bool:
-    """Return whether the pod waits on a node before it is bound, and not for victims to leave."""
+    """Return whether the pod waits on a node before its binding, and not for victims."""
     return _nominated(pod) is not None and _condition(pod) is None
 
 

@@ -1,4 +1,4 @@
-"""The API server's side of a scene: its objects stored, listed and removed again."""
+"""Stores, lists and removes the objects of a scene on the API server."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +38,7 @@ A = TypeVar("A")
 
 
 class Stage:
-    """Use it as a context manager: then namespaces and classes that all scenes use exist."""
+    """Creates the namespaces and classes that all scenes use; use it as a context manager."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -56,7 +56,7 @@ class Stage:
         self._open.close()
 
     def store(self, objects: Iterable[Raw]) -> None:
-        """Make the objects: nodes before the pods on them, everything else before both."""
+        """Create the objects: pods last, nodes before them, and all other objects first."""
         groups: dict[Resource | None, list[Raw]] = {None: [], NODE: [], POD: []}
         for raw in objects:
             resource = _BY_KIND[raw["kind"]]
@@ -65,32 +65,32 @@ class Stage:
             self._each(self._create, group)
 
     def create(self, raw: Raw) -> Raw:
-        """Make one new object; return its stored form."""
+        """Create the object; return its stored form."""
         return self._create(raw)
 
     def read(self, raw: Raw) -> Raw:
-        """Return an object's present form."""
+        """Return the current form of the object."""
         with self._client() as client:
             found: Raw = client.get(_path(raw))
         return found
 
     def set_status(self, raw: Raw, status: Raw) -> Raw:
-        """Return an object's stored form with these fields in its status."""
+        """Write these fields into the object's status; return its stored form."""
         with self._client() as client:
             changed: Raw = client.patch(f"{_path(raw)}/status", {"status": status})
         return changed
 
     def claims(self) -> list[Raw]:
-        """Return every claim for devices, as stored."""
+        """Return all ResourceClaims as the API server has them."""
         return self._list(RESOURCE_CLAIM)
 
     def stored(self) -> list[Raw]:
-        """Return every object of the scene, as stored."""
+        """Return every object of the scene as the API server has it."""
         found = self._each(self._list, _LISTED)
         return [raw for objects in found for raw in objects]
 
     def remove(self, objects: Iterable[Raw]) -> None:
-        """Remove all objects of the kinds of these objects."""
+        """Remove all objects of the kinds that these objects have."""
         objects = list(objects)
         kept = [raw for raw in objects if raw["metadata"].get("finalizers")]
         if any(raw["kind"] == RESOURCE_CLAIM.kind for raw in objects):

@@ -1,1 +1,1 @@
-"""Random clusters with one pod waiting: from a seed the same again, into the API's corners."""
+"""Random clusters with one pending pod, which try unusual parts of the API; a seed repeats them."""

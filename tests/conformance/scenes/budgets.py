@@ -1,4 +1,4 @@
-"""Disruption budgets, as a controller would have counted them."""
+"""Disruption budgets with the statuses that a controller would write."""
 
 from conformance.scenes.cluster import Cluster, Raw
 from conformance.scenes.draw import Draw
@@ -6,7 +6,7 @@ from conformance.scenes.vocabulary import APPS, TEAMS
 
 
 def budgets(cluster: Cluster, _: Raw) -> None:
-    """Add up to three budgets, each of a team, some used up."""
+    """Add up to three budgets in the teams' namespaces; some allow no disruption."""
     draw = cluster.draw
     for number in range(draw.randint(0, 3)):
         namespace = draw.choice(tuple(TEAMS))
@@ -29,7 +29,7 @@ def budgets(cluster: Cluster, _: Raw) -> None:
 
 
 def _selector(draw: Draw) -> Raw:
-    """Return mostly the selector of an app; sometimes of several, or the empty one."""
+    """Return a selector, mostly of one app, sometimes of several apps or empty."""
     if draw.chance(0.1):
         return {}
     if draw.chance(0.3):

@@ -1,4 +1,4 @@
-"""Claims as users meet them: of templates, shared, for parts of devices, for extended resources."""
+"""Claims as users have them: templates, shared claims, parts of devices, extended resources."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -35,7 +35,7 @@ SICK: Final = {"key": "sick", "operator": "Exists"}
 
 
 def claims_in_use(cluster: Cluster, pod: Raw) -> None:
-    """Let the pod have claims of one of the kinds that there are, and perhaps a further one."""
+    """Give the pod claims of one random kind, and sometimes one more claim."""
     kinds: tuple[tuple[Callable[[Cluster, Raw], None], int], ...] = (
         (_shared, 4),
         (_to_be_bound, 4),
@@ -51,7 +51,7 @@ def claims_in_use(cluster: Cluster, pod: Raw) -> None:
 
 
 def _shared(cluster: Cluster, pod: Raw) -> None:
-    """Have the pod use a claim that has devices, and is or was used by other pods."""
+    """Give the pod an allocated claim that other pods use or have used."""
     draw = cluster.draw
     slices = _gpus(cluster)
     home = draw.choice(slices)
@@ -65,7 +65,7 @@ def _shared(cluster: Cluster, pod: Raw) -> None:
 
 
 def _to_be_bound(cluster: Cluster, pod: Raw) -> None:
-    """Let devices have binding conditions, and a claim perhaps have such devices already."""
+    """Add devices with binding conditions; sometimes a claim already has such devices."""
     draw = cluster.draw
     conditions: Raw = {"bindingConditions": [ATTACHED], "bindingFailureConditions": [BROKEN]}
     slices = []
@@ -104,7 +104,7 @@ def _to_be_bound(cluster: Cluster, pod: Raw) -> None:
 
 
 def _extended(cluster: Cluster, pod: Raw) -> None:
-    """Have the containers request resources that classes stand for; some nodes offer them."""
+    """Let containers request extended resources of classes; some nodes also offer the resources."""
     draw = cluster.draw
     _gpus(cluster, in_use=0.2)
     resources = [f"{cluster.label}.example.com/gpu"]
@@ -131,7 +131,7 @@ def _extended(cluster: Cluster, pod: Raw) -> None:
 
 
 def _partitioned(cluster: Cluster, pod: Raw) -> None:
-    """Let devices be parts of others, which use the counters of their pool together."""
+    """Add devices that are parts of others and consume counters of their pool."""
     draw = cluster.draw
     slices = []
     for node in cluster.node_names:
@@ -159,7 +159,7 @@ def _partitioned(cluster: Cluster, pod: Raw) -> None:
 
 
 def _with_admin_access(cluster: Cluster, pod: Raw) -> None:
-    """Let the pod look at devices that others use."""
+    """Give the pod a claim with admin access to devices in use."""
     draw = cluster.draw
     _gpus(cluster, in_use=0.5)
     watched = exactly(_class(cluster), draw.choice((1, 2, None)), adminAccess=True)
@@ -170,7 +170,7 @@ def _with_admin_access(cluster: Cluster, pod: Raw) -> None:
 
 
 def _alternatives(cluster: Cluster, pod: Raw) -> None:
-    """Let the pod take the first that there is of several, perhaps on tainted devices."""
+    """Give the pod a claim with alternative requests, sometimes for tainted devices."""
     draw = cluster.draw
     _gpus(cluster, tainted=0.4)
 
@@ -191,7 +191,7 @@ def _alternatives(cluster: Cluster, pod: Raw) -> None:
 
 
 def _gpus(cluster: Cluster, *, in_use: float = 0.0, tainted: float = 0.15) -> list[Raw]:
-    """Add the class, and a slice of one to four devices for most nodes; return the slices."""
+    """Add the class, and slices of one to four devices for most nodes; return the slices."""
     slices: list[Raw] = []
     for node in cluster.node_names:
         if cluster.draw.chance(0.9) or not slices:
@@ -226,7 +226,7 @@ def _entries(pod: Raw) -> list[Raw]:
 
 
 def _use(cluster: Cluster, pod: Raw, name: str, requests: Sequence[Raw]) -> None:
-    """Have the pod use a new claim, which is named or made from a template."""
+    """Give the pod a new claim, by its name or from a template."""
     namespace = pod["metadata"]["namespace"]
     raw = claim(f"{cluster.label}-{name}", requests)
     if cluster.draw.chance(0.4):
@@ -252,7 +252,7 @@ def _allocated(
     consumers: Sequence[Raw],
     **status: Any,
 ) -> None:
-    """Have the pod use a claim that has these devices of the node."""
+    """Give the pod a claim that is allocated these devices of the node."""
     allocation = {
         "devices": {"results": list(results)},
         "nodeSelector": node_selector(named(node)),
@@ -269,7 +269,7 @@ def _consumer(cluster: Cluster, number: int) -> Raw:
 
 
 def _result_of(raw: Raw, index: int) -> Raw:
-    """Return a device of the slice as a result of the request r0."""
+    """Return the allocation result of request r0 for the slice's device at this index."""
     spec = raw["spec"]
     name = spec["devices"][index]["name"]
     return result(spec["driver"], spec["pool"]["name"], name, request="r0")

@@ -1,4 +1,4 @@
-"""A cluster in the making, and the finished scene."""
+"""A cluster that features build step by step, and the finished scene."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ Raw = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scene:
-    """A cluster and a pod that waits in it, as their users would write them.
+    """A cluster with a pending pod, as users would write the objects.
 
-    The status of an object is the one it shall have; an object with a deletionTimestamp (of any
-    value) shall be on its way out.
+    The recorder writes each object's status as it is here; an object with a deletionTimestamp (of
+    any value) is deleted, so that it is terminating.
     """
 
     objects: list[Raw]
@@ -28,7 +28,7 @@ class Scene:
 
 @dataclass
 class Cluster:
-    """What exists so far. `label` is in the name of everything that no other scene may name too."""
+    """The objects so far; names that must be unique among scenes contain `label`."""
 
     draw: Draw
     label: str
@@ -53,7 +53,7 @@ class Cluster:
         return [raw["metadata"]["name"] for raw in self.others if raw["kind"] == kind]
 
     def add(self, kind: str, name: str, namespace: str | None = None, **fields: Any) -> Raw:
-        """Add a new object beside nodes and pods; return it for further changes."""
+        """Add an object that is neither node nor pod; return it for changes by the caller."""
         metadata = {"name": name} if namespace is None else {"name": name, "namespace": namespace}
         raw = {"kind": kind, "metadata": metadata, **fields}
         self.others.append(raw)
@@ -65,7 +65,7 @@ Feature = Callable[[Cluster, Raw], None]
 
 
 def always(features: Iterable[Feature]) -> Feature:
-    """Return a feature that applies all of the features, in order."""
+    """Return a feature that applies all these features in order."""
     chosen = tuple(features)
 
     def apply(cluster: Cluster, pod: Raw) -> None:
@@ -76,7 +76,7 @@ def always(features: Iterable[Feature]) -> Feature:
 
 
 def sometimes(probability: float, feature: Feature) -> Feature:
-    """Return a feature that applies this one as often as `probability` says."""
+    """Return a feature that applies `feature` with this probability."""
 
     def apply(cluster: Cluster, pod: Raw) -> None:
         if cluster.draw.chance(probability):

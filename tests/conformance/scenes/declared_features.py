@@ -1,4 +1,4 @@
-"""Features of the kubelet that some nodes declare, and pods that need some."""
+"""Kubelet features that some nodes declare, and pods that need some of them."""
 
 from conformance.scenes.cluster import Cluster, Raw
 from conformance.scenes.draw import Draw
@@ -12,7 +12,7 @@ FEATURES = (
 
 
 def declared_features(cluster: Cluster, pod: Raw) -> None:
-    """Let nodes declare some features, and the pod need up to two."""
+    """Let nodes declare random features, and let the pod need up to two."""
     draw = cluster.draw
     for node in cluster.nodes:
         declared = [feature for feature in FEATURES if draw.chance(0.4)]
@@ -25,7 +25,7 @@ def declared_features(cluster: Cluster, pod: Raw) -> None:
 
 
 def mount_options(cluster: Cluster, pod: Raw) -> None:
-    """Let a container mount a volume with options, which the API has since 1.37."""
+    """Give a container a volume mount with options (an API field since 1.37)."""
     pod["spec"].setdefault("volumes", []).append({"name": "scratch", "emptyDir": {}})
     options = cluster.draw.some(("noexec", "nodev", "nosuid"), 1, 3)
     mount = {"name": "scratch", "mountPath": "/scratch", "bindMountOptions": options}
@@ -33,7 +33,7 @@ def mount_options(cluster: Cluster, pod: Raw) -> None:
 
 
 def _restart_rules(draw: Draw, pod: Raw) -> None:
-    """Let a container, or an init container, restart all or only itself when it ends."""
+    """Give a container or init container a rule that restarts all containers or only itself."""
     container = pod["spec"]["containers"][0]
     if draw.chance(0.3):
         container = {"name": "i8", "image": container["image"]}

@@ -1,4 +1,4 @@
-"""What pods ask of a node: amounts, host ports, images, a priority."""
+"""Requirements of pods: amounts, host ports, images and priority."""
 
 from conformance.scenes.cluster import Cluster, Feature, Raw
 from conformance.scenes.draw import Draw
@@ -16,13 +16,13 @@ from conformance.scenes.vocabulary import (
 
 
 def requests(cluster: Cluster, pod: Raw) -> None:
-    """Let each container ask for some of cpu, memory and disk."""
+    """Give each container random requests of cpu, memory and disk."""
     for container in pod["spec"]["containers"]:
         container["resources"] = {"requests": _amounts(cluster.draw)}
 
 
 def modest_requests(cluster: Cluster, pod: Raw) -> None:
-    """Let each container ask for cpu and memory; small nodes have several times as much of both."""
+    """Give each container small requests: even small nodes have several times the amounts."""
     for container in pod["spec"]["containers"]:
         container["resources"] = {
             "requests": {
@@ -33,7 +33,7 @@ def modest_requests(cluster: Cluster, pod: Raw) -> None:
 
 
 def scarce(cluster: Cluster, pod: Raw) -> None:
-    """Let one container ask for what few nodes have: devices or huge pages."""
+    """Give one container a request for a resource of few nodes: devices or huge pages."""
     name, amounts = cluster.draw.choice(
         ((GPU, ("1", "2")), (GPU, ("1", "2")), (WIDGET, ("1", "2")), (HUGE_PAGES, ("32Mi", "64Mi")))
     )
@@ -47,7 +47,7 @@ def scarce(cluster: Cluster, pod: Raw) -> None:
 
 
 def limits_only(cluster: Cluster, pod: Raw) -> None:
-    """Give one container limits, which the API server takes for its requests, or zero requests."""
+    """Give one container either limits without requests, or requests of zero."""
     container = cluster.draw.choice(pod["spec"]["containers"])
     if cluster.draw.chance(0.7):
         container["resources"] = {"limits": _amounts(cluster.draw)}
@@ -69,7 +69,7 @@ def init_containers(cluster: Cluster, pod: Raw) -> None:
 
 
 def pod_level(cluster: Cluster, pod: Raw) -> None:
-    """Let the pod request resources as a whole, and its containers nothing or less than that."""
+    """Give the pod pod-level requests, and its containers smaller requests or none."""
     for container in (*pod["spec"]["containers"], *pod["spec"].get("initContainers", ())):
         container["resources"] = (
             {"requests": {"cpu": "100m", "memory": "64Mi"}} if cluster.draw.chance(0.3) else {}
@@ -81,12 +81,12 @@ def pod_level(cluster: Cluster, pod: Raw) -> None:
 
 
 def overhead(_: Cluster, pod: Raw) -> None:
-    """Put the pod under a runtime class that costs something itself."""
+    """Give the pod a runtime class with an overhead."""
     pod["spec"]["runtimeClassName"] = "heavy"
 
 
 def resize(cluster: Cluster, pod: Raw) -> None:
-    """Let a bound pod be resized in place: a container still has more than it asks for."""
+    """Make the bound pod's in-place resize pending: a container still has larger amounts."""
     container = pod["spec"]["containers"][0]
     had = {"cpu": cluster.draw.choice(CPU), "memory": cluster.draw.choice(MEMORY)}
     status = pod.setdefault("status", {})
@@ -98,9 +98,9 @@ def resize(cluster: Cluster, pod: Raw) -> None:
 
 
 def resize_stages(cluster: Cluster, pod: Raw) -> None:
-    """Let a bound pod be resized in place: what is asked for, allocated and in use differ.
+    """Give the bound pod different desired, allocated and actual resources, as in a resize.
 
-    Its node says so of each container, init containers included, and perhaps of the whole pod.
+    Its status reports them for each container and init container, and sometimes for the whole pod.
     """
     draw, spec = cluster.draw, pod["spec"]
     status = pod.setdefault("status", {})
@@ -115,12 +115,12 @@ def resize_stages(cluster: Cluster, pod: Raw) -> None:
 
 
 def _in_stages(draw: Draw, container: Raw) -> Raw:
-    """Return what a node reports of the container."""
+    """Return the container's status with its allocated and actual resources."""
     return {**_state(container), **_stages_of(draw)}
 
 
 def _stages_of(draw: Draw) -> Raw:
-    """Return the amounts allocated and in use, either of which may be absent."""
+    """Return random allocated and actual amounts; each of them may be absent."""
     amounts: Raw = {}
     if draw.chance(0.85):
         amounts["allocatedResources"] = _amounts(draw)
@@ -135,13 +135,13 @@ def _state(container: Raw) -> Raw:
 
 
 def _leave_pending(draw: Draw, status: Raw) -> None:
-    """Add the condition that the node cannot do the resize now, or never."""
+    """Add the condition that the node cannot do the resize now (or never)."""
     reason = draw.choice(("Infeasible", "Deferred"))
     status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
 
 
 def host_ports(cluster: Cluster, pod: Raw) -> None:
-    """Give the pod one or two host ports, on an address or all; perhaps the host's own network."""
+    """Give the pod one or two host ports, and sometimes the host's network."""
     draw = cluster.draw
     wanted = [_host_port(draw, number) for number in draw.some((8080, 8081, 9000), 1, 2)]
     wanted = [port for port in wanted if _is_free(cluster, pod, port)]
@@ -156,7 +156,7 @@ def host_ports(cluster: Cluster, pod: Raw) -> None:
 
 
 def _is_free(cluster: Cluster, pod: Raw, port: Raw) -> bool:
-    """Return whether no other pod on the bound pod's node has the port, as a kubelet checks."""
+    """Return whether no other pod on the bound pod's node has the port, as the kubelet requires."""
     node = pod["spec"].get("nodeName")
     if node is None:
         return True
@@ -176,7 +176,7 @@ def _host_port(draw: Draw, number: int) -> Raw:
 
 
 def images(cluster: Cluster, pod: Raw) -> None:
-    """Give 1 to 3 containers images that nodes may have, by tag, without one, or by digest."""
+    """Give the pod one to three containers with images that nodes may have."""
     draw = cluster.draw
     pod["spec"]["containers"] = [
         {"name": f"c{number}", "image": _image_name(draw)} for number in range(draw.randint(1, 3))
@@ -189,7 +189,7 @@ def images(cluster: Cluster, pod: Raw) -> None:
 
 
 def image_volumes(cluster: Cluster, pod: Raw) -> None:
-    """Give the pod one to three image volumes."""
+    """Give the pod one to three volumes with images that nodes may have."""
     draw = cluster.draw
     pod["spec"].setdefault("volumes", []).extend(
         {"name": f"files{number}", "image": {"reference": _image_name(draw)}}

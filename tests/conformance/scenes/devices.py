@@ -1,4 +1,4 @@
-"""Devices of nodes, and claims for them."""
+"""Devices of nodes, and ResourceClaims."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -30,7 +30,7 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 
 
 def device_claims(cluster: Cluster, pod: Raw) -> None:
-    """Let the pod have one or two claims for devices, of which some are in use."""
+    """Give the pod one or two claims for devices; some devices are in use."""
     slices = _devices(cluster)
     namespace = pod["metadata"]["namespace"]
     allocate_some(cluster, namespace, slices)
@@ -45,9 +45,9 @@ def device_claims(cluster: Cluster, pod: Raw) -> None:
 
 
 def _devices(cluster: Cluster) -> list[Raw]:
-    """Add the slices of most nodes, network devices of a zone, and the classes; return the slices.
+    """Add slices for most nodes, network devices of a zone, and classes; return the slices.
 
-    A class has the scene's label in its name.
+    The name of each class contains the scene's label.
     """
     draw = cluster.draw
     slices = []
@@ -70,7 +70,7 @@ def _devices(cluster: Cluster) -> list[Raw]:
 
 
 def gpu(cluster: Cluster, name: str, tainted: float = 0.15) -> Raw:
-    """Return a device; with this probability it has a taint."""
+    """Return a device; `tainted` is the probability of a taint."""
     draw = cluster.draw
     fields: dict[str, Any] = {"capacity": {"memory": {"value": draw.choice(("40Gi", "80Gi"))}}}
     if draw.chance(tainted):
@@ -85,7 +85,7 @@ def gpu(cluster: Cluster, name: str, tainted: float = 0.15) -> Raw:
 def allocate_some(
     cluster: Cluster, namespace: str, slices: Sequence[Raw], share: float = 0.3
 ) -> None:
-    """Add a claim that has about this share of the devices; nobody uses it at the moment."""
+    """Add an unused claim that is allocated about this share of the devices."""
     results = [
         result(raw["spec"]["driver"], raw["spec"]["pool"]["name"], each["name"])
         for raw in slices
@@ -133,7 +133,7 @@ def _wanted(cluster: Cluster, class_name: str) -> Raw:
 
 
 def _status(cluster: Cluster) -> Raw:
-    """Return the status of a claim, which another pod may have already."""
+    """Return the status of a claim; sometimes another pod already has the claim."""
     draw = cluster.draw
     other = {"resource": "pods", "name": "other", "uid": f"{cluster.label}-other"}
     if not draw.chance(0.15):
@@ -149,7 +149,7 @@ def _status(cluster: Cluster) -> Raw:
 def add_claim(
     cluster: Cluster, namespace: str, raw: Raw, status: Mapping[str, Any] | None = None
 ) -> None:
-    """Add the claim; an allocated one has the finalizer and the time that make it valid."""
+    """Add the claim; an allocated claim also gets its finalizer and allocation time."""
     status = dict(status or {})
     metadata = {"name": raw["metadata"]["name"], "namespace": namespace}
     if "allocation" in status:

@@ -1,4 +1,4 @@
-"""A source of choices."""
+"""The source of random choices."""
 
 from collections.abc import Sequence
 from random import Random
@@ -8,15 +8,15 @@ T = TypeVar("T")
 
 
 class Draw(Random):
-    """Random choices that are the same again for the same seed."""
+    """Random choices that are equal for equal seeds."""
 
     def __init__(self, seed: str) -> None:
         super().__init__(seed)
 
     def chance(self, probability: float) -> bool:
-        """Return True as often as `probability` (0 to 1) says."""
+        """Return True with this probability (0 to 1)."""
         return self.random() < probability
 
     def some(self, options: Sequence[T], least: int, most: int) -> list[T]:
-        """Return from `least` to `most` different options, at most all, in any order."""
+        """Return `least` to `most` different options in random order."""
         return self.sample(options, min(self.randint(least, most), len(options)))

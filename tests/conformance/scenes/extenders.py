@@ -1,6 +1,6 @@
-"""The extenders under which the suite `extenders` is recorded, and pods that they care for.
+"""The extenders of the suite `extenders`, and pods in which they are interested.
 
-All of them are the deterministic extender, which answers under each prefix differently.
+All of them are the deterministic extender, which answers differently under each prefix.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def at_port(extenders: Sequence[dict[str, Any]], port: int) -> list[dict[str, An
 
 
 def extended(cluster: Cluster, pod: Raw) -> None:
-    """Give the pod a seed of its own for the extenders; let it request what some look after."""
+    """Give the pod its own seed for the extenders; sometimes request their managed resources."""
     pod["metadata"]["annotations"] = {SEED: str(cluster.draw.randint(0, 10**9))}
     container = pod["spec"]["containers"][0]
     resources = container.setdefault("resources", {})

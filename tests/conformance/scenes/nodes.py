@@ -26,7 +26,7 @@ READY_SINCE = "2026-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class NodeStyle:
-    """How many nodes there are, how often one has taints or images, and what they offer."""
+    """The number of nodes, the probabilities of taints and images, and the offered resources."""
 
     least: int = 4
     most: int = 12
@@ -37,7 +37,7 @@ class NodeStyle:
 
 
 def random_nodes(draw: Draw, label: str, style: NodeStyle) -> list[Raw]:
-    """Return the nodes `<label>-n00`, `<label>-n01`, ..."""
+    """Return random nodes with the names `<label>-n00`, `<label>-n01`, ..."""
     count = draw.randint(style.least, style.most)
     return [_node(draw, f"{label}-n{number:02}", style) for number in range(count)]
 
@@ -104,7 +104,7 @@ def _plain_amounts(draw: Draw) -> dict[str, str]:
 
 
 def _taints(draw: Draw) -> list[Raw]:
-    """Return one to three taints of different keys: key and effect are unique, as the API asks."""
+    """Return one to three taints; their keys differ, because key and effect must be unique."""
     return [
         {"key": key, "value": draw.choice(TAINT_VALUES), "effect": draw.choice(EFFECTS)}
         for key in draw.some(TAINT_KEYS, 1, 3)

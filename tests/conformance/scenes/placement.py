@@ -1,4 +1,4 @@
-"""What pods say about where they want to be: tolerations, affinities, spread, services."""
+"""Placement rules of pods: tolerations, affinities, topology spread and services."""
 
 from conformance.scenes.cluster import Cluster, Raw
 from conformance.scenes.draw import Draw
@@ -20,7 +20,7 @@ _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 def tolerations(cluster: Cluster, pod: Raw) -> None:
-    """Give the pod one to four tolerations of any shape the API allows."""
+    """Give the pod one to four tolerations in any form that the API allows."""
     count = cluster.draw.randint(1, 4)
     pod["spec"]["tolerations"] = [_toleration(cluster.draw) for _ in range(count)]
 
@@ -46,7 +46,7 @@ def _effect(draw: Draw) -> Raw:
 
 
 def node_affinity(cluster: Cluster, pod: Raw) -> None:
-    """Give the pod a node selector, required terms, preferred terms: any of the three."""
+    """Give the pod some of: a node selector, required terms, preferred terms."""
     draw = cluster.draw
     if draw.chance(0.25):
         pod["spec"]["nodeSelector"] = {"disk": draw.choice(("ssd", "hdd"))}
@@ -67,17 +67,17 @@ def _preference(draw: Draw) -> Raw:
 
 
 def pod_affinity(cluster: Cluster, pod: Raw) -> None:
-    """Give the pod required and preferred terms, towards other pods and away from them."""
+    """Give the pod required and preferred terms of inter-pod affinity and anti-affinity."""
     _add_pod_affinity(cluster, pod, required=0.3, preferred=0.65)
 
 
 def required_pod_affinity(cluster: Cluster, pod: Raw) -> None:
-    """Give the pod mostly required terms."""
+    """Give the pod inter-pod terms, most of them required."""
     _add_pod_affinity(cluster, pod, required=0.5, preferred=0.2)
 
 
 def avoid_own_app(_: Cluster, pod: Raw) -> None:
-    """Let the pod take no node with a pod of app a."""
+    """Give the pod required anti-affinity to pods of app a."""
     term = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "kubernetes.io/hostname"}
     pod["spec"].setdefault("affinity", {})["podAntiAffinity"] = {_REQUIRED: [term]}
 
@@ -114,7 +114,7 @@ def _pod_term(draw: Draw) -> Raw:
 
 
 def spread(cluster: Cluster, pod: Raw) -> None:
-    """Give the pod one to three constraints, hard and soft."""
+    """Give the pod one to three topology spread constraints, hard or soft."""
     draw = cluster.draw
     whens = [(key, hard) for key in TOPOLOGY_KEYS for hard in (True, False)]
     pod["spec"]["topologySpreadConstraints"] = [
@@ -142,7 +142,7 @@ def _constraint(draw: Draw, key: str, *, hard: bool) -> Raw:
 
 
 def services(cluster: Cluster, pod: Raw) -> None:
-    """Add one or two services that select the pod, or another app's pods, or all of a tier."""
+    """Add one or two Services that select the pod's app, another app or a tier."""
     draw, metadata = cluster.draw, pod["metadata"]
     for number in range(draw.randint(1, 2)):
         app = metadata["labels"]["app"] if draw.chance(0.8) else draw.choice(APPS)
@@ -152,7 +152,7 @@ def services(cluster: Cluster, pod: Raw) -> None:
 
 
 def owner(cluster: Cluster, pod: Raw) -> None:
-    """Give the pod to a workload, which may be gone, or may select by other labels."""
+    """Give the pod an owning workload, which may be missing or select by other labels."""
     draw, metadata = cluster.draw, pod["metadata"]
     kind = draw.choice(("ReplicaSet", "ReplicationController", "StatefulSet", "Job"))
     version = {"ReplicationController": "v1", "Job": "batch/v1"}.get(kind, "apps/v1")

@@ -1,4 +1,4 @@
-"""Pods as such, before they ask for anything, and what becomes of bound ones."""
+"""Pods without requirements, and the states of bound pods."""
 
 from conformance.scenes.cluster import Cluster, Raw
 from conformance.scenes.draw import Draw
@@ -6,7 +6,7 @@ from conformance.scenes.vocabulary import APPS, HASH, HASHES, PAUSE, TEAMS, TIER
 
 
 def new_pod(draw: Draw, name: str) -> Raw:
-    """Return a pod of one of the teams, with an app's labels and one or two containers."""
+    """Return a pod in a random team's namespace, with an app's labels and 1 or 2 containers."""
     labels = {"app": draw.choice(APPS)}
     if draw.chance(0.6):
         labels["tier"] = draw.choice(TIERS)
@@ -19,18 +19,18 @@ def new_pod(draw: Draw, name: str) -> Raw:
 
 
 def started(cluster: Cluster, pod: Raw) -> None:
-    """Let the bound pod run, with its own start time: else victims would be chosen at random."""
+    """Make the bound pod run, with a unique start time: with equal times, victims are random."""
     minute, second = divmod(cluster.moments.pop(), 60)
     status = pod.setdefault("status", {})
     status |= {"phase": "Running", "startTime": f"2026-01-01T00:{minute:02}:{second:02}Z"}
 
 
 def finished(cluster: Cluster, pod: Raw) -> None:
-    """End the bound pod: it holds nothing any more."""
+    """Make the bound pod Succeeded or Failed, so that it uses no resources."""
     pod["metadata"].pop("deletionTimestamp", None)
     pod.setdefault("status", {})["phase"] = cluster.draw.choice(("Succeeded", "Failed"))
 
 
 def leaving(_: Cluster, pod: Raw) -> None:
-    """Mark the bound pod as terminating."""
+    """Make the bound pod terminating."""
     pod["metadata"]["deletionTimestamp"] = "now"

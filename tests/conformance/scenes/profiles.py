@@ -1,4 +1,4 @@
-"""The scheduling profiles under which cases are recorded."""
+"""The scheduling profiles of the recorded cases."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -16,7 +16,7 @@ _NODE_VALUES = {
 
 
 def label_selector(draw: Draw, *, with_hash: bool = True) -> Raw:
-    """Return a selector of pods, perhaps an empty one; `with_hash` allows pod-template-hash."""
+    """Return a random selector of pods, perhaps empty; `with_hash` allows pod-template-hash."""
     selector: Raw = {}
     if draw.chance(0.7):
         selector["matchLabels"] = {"app": draw.choice(APPS)}
@@ -33,7 +33,7 @@ def _pod_expression(draw: Draw, key: str) -> Raw:
 
 
 def node_term(draw: Draw, node_names: Sequence[str], *, least: int = 0) -> Raw:
-    """Return a term of required node affinity, perhaps an empty one unless `least` is 1 or more."""
+    """Return a term of required node affinity with at least `least` expressions."""
     term: Raw = {}
     expressions = [node_expression(draw) for _ in range(draw.randint(least, 2))]
     if expressions:

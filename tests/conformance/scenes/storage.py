@@ -1,4 +1,4 @@
-"""Claims in every state, the volumes for them, and pods that use them already."""
+"""Claims in every state, their volumes, and pods that already use them."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 
 def mounting(kinds: Sequence[Callable[[Cluster, str, str], None]]) -> Feature:
-    """Return a feature that lets the pod mount one or two claims of these kinds."""
+    """Return a feature that gives the pod one or two claims of these kinds."""
 
     def apply(cluster: Cluster, pod: Raw) -> None:
         if not cluster.named("StorageClass"):
@@ -39,7 +39,7 @@ def mounting(kinds: Sequence[Callable[[Cluster, str, str], None]]) -> Feature:
 
 
 def inline_disk(cluster: Cluster, pod: Raw) -> None:
-    """Let the pod mount a disk directly that other pods may have mounted too."""
+    """Give the pod an inline disk that other pods may also use."""
     draw = cluster.draw
     monitors = draw.choice((["a", "b"], ["b", "c"], ["d"]))
     disk = draw.choice(
@@ -62,7 +62,7 @@ def _mount(pod: Raw, source: Raw) -> None:
 
 
 def _classes(cluster: Cluster) -> None:
-    """Add classes: immediate, of local volumes, provisioned when waited for, and measured."""
+    """Add classes: immediate, for local volumes, provisioned on first use, and with capacities."""
     draw = cluster.draw
     later = {"volumeBindingMode": "WaitForFirstConsumer"}
     cluster.add("StorageClass", "now", provisioner=DRIVER)
@@ -88,7 +88,7 @@ def _classes(cluster: Cluster) -> None:
 
 
 def _bound(cluster: Cluster, namespace: str, name: str) -> None:
-    """Add a claim bound to a volume that is everywhere, in one place, or in labelled zones."""
+    """Add a claim bound to a volume without node affinity, of one node, or with zone labels."""
     draw = cluster.draw
     made = bound_claim(cluster, namespace, name, {"hostPath": {"path": "/mnt/y"}})
     place = draw.choice(("anywhere", "node", "zone", "label", "beta label"))
@@ -102,7 +102,7 @@ def _bound(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _attached(cluster: Cluster, namespace: str, name: str) -> None:
-    """Add a claim bound to a CSI volume, on nodes to which others are attached already."""
+    """Add a claim bound to a CSI volume; other volumes are already attached to nodes."""
     draw = cluster.draw
     handles = [name, *(f"{name}-used{number}" for number in range(draw.randint(0, 8)))]
     for handle in handles:
@@ -118,7 +118,7 @@ def _attached(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _migrated(cluster: Cluster, namespace: str, name: str) -> None:
-    """Add a claim bound to an in-tree volume that counts as one of its CSI driver's."""
+    """Add a claim bound to an in-tree volume that counts for the limit of its CSI driver."""
     for handle in (name, f"{name}-used"):
         bound_claim(cluster, namespace, handle, {"awsElasticBlockStore": {"volumeID": handle}})
     for user in users(cluster, namespace, 1):
@@ -134,7 +134,7 @@ def _migrated(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _for_one_pod(cluster: Cluster, namespace: str, name: str) -> None:
-    """Add a claim bound to a volume that one pod at a time may use; perhaps one does."""
+    """Add a claim bound to a ReadWriteOncePod volume; sometimes a pod already uses it."""
     source = {"hostPath": {"path": "/mnt/y"}}
     bound_claim(cluster, namespace, name, source, mode="ReadWriteOncePod")
     for user in users(cluster, namespace, 1 if cluster.draw.chance(0.6) else 0):
@@ -142,7 +142,7 @@ def _for_one_pod(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _local(cluster: Cluster, namespace: str, name: str) -> None:
-    """Add a claim that waits for one of several local volumes, not all of which will do."""
+    """Add an unbound claim, and local volumes; some of them do not suit the claim."""
     draw = cluster.draw
     wanted = claim(cluster, namespace, name, "wait")
     if draw.chance(0.2):
@@ -162,7 +162,7 @@ def _local(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _provisioned(cluster: Cluster, namespace: str, name: str) -> None:
-    """Add a claim whose volume is yet to be made, where there is room; a node may be chosen."""
+    """Add a claim that needs a new volume; sometimes a node is already selected."""
     made = claim(cluster, namespace, name, cluster.draw.choice(("dyn", "measured")))
     if cluster.draw.chance(0.25):
         node = cluster.draw.choice(cluster.node_names)
@@ -170,14 +170,14 @@ def _provisioned(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _immediate(cluster: Cluster, namespace: str, name: str) -> None:
-    """Add an unbound claim, though its class does not wait, or it names a volume already."""
+    """Add an unbound claim that binds immediately or already names a volume."""
     made = claim(cluster, namespace, name, cluster.draw.choice(("now", "", "wait")))
     if made["spec"]["storageClassName"] == "wait":
         made["spec"]["volumeName"] = f"{name}-elsewhere"
 
 
 def _missing(_: Cluster, _namespace: str, _name: str) -> None:
-    """Add nothing: the claim does not exist."""
+    """Add nothing, so that the pod's claim does not exist."""
 
 
 def _lost(cluster: Cluster, namespace: str, name: str) -> None:
@@ -193,14 +193,14 @@ def _lost(cluster: Cluster, namespace: str, name: str) -> None:
 
 
 def _leaving(cluster: Cluster, namespace: str, name: str) -> None:
-    """Add a claim that is being deleted."""
+    """Add a bound claim that is being deleted."""
     bound_claim(cluster, namespace, name, {"hostPath": {"path": "/mnt/y"}})
     metadata = cluster.others[-1]["metadata"]
     metadata["finalizers"], metadata["deletionTimestamp"] = ["example.com/hold"], "now"
 
 
 def _ephemeral(cluster: Cluster, pod: Raw) -> None:
-    """Give the pod a claim of its own, which nobody has made yet, or which is somebody else's."""
+    """Give the pod an ephemeral claim that is missing or belongs to another owner."""
     name = f"v{len(pod['spec']['volumes'])}"
     if cluster.draw.chance(0.5):
         metadata = pod["metadata"]
@@ -229,7 +229,7 @@ volumes: Final = mounting(_KINDS)
 
 
 def required_driver(cluster: Cluster, pod: Raw) -> None:
-    """Let the pod mount CSI volumes; it may run only where one of their drivers is installed."""
+    """Give the pod CSI volumes; one of their drivers must be installed on its node."""
     mounting((_attached, _attached, _provisioned, _migrated))(cluster, pod)
     required = cluster.draw.choice((DRIVER, DRIVER, EBS_DRIVER, TRACKED_DRIVER))
     if required != TRACKED_DRIVER:
@@ -242,7 +242,7 @@ def required_driver(cluster: Cluster, pod: Raw) -> None:
 
 
 def _change_drivers(cluster: Cluster, csi_node: Raw, required: str) -> None:
-    """Install TRACKED_DRIVER on some nodes, and remove the required driver from some."""
+    """Install TRACKED_DRIVER on some nodes, and remove the required driver from some nodes."""
     if cluster.draw.chance(0.5):
         tracked = {"name": TRACKED_DRIVER, "nodeID": "n", "topologyKeys": [ZONE]}
         csi_node["drivers"].append(tracked)

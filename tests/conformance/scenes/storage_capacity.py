@@ -1,4 +1,4 @@
-"""Storage of which nodes have more or less left, and claims that want some of it."""
+"""Nodes with different free storage, and claims for some of this storage."""
 
 from itertools import count
 
@@ -18,9 +18,9 @@ CLASSES = {
 
 
 def measured_storage(cluster: Cluster, pod: Raw) -> None:
-    """Let the pod mount one to three claims whose volumes are to be found or made.
+    """Give the pod one to three claims for available or new volumes of different sizes.
 
-    Sizes differ, and of one class a node has one capacity: kube-scheduler takes any of several.
+    A node has one capacity per class, because kube-scheduler takes any of several.
     """
     draw = cluster.draw
     _classes(cluster)
@@ -58,7 +58,7 @@ def _classes(cluster: Cluster) -> None:
 
 
 def _capacities(cluster: Cluster, storage_class: str, key: str, places: list[str]) -> None:
-    """Add a capacity of the class for each place; of some only a part may be one volume."""
+    """Add a capacity of the class for each place; some have a maximum volume size."""
     draw = cluster.draw
     for place in places:
         amounts = {"capacity": f"{draw.choice((0, 20, 32, 50, 100, 333))}Gi"}
@@ -75,7 +75,7 @@ def _capacities(cluster: Cluster, storage_class: str, key: str, places: list[str
 
 
 def _volumes(cluster: Cluster, storage_class: str) -> None:
-    """Add available volumes of different sizes, on a node or in a zone each."""
+    """Add available volumes of different sizes, each on a node or in a zone."""
     draw, numbers = cluster.draw, count()
     sizes = draw.sample(range(1, 120), 12)
     for node in draw.some(cluster.node_names, 1, 6):

@@ -1,4 +1,4 @@
-"""Volumes, claims, and what nodes can attach."""
+"""Volumes, claims, and the attach limits of nodes."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ SIZE: Final = "5Gi"
 
 
 def csi_nodes(cluster: Cluster) -> None:
-    """Let most nodes attach a few volumes of DRIVER, or any number."""
+    """Add a CSINode for most nodes, with or without a limit for volumes of DRIVER."""
     draw = cluster.draw
     for name in cluster.node_names:
         if draw.chance(0.7):
@@ -26,7 +26,7 @@ def csi_nodes(cluster: Cluster) -> None:
 def volume(
     cluster: Cluster, name: str, storage_class: str, source: Raw, size: str, mode: str
 ) -> Raw:
-    """Add a new volume that is nobody's yet; return it."""
+    """Add an available volume; return it."""
     return cluster.add(
         "PersistentVolume",
         name,
@@ -48,7 +48,7 @@ def claim(
     storage_class: str,
     mode: str = "ReadWriteOnce",
 ) -> Raw:
-    """Add a new claim that waits for a volume; return it."""
+    """Add an unbound claim; return it."""
     return cluster.add(
         "PersistentVolumeClaim",
         name,
@@ -65,7 +65,10 @@ def claim(
 def bound_claim(
     cluster: Cluster, namespace: str, name: str, source: Raw, mode: str = "ReadWriteOnce"
 ) -> Raw:
-    """Add a claim (the newest object) and its volume, of one name and bound; return the volume."""
+    """Add a volume, and a claim of the same name bound to it; return the volume.
+
+    The claim is the newest object of the cluster.
+    """
     made = volume(cluster, name, "now", source, SIZE, mode)
     made["spec"]["claimRef"] = {
         "apiVersion": "v1",
@@ -82,13 +85,13 @@ def bound_claim(
 
 
 def users(cluster: Cluster, namespace: str, most: int) -> list[Raw]:
-    """Return some of the bound pods of a namespace, which may use its claims."""
+    """Return at most `most` bound pods of the namespace, to use its claims."""
     there = [pod for pod in cluster.pods if pod["metadata"]["namespace"] == namespace]
     return cluster.draw.some(there, most, most)
 
 
 def attach(pod: Raw, claim_name: str) -> None:
-    """Let the pod mount the claim too."""
+    """Give the pod a volume for this claim."""
     mounted = pod["spec"].setdefault("volumes", [])
     source = {"persistentVolumeClaim": {"claimName": claim_name}}
     mounted.append({"name": f"v{len(mounted)}", **source})

@@ -1,4 +1,4 @@
-"""The suites: what each decides by, and how its clusters look."""
+"""The suites of cases: their features, profiles and kinds of clusters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ _USUAL_NODES: Final = NodeStyle()
 
 @dataclass(frozen=True)
 class Suite:
-    """The features of the pending pod and of the bound ones, at least and at most so many."""
+    """The features of the pending pod and of bound pods; `pods` is the range of bound pods."""
 
     pending: Sequence[Feature]
     bound: Sequence[Feature] = (requests, sometimes(0.1, scarce))
@@ -213,13 +213,13 @@ SUITES: Final[Mapping[str, Suite]] = {
 
 
 def suites_of(version: str) -> tuple[str, ...]:
-    """Return the suites that kube-scheduler of a version of Kubernetes can decide, in order."""
+    """Return the suites that kube-scheduler of this Kubernetes version supports, in order."""
     asked = minor_version(version) or ()
     return tuple(n for n, suite in SUITES.items() if (minor_version(suite.since) or ()) <= asked)
 
 
 def random_scene(suite: str, seed: int, index: int) -> Scene:
-    """Return a suite's scene of this number: the same for the same seed, whatever else is drawn."""
+    """Return the scene of this number in a suite; it depends on nothing but the arguments."""
     draw = Draw(f"{seed} {suite} {index}")
     return _compose(SUITES[suite], draw, f"{suite}-{index:03}")
 

@@ -1,4 +1,4 @@
-"""The few names and amounts that all scenes share, so that things meet by chance."""
+"""A few names and amounts that all scenes share, so that objects often match by chance."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -75,7 +75,7 @@ def image(name: str, suffix: str = ":v1") -> str:
 
 
 def surroundings() -> list[dict[str, Any]]:
-    """Return what every scene takes for granted: namespaces, priority classes, a runtime class."""
+    """Return the objects of every scene: namespaces, priority classes and a runtime class."""
     classes = [(name, value, "PreemptLowerPriority") for name, value in PRIORITIES.items()]
     classes.append(("never", PRIORITIES["high"], "Never"))
     return [
