@@ -21,7 +21,7 @@ DEFAULT_SHOWN = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 all cases agree, 1 some do not, 2 wrong usage or a file without cases."""
+    """Return the exit code: 0 all cases agree, 1 some do not, 2 wrong usage or no cases."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.check",
         description="Decides recorded cases with Mooring, by the rules of the version of "

@@ -1,4 +1,4 @@
-"""One cluster with one running scheduler, for the tests that need no more than that."""
+"""One cluster with one running scheduler, for all tests that need nothing else."""
 
 import signal
 from collections.abc import Iterator
@@ -26,21 +26,21 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def installed(control_plane: ControlPlane) -> Baseline:
-    """Return the shared server once crds/ and manifests/ are applied."""
+    """Return the shared server after crds/ and manifests/ were applied."""
     replica.apply_manifests(control_plane.access)
     return Baseline(control_plane.access)
 
 
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane, installed: Baseline) -> Iterator[ControlPlane]:
-    """Yield the shared server with Mooring's manifests, which a module has to itself."""
+    """Yield the shared server with Mooring's manifests, for one module at a time."""
     yield control_plane
     installed.restore()
 
 
 @pytest.fixture(scope="module")
 def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Yield one scheduler: every test has its own namespace and nodes, and leaves none of them."""
+    """Yield one scheduler for all tests; each test has its own namespace and nodes."""
     with Replicas.of(plane.access, tmp_path_factory.mktemp("shared")) as replicas:
         scheduler = replicas.start()
         scheduler.wait_until_leads()
@@ -64,7 +64,7 @@ def namespace(plane: ControlPlane) -> Iterator[str]:
 
 @pytest.fixture
 def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene]:
-    """Yield a scene in which every pod is the test's: its namespace begins before it."""
+    """Yield a scene in the test's namespace; all pods on the server belong to the test."""
     assert namespace
     with Scene.of(plane, tmp_path) as scene:
         yield scene
@@ -75,14 +75,14 @@ def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene
 
 @pytest.fixture
 def replicas(plane: ControlPlane, tmp_path: Path) -> Iterator[Replicas]:
-    """Yield schedulers of the test's own."""
+    """Yield an object that starts replicas for one test."""
     with Replicas.of(plane.access, tmp_path) as replicas:
         yield replicas
 
 
 @pytest.fixture
 def pool(cluster: Cluster) -> Iterator[NodePool]:
-    """Yield a namespace, and nodes that only its pods select."""
+    """Yield a namespace with nodes that only its pods select."""
     name = create_namespace(cluster.access, "pool")
     with cluster.access.client() as client:
         pool = NodePool(name, cluster.access, client)

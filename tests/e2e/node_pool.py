@@ -1,4 +1,4 @@
-"""A namespace, and nodes that only its pods select, for one test on a shared cluster."""
+"""A namespace with nodes that only its pods select, for one test on a shared cluster."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,14 +17,14 @@ Raw = dict[str, Any]
 
 @dataclass(frozen=True)
 class NodePool:
-    """The namespace `name`, and nodes with the label `pool` of the same value."""
+    """The namespace `name`, and nodes whose label `pool` has this name as its value."""
 
     name: str
     access: Access
     client: Client
 
     def add_nodes(self, count: int = 1, *, cpu: str = "4", prefix: str = "n") -> list[str]:
-        """Add nodes with these resources each; return their names."""
+        """Add nodes with this cpu each; return their names."""
         return create_nodes(
             self.access,
             count,
@@ -38,7 +38,7 @@ class NodePool:
         self.client.delete(f"/api/v1/nodes/{name}")
 
     def add_pod(self, name: str, **fields: Any) -> None:
-        """Add a pod that selects the nodes of this pool; fields are those of `replicas.pod`."""
+        """Add a pod that selects the nodes of this pool; for `fields` see `replicas.pod`."""
         create_pods(self.client, self.name, pod(name, nodeSelector={"pool": self.name}, **fields))
 
     def patch_pod(self, name: str, patch: Raw) -> None:

@@ -1,4 +1,4 @@
-"""Runs the commands of a part of docs/quickstart.md, in their order, as a reader would."""
+"""Runs the commands of a part of docs/quickstart.md in their order, as a reader would."""
 
 import os
 import re
@@ -35,11 +35,11 @@ kubectl() {{  # `kubectl wait` ends with an error while a new CRD has no conditi
 def run_part(
     part: str, access: Access, home: Path, *, before: str = "", stand_ins: tuple[str, ...] = ()
 ) -> str:
-    """Run the commands below a heading and return what they print; AssertionError if one fails.
+    """Run the commands below a heading and return their output; AssertionError if one fails.
 
-    `before` are commands that run first. The programs of `stand_ins` print their arguments and do
-    nothing else. Files are written to the folder `home`. The page applies the component `admission`
-    of newer releases of Kubernetes, and here that of the chosen one is applied.
+    `before` are commands to run first. The programs in `stand_ins` only print their arguments.
+    Files are written to the folder `home`. The page applies the component `admission` of newer
+    releases; here the chosen release's component is applied instead.
     """
     page = (ROOT / "docs" / "quickstart.md").read_text()
     text_of_part = page.partition(f"\n## {part}\n")[2].partition("\n## ")[0]

@@ -1,7 +1,7 @@
-"""Replicas of Mooring as processes, and the cluster they work on as a user sees it.
+"""Runs replicas of Mooring as processes, and reads their cluster as a user sees it.
 
-Whoever waits here polls with a deadline: the API server says when a pod is bound, but nobody says
-when a log line has been written or a port has been opened.
+The functions that wait poll with a deadline: the API server reports when a pod is bound, but
+nothing reports when a log line was written or a port was opened.
 """
 
 import json
@@ -50,7 +50,7 @@ def eventually(
     *,
     seconds: float = WAIT_SECONDS,
 ) -> T:
-    """Ask until the answer is as it should be, and return it."""
+    """Call `ask` until `holds` accepts its result, and return the result."""
     began = time.monotonic()
     while not holds(answer := ask()):
         waited = time.monotonic() - began
@@ -60,38 +60,38 @@ def eventually(
 
 
 class Replica:
-    """One `mooring run`."""
+    """One running process of `mooring run`."""
 
     def __init__(self, program: Program, token: str) -> None:
         self._program = program
         self._token = token
 
     def log(self) -> list[Raw]:
-        """Return the records written so far; a line that is no record stands as its own message."""
+        """Return the records of the log; a line that is no JSON becomes the message of a record."""
         lines = self._program.log.read_text().splitlines()
         return [json.loads(line) if line.startswith("{") else {"message": line} for line in lines]
 
     def says(self, words: str) -> bool:
-        """Return whether some record's message has these words."""
+        """Return whether the message of a log record contains these words."""
         return any(words in record["message"] for record in self.log())
 
     def wait_until_says(self, words: str) -> None:
-        """Wait until some record's message has these words."""
+        """Wait until the message of a log record contains these words."""
         eventually(self._messages, lambda all_: words in all_, f"the log line {words!r}")
 
     def wait_until_leads(self) -> None:
-        """Wait until it holds the lease, has seen the cluster, and schedules."""
+        """Wait until the replica holds the lease and is ready."""
         self.wait_until_says("leading:")
         eventually(lambda: self.get("/readyz")[0], lambda status: status == 200, "readiness")
 
     @cached_property
     def url(self) -> str:
-        """Where its endpoints are, once they are served."""
+        """The URL of the endpoints; the property waits until they are served."""
         [address] = eventually(self._addresses, bool, "an open port")
         return f"https://{address}"
 
     def get(self, path: str, token: str | None = None) -> tuple[int, str]:
-        """Return status and text of one of its endpoints, as admin or as the token's user."""
+        """Return status and text of an endpoint's answer, as admin or as the token's user."""
         headers = {"Authorization": f"Bearer {token or self._token}"}
         request = urllib.request.Request(f"{self.url}{path}", headers=headers)  # noqa: S310 - https
         try:
@@ -102,25 +102,25 @@ class Replica:
                 return rejection.code, rejection.read().decode()
 
     def terminate(self) -> int | None:
-        """Return the exit code after SIGTERM; None if Kubernetes would not wait so long."""
+        """Send SIGTERM; return the exit code, or None if the process exceeds the grace period."""
         os.kill(self._program.pid, signal.SIGTERM)
         return self.wait()
 
     def wait(self, seconds: float = WAIT_SECONDS) -> int | None:
-        """Return the exit code once it has ended, after so many seconds at most."""
+        """Return the exit code; None if the process has not ended after `seconds`."""
         return self._program.wait(seconds)
 
     def kill(self) -> None:
-        """Kill the process in the middle of whatever it does."""
+        """Kill the process with SIGKILL."""
         os.kill(self._program.pid, signal.SIGKILL)
         self._program.wait()
 
     def pause(self) -> None:
-        """Stop the process until it is resumed, as on a host that is suspended."""
+        """Stop the process with SIGSTOP, as a suspended host does."""
         os.kill(self._program.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the process go on where it was paused."""
+        """Continue a process that `pause` stopped."""
         os.kill(self._program.pid, signal.SIGCONT)
 
     def _messages(self) -> str:
@@ -143,7 +143,7 @@ class Replicas:
     @classmethod
     @contextmanager
     def of(cls, access: Access, folder: Path) -> Iterator["Replicas"]:
-        """Yield the cluster's replicas, none of which may have written a traceback in the end."""
+        """Yield an object that starts replicas; fail at the end if a log has a traceback."""
         with ProcessGroup() as group:
             yield cls(access, folder, group)
         for log in folder.glob("mooring-*.log"):
@@ -156,9 +156,9 @@ class Replicas:
         packages: Path | None = None,
         in_pod: bool = False,
     ) -> Replica:
-        """Start a replica, which is only beginning; it also finds the packages in this folder.
+        """Start a replica without waiting for it; it also imports packages from this folder.
 
-        If it is `in_pod`, it takes itself for the process of a pod.
+        With `in_pod`, its environment is that of a pod.
         """
         self._started += 1
         environment = replica.environment()
@@ -197,7 +197,7 @@ def create_pods(client: Client, namespace: str, *created: Raw) -> None:
 
 @contextmanager
 def priority_class(client: Client, name: str, value: int) -> Iterator[None]:
-    """Have a PriorityClass, known to the API server's admission, which learns of it by a watch."""
+    """Create a PriorityClass, and wait until the API server's admission knows it."""
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     client.post(path, {"metadata": {"name": name}, "value": value})
     tried = pod(f"of-{name}", scheduler="nobody", priorityClassName=name)
@@ -215,7 +215,7 @@ def priority_class(client: Client, name: str, value: int) -> Iterator[None]:
 
 
 def crd(resource: Resource) -> dict[str, Any]:
-    """Return a definition of the resource that lets every field pass."""
+    """Return a CustomResourceDefinition of the resource that accepts every field."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": resource.version, "served": True, "storage": True}
     version |= {"subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}
@@ -233,7 +233,7 @@ def crd(resource: Resource) -> dict[str, Any]:
 
 
 def delete_now(client: Client, namespace: str, name: str) -> None:
-    """Delete the pod without the grace for which a kubelet would have to answer."""
+    """Delete the pod without a grace period, because no kubelet would end it."""
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     client.request("DELETE", path, {"gracePeriodSeconds": 0})
 
@@ -252,7 +252,7 @@ def bound(client: Client, namespace: str) -> dict[str, str]:
 
 
 def messages_of(client: Client, namespace: str) -> set[str]:
-    """Return what the conditions of all pods of the namespace say."""
+    """Return the messages of all conditions of the namespace's pods."""
     return {
         known.get("message", "")
         for raw in pods(client, namespace).values()
@@ -261,12 +261,12 @@ def messages_of(client: Client, namespace: str) -> set[str]:
 
 
 def ready(raw: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return status, reason and message of a profile's Ready condition; empty without one."""
+    """Return status, reason and message of a profile's first condition; "" for each without one."""
     for condition in raw.get("status", {}).get("conditions", ()):
         return condition["status"], condition["reason"], condition["message"]
     return "", "", ""
 
 
 def pods_per_node(client: Client, namespace: str) -> Counter[str]:
-    """Return how many of the namespace's pods each node has."""
+    """Return the number of the namespace's pods by node."""
     return Counter(bound(client, namespace).values())

@@ -1,6 +1,6 @@
-"""Who may reach the endpoints of a replica, said by a real API server; and `mooring explain`.
+"""Who may reach the endpoints of a replica, by a real API server's reviews; `mooring explain`.
 
-kwok stands in for the kubelet through which the port-forward goes.
+kwok replaces the kubelet that serves the port-forward.
 """
 
 import json
@@ -50,11 +50,11 @@ class Cluster:
     """The requests that the OTLP endpoint got."""
 
     def get(self, path: str, user: str | None) -> tuple[int, str]:
-        """Return the answer to a user of the API server; to nobody in particular without one."""
+        """Return the answer to a user of the API server; without `user`, to an invalid token."""
         return self.scheduler.get(path, self.access.tokens[user] if user else "no-such-token")
 
     def status(self, path: str, user: str | None = None, pair: Pair | None = None) -> int:
-        """Return the status for a client with a certificate, or with nothing at all."""
+        """Return the answer's status for a client with a certificate, or without credentials."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -74,11 +74,11 @@ class Cluster:
                 return refusal.code
 
     def explain(self, *words: str, user: str = "", kubeconfig: Path | None = None) -> Any:
-        """Return the finished `mooring explain`, as the user."""
+        """Run `mooring explain` as the user; return the finished process."""
         return self.run("explain", *words, user=user, kubeconfig=kubeconfig)
 
     def run(self, *words: str, user: str = "", kubeconfig: Path | None = None) -> Any:
-        """Return the finished command, as the user."""
+        """Run a command of Mooring as the user; return the finished process."""
         config = kubeconfig or self.access.kubeconfig_for(user)
         return subprocess.run(
             [sys.executable, "-m", "mooring", *words, f"--kubeconfig={config}"],
@@ -91,7 +91,7 @@ class Cluster:
 
     @contextmanager
     def page(self, user: str) -> Iterator["subprocess.Popen[str]"]:
-        """Yield `mooring ui` as the user, without a browser."""
+        """Run `mooring ui` as the user without a browser; yield the process."""
         config = self.access.kubeconfig_for(user)
         with subprocess.Popen(
             [sys.executable, "-m", "mooring", "ui", "--no-browser", f"--kubeconfig={config}"],
@@ -108,7 +108,7 @@ class Cluster:
 
 @contextmanager
 def _collector() -> Iterator[tuple[str, list[bytes]]]:
-    """Yield an OTLP endpoint: its URL, and the requests that it gets."""
+    """Yield the URL of an OTLP endpoint, and the list of the requests that it gets."""
     requests: list[bytes] = []
 
     async def post(request: web.Request) -> web.Response:
@@ -120,7 +120,7 @@ def _collector() -> Iterator[tuple[str, list[bytes]]]:
 
 
 def _forward_to(port: int) -> str:
-    """Return a configuration of kwok, by which pods are reached at this port of the machine."""
+    """Return a configuration with which kwok forwards pods' ports to this port."""
     target = {"ports": [10259], "target": {"port": port, "address": "127.0.0.1"}}
     return yaml.safe_dump(
         {
@@ -170,7 +170,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def _grant(client: Client) -> None:
-    """Let Ann explain pods of one namespace, Bob with none, and let Prometheus scrape."""
+    """Grant rights: Ann may explain pods of one namespace, Bob no pods; Prometheus may scrape."""
     pods = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     client.post(f"{RBAC}/clusterroles", {"metadata": {"name": "pod-reader"}, "rules": pods})
     for user in ("ann", "bob", "carol"):
@@ -196,7 +196,7 @@ def _bind(client: Client, kind: str, role: str, user: str, namespace: str | None
 
 
 def _create_the_leaders_pod(plane: ControlPlane, client: Client) -> None:
-    """Create a pod of this machine's name, on a node whose kubelet is kwok."""
+    """Create a pod with this machine's name, on a node whose kubelet kwok replaces."""
     (node,) = create_nodes(plane.access, 1)
     kubelet = {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
@@ -355,7 +355,7 @@ def _fetched(url: str, *, token: str = "", data: bytes | None = None) -> str:
 
 
 def test_explain_asks_as_the_user_of_a_client_certificate(cluster: Cluster) -> None:
-    """It could not through pods/proxy, where the API server ends the caller's TLS."""
+    """Over pods/proxy this is impossible, because the API server terminates the caller's TLS."""
     pair = cluster.clients.client("carol")
     (cluster.folder / "carol.crt").write_bytes(pair.certificate)
     (cluster.folder / "carol.key").write_bytes(pair.key)

@@ -1,4 +1,4 @@
-"""Prometheus' own tool evaluates the alerts: each fires with fitting series, and not without."""
+"""Each alert fires with fitting series and not without them, as Prometheus' own tool shows."""
 
 import subprocess
 from pathlib import Path
@@ -26,7 +26,7 @@ def promtool(*arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[s
 
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the rules as Prometheus reads them, without the object around them."""
+    """Return a file with the alert rules, without the Kubernetes object around them."""
     file = tmp_path_factory.mktemp("rules") / "rules.yaml"
     file.write_text(yaml.safe_dump(RULES))
     return file

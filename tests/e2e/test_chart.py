@@ -1,4 +1,4 @@
-"""The Helm chart: its values are checked, and it gives the objects that kustomize gives."""
+"""The Helm chart checks its values, and makes the same objects as kustomize."""
 
 import json
 import shutil
@@ -64,7 +64,7 @@ def template(
     server: Sequence[str] = (),
     **values: Any,
 ) -> list[Object]:
-    """Return the objects of the chart with these values; `server` has flags that describe it."""
+    """Return the chart's objects with these values; `server` are flags about the API server."""
     command = ["template", "mooring", str(of), "--namespace", namespace, "--include-crds", *server]
     rendered = helm(*command, "--values", "-", stdin=json.dumps(values))
     assert rendered.returncode == 0, rendered.stderr
@@ -81,7 +81,7 @@ def kustomize(folder: Path) -> list[Object]:
 
 
 def overlay(folder: Path, components: list[str]) -> list[Object]:
-    """Return the objects of an overlay beside a copy of manifests/, as a user has it."""
+    """Return the objects of an overlay beside a copy of manifests/, as a user has them."""
     folder.mkdir(exist_ok=True)
     shutil.copytree(MANIFESTS, folder / "manifests", ignore=shutil.ignore_patterns("chart"))
     mine = folder / "deploy"
@@ -97,7 +97,7 @@ def overlay(folder: Path, components: list[str]) -> list[Object]:
 
 
 def labels_of(found: Object) -> list[dict[str, str]]:
-    """Return the labels of the object, and those of the pods that it makes."""
+    """Return the labels of the object, and of its pod template if it has one."""
     metadata = [found["metadata"]]
     if found["kind"] == "Deployment":
         metadata.append(found["spec"]["template"]["metadata"])
@@ -173,7 +173,7 @@ def test_an_admission_policy_for_older_servers_differs_in_its_version_only(tmp_p
 
 
 def test_the_notes_say_where_the_admission_policy_has_no_effect(tmp_path: Path) -> None:
-    """`helm template`, which alone can be told the server's version, leaves the notes out."""
+    """Only `helm template` can be told the server's version, but it leaves the notes out."""
     shutil.copytree(CHART, tmp_path / "chart")
     shutil.copy(CHART / "templates" / "NOTES.txt", tmp_path / "chart")
     shown = 'kind: Notes\ntext: {{ tpl (.Files.Get "NOTES.txt") . | quote }}\n'
@@ -217,7 +217,7 @@ def test_volumes_are_mounted_in_the_container() -> None:
 
 
 def notes(**values: Any) -> str:
-    """Return what the user reads after an installation."""
+    """Return the notes that the user reads after an installation."""
     command = ["install", "mooring", str(CHART), "--dry-run=client", "--namespace", "scheduling"]
     installed = helm(*command, "--values", "-", stdin=json.dumps(values))
     assert installed.returncode == 0, installed.stderr

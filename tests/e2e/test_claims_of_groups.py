@@ -1,6 +1,6 @@
-"""Claims of PodGroups, on a real API server with the real claim controller.
+"""ResourceClaims of PodGroups, on a real API server with the real claim controller.
 
-The gate DRAWorkloadResourceClaims is on, with which PodGroups have them.
+PodGroups have claims only with the feature gate DRAWorkloadResourceClaims.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The shipped CRD on a real API server: what `kubectl apply` takes, and what it rejects."""
+"""The shipped CRDs on a real API server: which objects `kubectl apply` accepts or rejects."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def profile(spec: dict[str, Any], name: str = "tested") -> str:
 
 @pytest.fixture(scope="module")
 def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
-    """Yield the shared server with the CRD."""
+    """Yield the shared server with the CRDs."""
     control_plane.access.kubectl("apply", "-f", str(CRD))
     replica.wait_until_established(control_plane.access)
     yield control_plane
@@ -39,7 +39,7 @@ def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def said(cluster: ControlPlane, *words: str) -> str:
-    """Return what kubectl prints; "" while it does not know the new kind."""
+    """Return the output of kubectl; "" while kubectl does not know the new kind."""
     try:
         return cluster.access.kubectl(*words)
     except ControlPlaneError:
@@ -211,7 +211,7 @@ def test_the_status_is_a_subresource_and_its_reason_shows_in_kubectl_get(
 def test_a_status_is_refused_for_another_version_and_an_empty_patch_changes_nothing(
     cluster: ControlPlane,
 ) -> None:
-    """What `ProfileWriter` relies on; the uid is not compared in a custom resource."""
+    """`ProfileWriter` relies on both; the server does not compare a custom resource's uid."""
     path = f"{PATH}/tested/status"
     cluster.access.kubectl("apply", "-f", "-", stdin=profile({}))
     with cluster.access.client() as client:

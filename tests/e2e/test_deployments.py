@@ -1,4 +1,4 @@
-"""One Deployment in two namespaces with two policies, made into pods by kube-controller-manager."""
+"""One Deployment in two namespaces with two policies; kube-controller-manager makes the pods."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ Raw = dict[str, Any]
 
 
 def scored_by(strategy: str) -> Raw:
-    """Return a profile that scores nodes by this strategy of NodeResourcesFit alone."""
+    """Return a profile that scores nodes only by this strategy of NodeResourcesFit."""
     args = {"scoringStrategy": {"type": strategy, "resources": RESOURCES}}
     score = {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 1}]}
     return {
@@ -48,7 +48,7 @@ def deployment() -> Raw:
 
 
 def labelled_namespace(access: Access, client: Client, scheduler: str) -> str:
-    """Create a namespace and return its name once its pods get this scheduler."""
+    """Create a namespace for this scheduler; return its name when its pods get the scheduler."""
     namespace = create_namespace(access, scheduler)
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
     eventually(lambda: client.get(accounts)["items"], bool, "the account that pods need")
@@ -83,7 +83,7 @@ def plane() -> Iterator[ControlPlane]:
 def test_the_same_deployment_is_placed_by_the_policy_of_its_namespace(
     plane: ControlPlane, replicas: Replicas
 ) -> None:
-    """The shipped admission policy sets the scheduler that the namespace's label names."""
+    """The shipped admission policy sets the scheduler from the namespace's label."""
     scheduler = replicas.start()
     scheduler.wait_until_leads()
     placed: dict[str, list[int]] = {}

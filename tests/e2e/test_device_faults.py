@@ -1,6 +1,6 @@
 """Faults while devices are allocated: none is allocated twice, and none is lost.
 
-There is no claim controller: the test frees the claims of the pods that it deletes.
+No claim controller runs: the test frees the claims of the pods that it deletes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def post(client: Client, resource: str, raw: Raw, namespace: str = "") -> None:
 
 
 def create(client: Client, namespace: str, names: Sequence[str], group: str = "") -> None:
-    """Create a pod and its claim of each name; all pods may be one group."""
+    """Create for each name a pod and its claim; `group` makes all pods members of one group."""
     for name in names:
         post(client, "resourceclaims", device_claim(name), namespace)
         entry = {"name": "gpu", "resourceClaimName": name}
@@ -68,7 +68,7 @@ def claims_of(client: Client, namespace: str) -> dict[str, ResourceClaim]:
 
 
 def any_reserved(claims: Mapping[str, ResourceClaim]) -> bool:
-    """Return whether any of the claims is reserved for a pod."""
+    """Return whether at least one of the claims is reserved for a pod."""
     return any(claim.reserved_for for claim in claims.values())
 
 
@@ -126,7 +126,7 @@ FAULTS: Final = {
 def test_no_device_is_allocated_twice_and_none_is_lost(
     scene: Scene, namespace: str, faults: str
 ) -> None:
-    """All devices are used, freed and used again; one that stayed in use would be missing then."""
+    """Two waves of pods use all devices, so the second wave would miss a lost device."""
     scene.start()
     scene.wait_for_leader()
     first, second = ([f"{side}-{n}" for n in range(DEVICES)] for side in ("a", "b"))

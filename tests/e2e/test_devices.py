@@ -1,6 +1,6 @@
-"""Devices allocated by Mooring to claims that the real claim controller makes and frees.
+"""Mooring allocates devices to claims that the real claim controller creates and frees.
 
-There is no driver: slices are made by hand, and kwok runs the pods.
+There is no driver: the test creates the slices, and kwok runs the pods.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ Raw = Mapping[str, Any]
 
 
 class Cluster:
-    """A namespace, and a driver with a class of its own, on nodes that kwok runs."""
+    """A namespace with a driver and a class of its own; kwok runs its nodes' pods."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -104,7 +104,7 @@ class Cluster:
             return client.get(f"{core}{self._place}/{resource}/{name}")
 
     def claims(self) -> dict[str, Any]:
-        """Return all claims by the pod that owns them, or by their names."""
+        """Return all claims, each by the name of the pod that owns it or else by its own name."""
         with self.access.client() as client:
             items = client.get(f"{RESOURCES}{self._place}/resourceclaims")["items"]
         return {
@@ -116,7 +116,7 @@ class Cluster:
         self.access.kubectl("--namespace", self.namespace, "delete", "pod", name, "--now")
 
     def runs_on(self, name: str) -> str:
-        """Return the node of the pod, once it runs."""
+        """Wait until the pod runs; return its node."""
         raw = eventually(
             lambda: self.get("pods", name),
             lambda pod: pod["status"].get("phase") == "Running",
@@ -125,7 +125,7 @@ class Cluster:
         return str(raw["spec"]["nodeName"])
 
     def rejection(self, name: str) -> str:
-        """Return why the pod has no node, once its condition says so."""
+        """Wait until the pod's condition gives a reason; return why the pod has no node."""
 
         def message(raw: Raw) -> str:
             conditions = raw["status"].get("conditions", ())
@@ -136,7 +136,7 @@ class Cluster:
 
 
 class Scheduler:
-    """One replica of Mooring at a time."""
+    """Runs one replica of Mooring at a time."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -147,7 +147,7 @@ class Scheduler:
         self._replica.wait_until_leads()
 
     def replace(self, how: str) -> None:
-        """Kill or terminate the replica, and have another one take over."""
+        """Kill or terminate the replica (`how`), and let a new replica take over."""
         if how == "killed":
             self._replica.kill()
         else:
@@ -238,7 +238,7 @@ def test_a_selector_that_fails_for_a_device_says_so(cluster: Cluster) -> None:
 
 
 def test_devices_of_a_class_back_an_extended_resource(cluster: Cluster) -> None:
-    """From 1.36 on; the claim controller frees the devices when the pod is gone."""
+    """The feature exists since 1.36; the claim controller frees the devices of a deleted pod."""
     resource = f"example.com/{cluster.driver.partition('.')[0]}"
     selector = f"device.driver == '{cluster.driver}'"
     backing = device_class(f"{cluster.driver}-x", selector, extendedResourceName=resource)

@@ -1,4 +1,4 @@
-"""The worked example of docs/devices.md, typed by a reader of the page: all prints what it says."""
+"""The example of docs/devices.md: each command prints the text that the page shows."""
 
 import os
 import re
@@ -79,7 +79,7 @@ class Reader:
         }
 
     def types(self, command: str, printed: str) -> None:
-        """Type a command, and compare what it prints with what the page says."""
+        """Run a command, and compare its output with the output on the page."""
         expected = _compared(printed)
         if ONCE.match(command) or not printed:
             assert self._output(command) == expected
@@ -104,7 +104,7 @@ class Reader:
 
 
 def _compared(text: str) -> str:
-    """Return the text without what is not the same each time."""
+    """Return the text without the parts that differ between runs."""
     for pattern, constant in VARIES:
         text = pattern.sub(constant, text)
     return "\n".join(line.rstrip() for line in text.splitlines()).strip()

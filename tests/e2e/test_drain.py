@@ -1,7 +1,7 @@
 """600 pods are placed, 120 of them by preemption, while requests and watches fail.
 
-After the first 1,600 the cluster is full. The leader is killed in the middle of the others.
-tests/e2e/test_faults.py tries each fault by itself.
+The first 1,600 pods fill the cluster. The leader is killed while the other pods are placed.
+tests/e2e/test_faults.py tests each fault alone.
 """
 
 import signal
@@ -52,7 +52,7 @@ def scene(plane: ControlPlane, tmp_path: Path) -> Iterator[Scene]:
 
 
 def wait(holds: Callable[[], bool], what: str, pause: float = LOOK_AGAIN) -> None:
-    """Look twice a second until it holds: adding up thousands of events takes a while."""
+    """Wait until `holds` returns True; check twice a second, because each check takes long."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not holds():
         assert time.monotonic() < deadline, f"{what} did not come about"
@@ -60,21 +60,21 @@ def wait(holds: Callable[[], bool], what: str, pause: float = LOOK_AGAIN) -> Non
 
 
 def are_bound(client: Client, namespace: str, number: int) -> bool:
-    """Return whether so many preemptors are bound, as the API server says."""
+    """Return whether exactly `number` preemptors are bound, by a list of the API server."""
     path = f"/api/v1/namespaces/{namespace}/pods?fieldSelector=spec.nodeName!="
     names = (str(raw["metadata"]["name"]) for raw in client.get(path)["items"])
     return sum(name.startswith("high-") for name in names) == number
 
 
 def have_begun(scene: Scene, number: int) -> bool:
-    """Return whether so many preemptors are bound, as the auditor has seen, which is sooner."""
+    """Return whether the auditor has seen at least `number` bound preemptors."""
     found = (event.object for event in scene.books.seen)
     pods = (one for one in found if isinstance(one, PodSeen) and one.node)
     return len({one.key for one in pods if "/high-" in one.key}) >= number
 
 
 def killed_before(leader: Member, are_all_bound: Callable[[], bool]) -> bool:
-    """Kill the leader, unless all pods are bound: then the wave was over too soon."""
+    """Kill the leader; return False, without killing it, if all pods are bound already."""
     leader.signal(signal.SIGSTOP)
     over = are_all_bound()
     leader.signal(signal.SIGCONT if over else signal.SIGKILL)
@@ -82,7 +82,7 @@ def killed_before(leader: Member, are_all_bound: Callable[[], bool]) -> bool:
 
 
 def let_writes_fail(scene: Scene) -> None:
-    """Let a few in a hundred writes fail, for a minute."""
+    """Let a few percent of the writes fail for a minute."""
     for kind in WRITES:
         scene.inject(Rule(kind, "POST|PATCH|DELETE", "/pods", 100, probability=0.03, delay=1.0))
 
@@ -90,8 +90,8 @@ def let_writes_fail(scene: Scene) -> None:
 def let_watches_fail(scene: Scene) -> None:
     """Let watches end in each way, and repeat events.
 
-    Those that failed before work again by now: each failure in a row makes the pause longer, and
-    the auditor knows which evictions are needless only if Mooring is not blind for long.
+    Each kind begins when the watches work again after the last kind. Otherwise the pauses between
+    retries would grow, and the auditor could not know which evictions are needless.
     """
     path = r"/(pods|nodes)\?.*watch"
     for kind in WATCHES:
@@ -103,9 +103,9 @@ def let_watches_fail(scene: Scene) -> None:
 def test_pods_are_placed_with_preemption_though_much_fails_and_the_leader_is_killed(
     scene: Scene, record_property: Callable[[str, object], None]
 ) -> None:
-    """Nothing is lost, bound twice, too much for its node or evicted for nothing.
+    """No pod is lost, bound twice or evicted in vain, and no node is overcommitted.
 
-    `pytest -o junit_family=xunit1 --junit-xml FILE` writes its figures down.
+    `pytest -o junit_family=xunit1 --junit-xml FILE` writes the test's figures to a file.
     """
     begun = time.monotonic()
     leader, _ = scene.start_pair()

@@ -1,4 +1,4 @@
-"""kube-scheduler and Mooring with the same extenders, which run as one process of their own."""
+"""kube-scheduler and Mooring decide alike with the same extenders, which run as one process."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ Outcome = tuple[str, str, tuple[str, ...]]
 
 
 def extenders(port: int) -> list[Raw]:
-    """Return one extender for pods with a card, and one for all, whose scores are unique."""
+    """Return an extender for pods with a card, and one for all pods, with unique scores."""
     url = f"http://127.0.0.1:{port}"
     return [
         {
@@ -61,7 +61,7 @@ def extenders(port: int) -> list[Raw]:
 
 @pytest.fixture(scope="module")
 def extender(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Yield the port of the deterministic extender, a process of its own."""
+    """Start the deterministic extender as a process; yield its port."""
     (port,) = free_ports(1)
     log = tmp_path_factory.mktemp("extender") / "extender.log"
     command = [sys.executable, "-m", "deterministic_extender", f"--port={port}"]
@@ -97,7 +97,7 @@ def plane(extender: int) -> Iterator[ControlPlane]:
 def mooring(
     plane: ControlPlane, extender: int, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Replica]:
-    """Yield a replica that takes pods of SCHEDULER with what `convert` makes of the extenders."""
+    """Yield a replica for the pods of SCHEDULER; `mooring convert` has made its extenders."""
     folder = tmp_path_factory.mktemp("mooring")
     configuration = folder / "configuration.yaml"
     configuration.write_text(
@@ -126,7 +126,7 @@ def namespace(access: Access) -> Iterator[str]:
 
 
 def pod(dice: Random, number: int, scheduler: str) -> Raw:
-    """Return a pod that is the same for each scheduler."""
+    """Return a random pod that differs between the two schedulers only in its schedulerName."""
     requests = {"cpu": dice.choice(("500m", "1", "1500m", "2"))}
     card = {CARD: "1"} if dice.random() < 0.3 else {}
     container = {
@@ -146,9 +146,9 @@ def pod(dice: Random, number: int, scheduler: str) -> Raw:
 
 
 class TheirLog:
-    """Waits until kube-scheduler has seen what becomes of pods on nodes.
+    """Waits until kube-scheduler's log shows that it has seen changes of pods on nodes.
 
-    Up to 1.34 it learns of new pods and of those on nodes in two ways, of which one may be late.
+    Up to 1.34 kube-scheduler sees new pods and pods on nodes by two paths; one may be late.
     """
 
     def __init__(self, log: SchedulerLog) -> None:
@@ -167,7 +167,7 @@ class TheirLog:
 
 
 class OurCache:
-    """Waits until Mooring has seen what becomes of pods on nodes; it has two watches, too."""
+    """Waits until Mooring's cache shows changes of pods on nodes; Mooring has two watches."""
 
     def __init__(self, scheduler: Replica) -> None:
         self._scheduler = scheduler
@@ -181,15 +181,15 @@ class OurCache:
         eventually(self._started, lambda started: started.get(uid), f"the start of {uid}")
 
     def _started(self) -> dict[str, float | None]:
-        """Return when each pod on a node started, by uid."""
+        """Return the start time of each pod on a node, by uid."""
         dump = read_dump(self._scheduler.get("/debug/cache")[1])
         return {record["uid"]: record["started"] for record in dump if record["kind"] == "pod"}
 
 
 def outcomes(client: Client, name: str, scheduler: str, seen: TheirLog | OurCache) -> list[Outcome]:
-    """Return the fate of 120 pods, one by one; a third of the time one is deleted before.
+    """Return the outcomes of 120 pods, created one by one; before a third, one pod is deleted.
 
-    The scheduler has seen each change before the next pod comes.
+    The scheduler has seen each change before the next pod is created.
     """
     dice, found = Random(20261122), list[Outcome]()  # noqa: S311 - reproducible, not secret
     for number in range(PODS):
@@ -221,7 +221,7 @@ def bound_pods(client: Client, name: str) -> dict[str, Raw]:
 
 
 def is_decided(raw: Raw) -> bool:
-    """Return whether the pod is bound, or unschedulable and not nominated to a node."""
+    """Return whether the pod is bound, or unschedulable without a nominated node."""
     if raw["spec"].get("nodeName"):
         return True
     conditions = raw["status"].get("conditions", ())

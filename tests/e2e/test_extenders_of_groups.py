@@ -1,4 +1,4 @@
-"""kube-scheduler, with its gates on, and Mooring place gangs with the same extender."""
+"""kube-scheduler (with its gates on) and Mooring place gangs with the same extender."""
 
 import asyncio
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ ANSWER_SEED: Final = "seven"
 
 
 def extender(port: int, resource: str) -> Raw:
-    """Return the extender on this port for pods that request the resource."""
+    """Return the configuration of the extender on this port for pods that request the resource."""
     return {
         "urlPrefix": f"http://127.0.0.1:{port}",
         "filterVerb": "filter",
@@ -47,7 +47,7 @@ def extender(port: int, resource: str) -> Raw:
 
 @pytest.fixture(scope="module")
 def answering() -> Iterator[Event]:
-    """Set when the slow extender answers."""
+    """Return an event; the test sets it to let the slow extender answer."""
     answers = Event()
     yield answers
     answers.set()
@@ -55,7 +55,7 @@ def answering() -> Iterator[Event]:
 
 @pytest.fixture(scope="module")
 def called() -> Event:
-    """Set when the slow extender has been called."""
+    """Return an event that is set when the slow extender has been called."""
     return Event()
 
 
@@ -63,7 +63,7 @@ def called() -> Event:
 def plane(
     answering: Event, called: Event, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """Yield kube-scheduler and Mooring with the same extenders, and eight nodes."""
+    """Yield a control plane with both schedulers, the same extenders, and eight nodes."""
 
     async def slow(arguments: Raw) -> object:
         called.set()
@@ -95,14 +95,14 @@ def plane(
 
 
 def passed(client: Client) -> set[str]:
-    """Return the nodes that the extender passes for each member."""
+    """Return the names of the nodes that the extender passes for every member."""
     names = [raw["metadata"]["name"] for raw in client.get("/api/v1/nodes")["items"]]
     seeded = {"metadata": {"name": "any", "annotations": {SEED: ANSWER_SEED}}}
     return set(filtered({"Pod": seeded, "NodeNames": names})["NodeNames"])
 
 
 def gang(namespace: str, size: int, scheduler: str, resource: str = CARD) -> list[Raw]:
-    """Return members that need a node each."""
+    """Return members that each need a whole node."""
     cards = {resource: "1"}
     group = {"schedulingGroup": {"podGroupName": "g"}}
     raws = [

@@ -1,4 +1,4 @@
-"""Several replicas, of which one binds; and what a replica knows that has only just begun."""
+"""Several replicas with one leader, and the knowledge of a replica that has just started."""
 
 import json
 import time
@@ -130,7 +130,7 @@ def test_a_new_replica_goes_on_with_the_last_good_version_of_a_broken_profile(
 
 
 def leaving(client: Client, namespace: str) -> dict[str, str]:
-    """Return, of every pod that is terminating, the reason why it was disrupted."""
+    """Return the reason of the disruption of every terminating pod, by name."""
     return {
         name: condition["reason"]
         for name, raw in pods(client, namespace).items()
@@ -143,7 +143,7 @@ def leaving(client: Client, namespace: str) -> dict[str, str]:
 def test_a_new_leader_waits_for_victims_that_were_evicted_through_the_eviction_api(
     client: Client, namespace: str, replicas: Replicas, priorities: tuple[str, str]
 ) -> None:
-    """The first leader is killed between its evictions and the binding of the preemptor."""
+    """The first leader is killed after its evictions and before the preemptor is bound."""
     low, high = priorities
     client.post(PROFILES, profile("strict", preemption={"disruptionBudgets": "Strict"}))
     leader = replicas.start(*QUICK_LEASE)

@@ -1,4 +1,4 @@
-"""Faults during drains with preemption: nothing is lost, done twice, too much or for nothing."""
+"""Faults during drains with preemption: no pod is lost, bound twice or evicted in vain."""
 
 import signal
 import threading
@@ -44,7 +44,7 @@ def plane(plane: ControlPlane) -> ControlPlane:
 
 
 def fill(scene: Scene, namespace: str) -> None:
-    """Fill every core with a pod of low priority; some of them take a second to leave."""
+    """Fill every core with a pod of low priority; half of the pods terminate slowly (1 s)."""
     with scene.plane.access.client() as client:
         for number in range(FILLING):
             raw = drained_pod(f"low-{number}", LOW, "1", grace=number % 2)
@@ -57,7 +57,7 @@ def preemptors(prefix: str = "high", number: int = PREEMPTORS) -> list[Raw]:
 
 
 def bound_of(scene: Scene, prefix: str) -> int:
-    """Return how many pods whose names begin like this are bound."""
+    """Return the number of bound pods whose names begin with `prefix`."""
     pods = (event.object for event in scene.books.seen if isinstance(event.object, PodSeen))
     return len({pod.key for pod in pods if f"/{prefix}" in pod.key and pod.node})
 
@@ -67,7 +67,7 @@ def wait_until_drained(scene: Scene, prefix: str = "high", number: int = PREEMPT
 
 
 def assert_all_is_well(scene: Scene, number: int = PREEMPTORS, prefix: str = "high") -> None:
-    """Check that every preemptor is bound and the books are clean, Mooring's own included."""
+    """Check that every preemptor is bound, and that the auditor and Mooring found no error."""
     wait_until_drained(scene, prefix, number)
     verdict = scene.settle()
     assert verdict.faults == []
@@ -78,7 +78,10 @@ def assert_all_is_well(scene: Scene, number: int = PREEMPTORS, prefix: str = "hi
 def stop_in_the_middle(
     scene: Scene, namespace: str, number: signal.Signals
 ) -> tuple[Member, float]:
-    """Signal the leader while preemptors come; return who it was, and when, once all are bound."""
+    """Send a signal to the leader while preemptors come; wait until all are bound.
+
+    Returns the former leader, and the time of the signal.
+    """
     leader, _ = scene.start_pair()
     fill(scene, namespace)
     with scene.creating(namespace, preemptors()):
@@ -101,7 +104,7 @@ def test_a_killed_leader_is_followed_when_its_lease_expires_and_nothing_is_lost(
 
 
 def longest_gap(scene: Scene, since: float) -> float:
-    """Return the longest time from `since` on in which pods waited and none was bound."""
+    """Return the longest time since `since` in which pods waited and no pod was bound."""
     return scene.settle().longest_stall(since, time.monotonic())
 
 
@@ -146,9 +149,9 @@ def test_no_lost_or_failed_write_makes_a_pod_lost_or_bound_twice(
 def test_watches_that_break_or_repeat_mislead_nobody(
     scene: Scene, namespace: str, kinds: list[Kind]
 ) -> None:
-    """Each kind strikes twice, spread over the drain.
+    """Each kind of fault strikes twice during the drain.
 
-    A watch is opened again after a pause, which doubles with each failure in a row.
+    After a failure a watch is opened again after a pause; each failure in a row doubles it.
     """
     scene.start_pair()
     fill(scene, namespace)

@@ -1,4 +1,4 @@
-"""Wherever kube-scheduler, with its gates on, places a gang, Mooring does too."""
+"""Mooring places every random gang that kube-scheduler (with its gates on) places."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Jobs as gangs: kube-controller-manager makes the pods, and with its gates the groups, too."""
+"""Jobs as gangs: kube-controller-manager makes the pods and, with its gates on, the groups."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -34,7 +34,7 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
-    """Yield a namespace; the cluster has no node before and after the test."""
+    """Yield a namespace; before and after the test the cluster has no nodes."""
     yield create_namespace(plane.access)
     for node in client.get("/api/v1/nodes")["items"]:
         client.delete(f"/api/v1/nodes/{node['metadata']['name']}")
@@ -68,7 +68,7 @@ def job(name: str, size: int, metadata: Raw, **spec: Any) -> Raw:
 
 
 def an_owner(client: Client, namespace: str) -> Raw:
-    """Return the reference of a new object of a kind whose controller makes Jobs."""
+    """Create an object of a kind that may own Jobs; return a reference to the object."""
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     made = client.post(path, {"metadata": {"name": "set-of-jobs"}})
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "controller": True}
@@ -78,7 +78,7 @@ def an_owner(client: Client, namespace: str) -> Raw:
 def is_placed_whole(
     plane: ControlPlane, client: Client, namespace: str, replicas: Replicas, created: Raw
 ) -> None:
-    """Assert that the Job's four pods wait on a node for two, and are bound with a second one."""
+    """Check that the Job's four pods wait with a node for two, and are bound with a second node."""
     leader = replicas.start()
     leader.wait_until_leads()
     add_node(plane, f"{namespace}-a")
@@ -102,7 +102,7 @@ def is_placed_whole(
 def test_a_job_whose_pods_name_a_group_is_a_gang(
     plane: ControlPlane, client: Client, namespace: str, replicas: Replicas
 ) -> None:
-    """For a Job without an owner Kubernetes 1.37 makes a group in any case, `basic` if need be."""
+    """Since 1.37 Kubernetes makes a group (perhaps `basic`) for each Job without an owner."""
     metadata = {"labels": {GROUP: "train"}, "annotations": {MINIMUM: "4"}}
     created = job("train", 4, metadata)
     created["metadata"]["ownerReferences"] = [an_owner(client, namespace)]

@@ -1,4 +1,4 @@
-"""Groups of pods on a real API server: placed whole or not at all, whatever happens meanwhile."""
+"""Groups of pods on a real API server: all members are placed or none, whatever happens."""
 
 import time
 from collections import Counter
@@ -42,7 +42,7 @@ def plane(plane: ControlPlane) -> ControlPlane:
 
 @pytest.fixture
 def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
-    """Yield a namespace; the cluster has no node before and after the test."""
+    """Yield a namespace; before and after the test the cluster has no nodes."""
     name = create_namespace(plane.access)
     yield name
     delete_namespace(plane.access, name)
@@ -51,7 +51,7 @@ def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
 
 
 def add_nodes(plane: ControlPlane, *cpus: int, prefix: str = "n", **labels: str) -> list[str]:
-    """Create a node for each amount of cpus, with these labels; return their names."""
+    """Create a node for each number of cpus, with these labels; return the nodes' names."""
     return [
         create_nodes(
             plane.access,

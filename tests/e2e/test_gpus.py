@@ -1,4 +1,4 @@
-"""GPU cards on a real API server: what is written, what fails, groups, restart and failover."""
+"""GPU cards on a real API server: annotations, failed writes, groups, restart and failover."""
 
 import re
 from collections import Counter
@@ -46,7 +46,7 @@ GROUP, MINIMUM = "example.com/group", "example.com/minimum"
 def gpu_node(
     name: str, cards: int, use: str, *, lost: int = 0, unhealthy: str = "", clique: str = ""
 ) -> dict[str, Any]:
-    """Return a node for the pods of one use; nodes of four cards have two linked pairs."""
+    """Return a node for the pods with this `use`; if it has four cards, it has two linked pairs."""
     found = {CLIQUE: clique, "nvidia.com/gpu.product": PRODUCT, "nvidia.com/gpu.count": str(cards)}
     labels = {"use": use, **(found if clique else {})}
     raw = node_object(name, "zone-1", offered(cards), labels)
@@ -112,7 +112,7 @@ def gpu_pod(name: str, amounts: dict[str, str], use: str, **fields: Any) -> dict
 
 
 def gang(group: str, size: int, **annotations: str) -> list[dict[str, Any]]:
-    """Return pods with two cards each that are placed within one clique, all or none."""
+    """Return pods with two cards each that must be placed in one clique, all or none."""
     members = [whole(f"{group}-{i}", 2, "cliques", labels={GROUP: group}) for i in range(size)]
     for raw in members:
         raw["metadata"]["annotations"] = {
@@ -126,7 +126,7 @@ def gang(group: str, size: int, **annotations: str) -> list[dict[str, Any]]:
 
 
 def used(client: Client, *nodes: str) -> Counter[tuple[str, int]]:
-    """Return what pods have of each card by their annotations, which must be those of gpushare."""
+    """Return the memory of each card in use, from the pods' annotations in gpushare's form."""
     totals: Counter[tuple[str, int]] = Counter()
     for raw in pods(client, "default").values():
         annotations = raw["metadata"].get("annotations", {})
@@ -145,7 +145,7 @@ def placed(client: Client, *names: str) -> None:
 
 
 def message(client: Client, name: str) -> str:
-    """Return the message of the pod's PodScheduled condition, empty while it has none."""
+    """Return the message of the pod's PodScheduled condition; "" without the condition."""
     conditions = pods(client, "default")[name]["status"].get("conditions", [])
     return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
 
@@ -155,7 +155,7 @@ def card_of(client: Client, name: str) -> str:
 
 
 def started(client: Client, replicas: Replicas, kubeconfig: Path | None = None) -> Replica:
-    """Start a replica and return it once it leads with the profile in force."""
+    """Start a replica; return it when it leads and the profile is in force."""
     leader = replicas.start(*QUICK_LEASE, kubeconfig=kubeconfig)
     leader.wait_until_leads()
     eventually(lambda: ready(client.get(f"{PROFILES}/gpus"))[0], lambda s: s == "True", "in force")

@@ -1,7 +1,7 @@
-"""Objects that no sane user writes, through the real API server, and a tenant beside them.
+"""Hostile objects of one tenant on a real API server, beside an ordinary tenant.
 
-Whatever one tenant sends, the operator stays alive, an ordinary pod of another tenant is bound in
-time, and what the objects cost is given back when they are gone.
+Whatever the hostile tenant sends, the operator survives, an ordinary pod of the other tenant is
+bound in time, and the memory of the hostile objects is freed after their deletion.
 """
 
 import json
@@ -55,7 +55,7 @@ few = settings(
 
 
 class Tenants:
-    """A running operator, a tenant who sends what he likes, and one who only wants to work."""
+    """A running operator, a hostile tenant, and an ordinary tenant."""
 
     def __init__(self, scene: Scene, member: Member, client: Client) -> None:
         self.access = scene.plane.access
@@ -68,7 +68,7 @@ class Tenants:
         self._number = 0
 
     def send(self, *pods: Raw) -> int:
-        """Send the pods; return how many the API server took."""
+        """Send the pods; return how many the API server accepted."""
         taken = 0
         for raw in pods:
             try:
@@ -82,25 +82,25 @@ class Tenants:
         return taken
 
     def restart(self) -> None:
-        """Start the operator anew, and wait until it has seen the cluster."""
+        """Restart the operator, and wait until it mirrors the cluster."""
         self.member.terminate()
         self.member = self._scene.start("--no-leader-elect")
         self.member.wait_until_ready()
         self._read = 0
 
     def forget_log(self) -> None:
-        """Forget what has been logged so far."""
+        """Ignore the log written so far."""
         self._read = len(self.member.text)
 
     def withdraw(self) -> None:
-        """Remove everything hostile from the cluster."""
+        """Delete all hostile objects from the cluster."""
         path = f"/api/v1/namespaces/{self.hostile}/pods"
         self.client.request("DELETE", path, {"gracePeriodSeconds": 0})
         left = f"{path}?limit=1"
         eventually(lambda: self.client.get(left)["items"], lambda items: not items, "no pods")
 
     def seconds_to_bind(self) -> float:
-        """Return how long an ordinary pod waits for a node."""
+        """Return the seconds until an ordinary pod is bound."""
         self._number += 1
         name = f"ordinary-{self._number}"
         path = f"/api/v1/namespaces/{self.honest}/pods/{name}"
@@ -112,7 +112,7 @@ class Tenants:
         return waited
 
     def assert_unharmed(self) -> None:
-        """Assert that the operator lives, had no unexpected error, and binds a pod in time."""
+        """Check that the operator lives, logged no unexpected error, and binds a pod in time."""
         used = usage_of(self.member.pid).cpu_seconds
         waited = self.seconds_to_bind()
         assert self.member.runs, self.member.text[-3000:]
@@ -142,7 +142,7 @@ def tenants(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(autouse=True)
 def alone(tenants: Tenants) -> Iterator[None]:
-    """Remove after each test what it has sent; what it broke in the log is its own."""
+    """Delete the objects of each test after it; ignore the log written before it."""
     tenants.forget_log()
     yield
     tenants.withdraw()
@@ -260,7 +260,7 @@ def test_pods_with_very_much_of_one_thing_delay_nobody_and_leave_no_memory(
 def test_pods_of_two_kinds_at_once_that_once_cost_7_seconds_and_130_mib_delay_nobody(
     tenants: Tenants, record_property: Callable[[str, object], None]
 ) -> None:
-    """400 resources are beyond the limit, so pods with as many as are scheduled come too."""
+    """Pods with 400 resources exceed the limit; pods with the most allowed resources come too."""
     tenants.restart()
     tenants.seconds_to_bind()
     before = tenants.member.rss_mib()
@@ -313,7 +313,7 @@ counts = st.integers(1, MOST)
 
 @st.composite
 def hostile_pods(draw: st.DrawFn) -> Raw:
-    """Return a pod that is odd in one of many ways."""
+    """Draw a pod that is unusual in one of many ways."""
     name = draw(names)
     make = draw(st.sampled_from(KINDS))
     raw = make(name, draw(counts)) if draw(st.booleans()) else pod(name)
@@ -356,7 +356,7 @@ def with_args(args: Any) -> Raw:
 
 
 def send_profile(tenants: Tenants, raw: Raw) -> bool:
-    """Send the profile; return whether the API server took it."""
+    """Send the profile; return whether the API server accepted it."""
     try:
         tenants.client.post(PROFILES, raw)
     except ApiError as error:
@@ -367,7 +367,7 @@ def send_profile(tenants: Tenants, raw: Raw) -> bool:
 
 
 def assert_profiles_still_work(tenants: Tenants) -> None:
-    """Check that another profile comes into force, and pods of it are bound."""
+    """Check that another profile comes into force, and that its pods are bound."""
     path = f"{PROFILES}/sane"
     tenants.client.post(PROFILES, profile("sane"))
     try:

@@ -1,4 +1,4 @@
-"""The image is built, and runs as its Deployment says, on a real API server."""
+"""The image can be built, and runs as its Deployment says on a real API server."""
 
 import json
 import tarfile

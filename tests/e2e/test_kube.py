@@ -1,4 +1,4 @@
-"""The package kube against the real API server."""
+"""The package `kube` against a real API server."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def pod(name: str, namespace: str) -> dict[str, Any]:
 
 
 class Mirror:
-    """Names of the pods of one namespace as a reflector shows them."""
+    """The nodes of one namespace's pods by name, filled by a reflector."""
 
     def __init__(self, namespace: str) -> None:
         self.nodes: dict[str, str | None] = {}
@@ -86,7 +86,7 @@ class Mirror:
 
 
 class Listed:
-    """The pods of one list, by name."""
+    """The pods of one list, by name, before the mirror takes them over."""
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
@@ -120,7 +120,7 @@ async def running(*tasks: Any) -> AsyncIterator[list[asyncio.Task[Any]]]:
 
 @pytest.fixture(scope="module")
 def own() -> Iterator[ControlPlane]:
-    """Yield a server that a test may restart, without Mooring's CRDs and rights."""
+    """Yield a server that a test may restart, without Mooring's CRDs and roles."""
     with ControlPlane(users={"dora": []}) as started:
         yield started
 
@@ -134,7 +134,7 @@ async def connected(control_plane: ControlPlane, user: str = "admin") -> AsyncIt
 
 @pytest.fixture(scope="module")
 def plane(control_plane: ControlPlane) -> ControlPlane:
-    """Return the shared server as it is, without Mooring's manifests."""
+    """Return the shared server without Mooring's manifests."""
     return control_plane
 
 
@@ -146,7 +146,7 @@ async def client(control_plane: ControlPlane) -> AsyncIterator[ApiClient]:
 
 @pytest.fixture
 async def node(client: ApiClient, namespace: str) -> AsyncIterator[str]:
-    """Yield a node that is gone after the test; named after the namespace, which is unique."""
+    """Yield the name of a new node, which is the namespace's; delete the node after the test."""
     await client.create(NODE, {"metadata": {"name": namespace}})
     yield namespace
     await client.delete(NODE, namespace)

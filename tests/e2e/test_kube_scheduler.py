@@ -1,4 +1,4 @@
-"""Plugins merged and spread over extension points as the real kube-scheduler does it."""
+"""Plugins are merged and expanded over extension points as by the real kube-scheduler."""
 
 import json
 import random
@@ -23,7 +23,7 @@ Uses = list[tuple[str, int]]
 
 
 class RecordedCatalog:
-    """Plugins at the points where kube-scheduler's first, unchanged profile runs them."""
+    """A catalog of plugins, each at the points where kube-scheduler's default profile runs it."""
 
     def __init__(self, defaults: dict[str, Uses]) -> None:
         self._points = {
@@ -42,7 +42,7 @@ class RecordedCatalog:
 
 
 def random_plugins(dice: random.Random) -> dict[str, Any]:
-    """Return changes that kube-scheduler accepts: with or without weights, stars beside names."""
+    """Return random changes of plugins that kube-scheduler accepts."""
     by_point = {
         "preFilter": ["NodeAffinity", "NodePorts", "VolumeZone", "InterPodAffinity"],
         "filter": ["NodeName", "NodePorts", "NodeAffinity", "VolumeZone", "TaintToleration"],
@@ -71,7 +71,7 @@ def random_plugins(dice: random.Random) -> dict[str, Any]:
 
 
 def reported(log: str) -> list[dict[str, Uses]]:
-    """Return the plugins kube-scheduler says it works with, by point, for each profile in order."""
+    """Return for each profile the plugins by point that kube-scheduler's log reports."""
     marker = '"the scheduler starts to work with those plugins" Plugins='
     lines = [line.partition(marker)[2] for line in log.splitlines() if marker in line]
     return [

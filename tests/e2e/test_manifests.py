@@ -1,4 +1,4 @@
-"""What manifests/ and crds/ do on a real API server, applied as their users apply them."""
+"""The effects of manifests/ and crds/ on a real API server, applied as by their users."""
 
 import itertools
 import runpy
@@ -38,7 +38,7 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Ask `holds` until it is true; nothing tells when a server's caches are filled."""
+    """Wait until `holds` returns True; no event shows when the server's caches are filled."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not holds():
         assert time.monotonic() < deadline, f"not within {WAIT_SECONDS:.0f} s: {what}"
@@ -46,7 +46,7 @@ def eventually(holds: Callable[[], bool], what: str) -> None:
 
 @pytest.fixture(scope="module")
 def access() -> Iterator[Access]:
-    """Yield a server of this module's own: the policies and CRDs it gets hold everywhere."""
+    """Yield a server for this module alone, because policies and CRDs affect the whole server."""
     with ControlPlane(flags=chosen_release().admission_flags) as control_plane:
         control_plane.access.kubectl("apply", "-f", str(ROOT / "crds"))
         replica.wait_until_established(control_plane.access)
@@ -115,7 +115,7 @@ def test_every_example_is_accepted(access: Access, example: Path) -> None:
 
 
 def may(access: Access, verb: str, resource: Resource, **where: str) -> bool:
-    """Return whether the shipped roles let Mooring's service account do this."""
+    """Return whether the shipped roles allow this to Mooring's service account."""
     attributes = {"verb": verb, "group": resource.group, "resource": resource.plural, **where}
     review = {"spec": {"user": SERVICE_ACCOUNT, "resourceAttributes": attributes}}
     with access.client() as client:
@@ -210,7 +210,7 @@ def test_the_service_account_may_do_no_more_than_that(
 
 
 class Admission:
-    """Creates pods in namespaces that do or do not ask for a scheduler."""
+    """Creates pods in namespaces with and without the label for a scheduler."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -232,7 +232,7 @@ class Admission:
 
 @pytest.fixture(scope="module")
 def admission(access: Access) -> Admission:
-    """Return the admission policy, in force."""
+    """Yield an Admission after the shipped admission policy is in force."""
     access.kubectl("apply", "-k", str(ROOT / "manifests" / replica.admission()))
     applied = Admission(access)
     probe = applied.namespace("probe")
@@ -275,14 +275,14 @@ ACCOUNT = "/api/v1/namespaces/kube-system/serviceaccounts/gpu-topology/token"
 
 
 class Publisher:
-    """The example DaemonSet's service account, with tokens as its pods have them."""
+    """The service account of the example DaemonSet, with tokens as its pods have them."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         create_nodes(access, 2)
 
     def token(self, node: str | None) -> str:
-        """Return the token of a pod on the node; without one, a token of the account alone."""
+        """Return the token of a pod on the node; None: a token that is bound to no pod."""
         spec: dict[str, Any] = {"expirationSeconds": 3600}
         with self._access.client() as client:
             if node is not None:
@@ -293,13 +293,13 @@ class Publisher:
             return str(client.post(ACCOUNT, {"spec": spec})["status"]["token"])
 
     def patch(self, token: str, node: str, **changed: Any) -> dict[str, Any]:
-        """Return the node after the patch with this token."""
+        """Patch the node with this token; return the changed node."""
         with Client.to(self._access.url, token, self._access.ca_file) as client:
             stored: dict[str, Any] = client.patch(f"/api/v1/nodes/{node}", changed)
             return stored
 
     def refusal(self, token: str, node: str, **changed: Any) -> str:
-        """Return why the patch is refused; empty if it is not."""
+        """Return why the API server rejects the patch; "" if it accepts the patch."""
         try:
             self.patch(token, node, **changed)
         except ApiError as error:
@@ -316,7 +316,7 @@ LINKS = annotated(**{TOPOLOGY: '{"links": [["X"]]}'})
 
 @pytest.fixture(scope="module")
 def publisher(access: Access) -> Publisher:
-    """Return the service account, its role and the policy, in force."""
+    """Return a Publisher after its role and the policy are in force."""
     access.kubectl("apply", "-f", str(GPU_TOPOLOGY))
     applied = Publisher(access)
     token = applied.token("node-1")

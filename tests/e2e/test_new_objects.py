@@ -1,4 +1,4 @@
-"""What `mooring simulate` makes of new objects is what the API server makes of them."""
+"""`mooring simulate` completes new objects in the same way as the API server."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -53,7 +53,7 @@ def schemas(client: Client, resource: Resource) -> Mapping[str, Any]:
 
 
 def unknown_fields(name: str, schema: Mapping[str, Any], all_of: Mapping[str, Any]) -> set[str]:
-    """Return the fields that the server has and the table has not, those of inner types as well."""
+    """Return the fields that the server's schema has and Mooring's table lacks, at any depth."""
     found, seen = set[str](), set[tuple[str, str]]()
     left = [(name, schema)]
     while left:
@@ -71,7 +71,7 @@ def unknown_fields(name: str, schema: Mapping[str, Any], all_of: Mapping[str, An
 
 
 def reference(schema: Mapping[str, Any]) -> str:
-    """Return the name of the schema that a field, or each of its items or values, has."""
+    """Return the name of the schema of a field, or of its items or values."""
     for inner in (schema, *schema.get("allOf", ())):
         if "$ref" in inner:
             return str(inner["$ref"]).rpartition("/")[2]
@@ -99,7 +99,7 @@ def test_every_field_that_the_server_knows_is_known(client: Client) -> None:
 
 
 def with_defaults(spec: Any) -> Any:
-    """Return the fields with those that the API server fills in, and without empty ones."""
+    """Return the fields with the API server's defaults, and without empty fields."""
     if isinstance(spec, list):
         return [with_defaults(each) for each in spec]
     if not isinstance(spec, dict):
@@ -127,7 +127,7 @@ def test_objects_of_v1beta1_are_read_as_the_server_stores_them(client: Client, k
 
 
 def facts(value: Any) -> Any:
-    """Return what is known of an object, without what the server counts and when it was made."""
+    """Return the data of an object, without counters and creation times."""
     if is_dataclass(value):
         names = {field.name for field in fields(value)} - COUNTED
         return {name: facts(getattr(value, name)) for name in names}

@@ -1,4 +1,4 @@
-"""The page in a real browser, of a running operator, on a real control plane."""
+"""The page of a running operator in a real browser, on a real control plane."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Cluster:
     port: int
 
     def start(self) -> None:
-        """Start a replica at the same address again, and wait until it leads."""
+        """Start a replica again at the same address; wait until it leads."""
         self.scheduler = self.replicas.start(f"--secure-port={self.port}", *QUICK_LEASE)
         self.scheduler.wait_until_leads()
 
@@ -80,7 +80,7 @@ def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def _grant(client: Client, user: str) -> None:
-    """Let the user see the page, and the pods of one namespace."""
+    """Allow the user to read the page and the pods of one namespace."""
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
     api = "rbac.authorization.k8s.io"
@@ -102,7 +102,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def tab(cluster: Cluster, chromium: Browser) -> Iterator[Tab]:
-    """Yield a tab at the page; in the end it has broken no rule and spoken to no other host."""
+    """Yield a tab with the page; fail at the end after a script error or a call of another host."""
     with browser.opened(chromium) as opened:
         opened.page.goto(f"{cluster.scheduler.url}/ui/")
         yield opened
@@ -143,7 +143,7 @@ def _is_told_why(raw: Raw) -> bool:
 def test_a_waiting_gang_is_explained_as_one_with_links_to_its_members(
     tab: Tab, cluster: Cluster
 ) -> None:
-    """Each member fits alone, beside pods of others: nothing says so of one of them."""
+    """The page explains the gang as a whole, because each single member would fit."""
     labels = {COSCHEDULING_LABEL: "train"}
     group = coscheduling_pod_group("train", 8, namespace=SHOP)
     with cluster.access.client() as client:
@@ -268,7 +268,7 @@ def test_everything_can_be_reached_with_the_keyboard(tab: Tab, cluster: Cluster)
     press = tab.page.keyboard.press
 
     def focus(wanted: str) -> None:
-        """Press Tab until it leads there."""
+        """Press Tab until the element `wanted` has the focus."""
         for _ in range(40):
             if tab.page.evaluate(f"document.activeElement.matches({wanted!r})"):
                 return
@@ -307,7 +307,7 @@ def test_after_a_lost_connection_the_page_goes_on(tab: Tab, cluster: Cluster) ->
 
 
 def test_text_of_the_cluster_is_never_markup(tab: Tab, cluster: Cluster) -> None:
-    """Names and labels hold neither < nor quotes, but messages may."""
+    """Names and labels cannot contain < or quotes, but messages can."""
     evil = "<img src=x onerror=document.title='owned'>"
     sign_in(tab.page, cluster)
     with cluster.access.client() as client:
@@ -326,7 +326,7 @@ def test_text_of_the_cluster_is_never_markup(tab: Tab, cluster: Cluster) -> None
 
 
 def test_a_pod_that_is_not_known_yet_is_shown_once_it_is(tab: Tab, cluster: Cluster) -> None:
-    """An address that was typed wrongly meanwhile does no harm."""
+    """The page also survives a malformed address."""
     sign_in(tab.page, cluster)
     tab.page.goto(f"{cluster.scheduler.url}/ui/#/pod/%")
     expect(tab.page.get_by_label("Pod")).to_have_value("%")

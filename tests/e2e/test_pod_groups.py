@@ -1,6 +1,6 @@
-"""Pod groups on a real API server: which kinds it serves, and what is said about them.
+"""Pod groups on a real API server: the served kinds, and the conditions of the groups.
 
-This control plane serves Kubernetes' own PodGroups, where the release has them behind gates.
+The control plane also serves Kubernetes' own PodGroups if the release has them behind gates.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def high(client: Client, namespace: str) -> Iterator[str]:
-    """Yield the name of a PriorityClass above that of pods without a class."""
+    """Yield the name of a PriorityClass with a higher priority than pods without a class."""
     with priority_class(client, namespace, 1000):
         yield namespace
 
 
 @pytest.fixture
 def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
-    """Yield a new namespace, and delete its pods then: the nodes are for the next test, too."""
+    """Yield a new namespace; delete its pods afterwards, because all tests share the nodes."""
     name = create_namespace(plane.access)
     yield name
     for each in pods(client, name):
@@ -88,7 +88,7 @@ def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
 
 
 def known_groups(scheduler: Replica) -> int:
-    """Return how many pod groups the replica knows, as its metrics say."""
+    """Return the number of pod groups in the replica's cache, from its metrics."""
     _, page = scheduler.get("/metrics")
     line = 'scheduler_cache_size{type="pod_groups"}'
     counts = [float(text.split()[-1]) for text in page.splitlines() if text.startswith(line)]
@@ -127,7 +127,7 @@ def test_pod_groups_of_both_kinds_are_known_also_if_a_kind_is_installed_later(
 
 @pytest.fixture(scope="module")
 def scheduler(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
-    """Yield Mooring as shipped, with two nodes of 4 CPUs."""
+    """Yield a replica of Mooring as shipped, with two nodes of 4 CPUs."""
     create_nodes(plane.access, 2, capacity={"cpu": "4", "memory": "8Gi", "pods": "50"})
     with Replicas.of(plane.access, tmp_path_factory.mktemp("groups")) as replicas:
         started = replicas.start()
@@ -138,7 +138,7 @@ def scheduler(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """A kind of PodGroup, and how pods name a group of it."""
+    """A kind of PodGroup, and the fields by which pods name their group."""
 
     name: str
     collection: Callable[[str], str]
@@ -168,7 +168,7 @@ def contains(name: str, names: Collection[str]) -> bool:
 
 
 def condition(client: Client, path: str) -> tuple[str, str]:
-    """Return status and message of the group's condition; empty strings without one."""
+    """Return status and message of the group's condition; "" and "" without one."""
     of_kubernetes = path.startswith(f"/apis/{POD_GROUP.group}/")
     kind = RELEASE.pod_group_condition if of_kubernetes else "PodGroupScheduled"
     status = client.get(path).get("status") or {}
@@ -273,7 +273,7 @@ def test_the_phase_of_a_coscheduling_group_follows_its_members_to_the_end(
 def test_members_of_a_deleted_group_wait_and_a_group_of_its_name_takes_them_over(
     client: Client, namespace: str
 ) -> None:
-    """Kubernetes' own PodGroups have a finalizer, and stay until their members are gone."""
+    """The kind here is coscheduling's; a finalizer keeps Kubernetes' own groups until the end."""
     collection = COSCHEDULING.format(namespace)
     client.post(collection, coscheduling_pod_group("train", 2, namespace=namespace))
     create_pods(client, namespace, pod("p0", **OF_COSCHEDULING.fields("train")))
@@ -334,7 +334,7 @@ def test_groups_of_one_name_in_two_kinds_and_namespaces_do_not_complete_each_oth
 
 @pytest.mark.usefixtures("scheduler")
 def test_a_minimum_that_cannot_be_used_is_said_to_be_so(client: Client, namespace: str) -> None:
-    """By the API server where its schema knows, else by the group."""
+    """The API server rejects the minimum if its schema can; else the group's status says it."""
     collection = COSCHEDULING.format(namespace)
     for minimum in (-1, 2**31):
         with pytest.raises(ApiError, match="minMember"):
@@ -359,7 +359,7 @@ def test_a_minimum_that_cannot_be_used_is_said_to_be_so(client: Client, namespac
 def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_nodes(
     client: Client, namespace: str, high: str
 ) -> None:
-    """Until 1.36 such a group is no victim of a pod. Its two members are on two nodes."""
+    """Before 1.37 such a group is no victim of a pod. Its two members are on two nodes."""
     rules = KUBERNETES_RULES[RELEASE.minor]
     mode = {"all": {}} if rules.groups_in_pod_preemption else "PodGroup"
     raw = versioned_pod_group("train", 2, namespace=namespace)
@@ -381,7 +381,7 @@ VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
 
 
 def serve(client: Client, scheduler: Replica, resource: Resource) -> None:
-    """Have the resource served, and wait until the replica reads it."""
+    """Let the API server serve the resource, and wait until the replica reads it."""
     with suppress(ApiError):  # another test has had it served
         client.post(CRDS, crd(resource))
     scheduler.wait_until_says(f"{resource} ({resource.version}) is served")
@@ -426,7 +426,7 @@ def test_a_group_of_volcano_is_placed_whole_or_not_at_all_and_says_why(
 def test_a_group_of_kai_is_placed_with_a_member_of_each_subgroup_or_not_at_all(
     client: Client, namespace: str, scheduler: Replica
 ) -> None:
-    """The pod grouper names the group of pods that exist; until then they wait."""
+    """KAI's pod grouper names the group on existing pods; until then the pods wait."""
     serve(client, scheduler, KAI_POD_GROUP)
     config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["KAI"]}}]
     client.post(PROFILES, profile("kai", match={"schedulerNames": ["kai"]}, pluginConfig=config))
@@ -488,7 +488,7 @@ def test_an_application_of_yunikorn_is_placed_with_its_minimum_of_each_task_grou
 def test_a_pod_gang_is_placed_with_the_least_replicas_of_each_clique_or_not_at_all(
     client: Client, namespace: str, scheduler: Replica
 ) -> None:
-    """It is deleted and made anew under its name, as Grove does when it is updated."""
+    """The PodGang is deleted and created again with the same name, as Grove does on updates."""
     serve(client, scheduler, POD_GANG)
     config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["Grove"]}}]
     client.post(
@@ -520,7 +520,7 @@ def test_a_pod_gang_is_placed_with_the_least_replicas_of_each_clique_or_not_at_a
 def test_a_group_of_volcano_is_placed_in_a_hyper_node_of_an_allowed_tier(
     client: Client, namespace: str, scheduler: Replica
 ) -> None:
-    """Each leaf has one of the two nodes, and there is a spine once it is made."""
+    """Each leaf HyperNode has one of the two nodes; the test adds their common spine later."""
     serve(client, scheduler, VOLCANO_POD_GROUP)
     serve(client, scheduler, HYPER_NODE)
     names = [each["metadata"]["name"] for each in client.get("/api/v1/nodes")["items"]]

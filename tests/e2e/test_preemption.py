@@ -1,6 +1,6 @@
-"""Preemption on a real control plane: Deployments, graceful periods, budgets, many at once.
+"""Preemption on a real control plane: Deployments, grace periods, budgets, many pods at once.
 
-kwok ends deleted pods at once; a finalizer stands in for a pod that takes its time to leave.
+kwok ends deleted pods at once; a finalizer simulates a pod that terminates slowly.
 """
 
 import time
@@ -51,7 +51,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
-    """Yield a namespace of the test's own; afterwards its pods are gone."""
+    """Yield a namespace for the test; delete its pods afterwards."""
     name = create_namespace(plane.access)
     accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
     replicas.eventually(lambda: client.get(accounts)["items"], bool, "the account that pods need")
@@ -110,7 +110,7 @@ def create(client: Client, namespace: str, *created: Raw) -> None:
 
 
 def release(client: Client, pod: Raw) -> None:
-    """Let the pod leave."""
+    """Remove the pod's finalizer, so that the pod can leave."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
     if metadata.get("finalizers"):
@@ -143,7 +143,7 @@ def node_of(found: list[Raw], name: str) -> str | None:
 def eventually(
     client: Client, namespace: str, holds: Callable[[list[Raw]], object], what: str
 ) -> list[Raw]:
-    """Return the namespace's pods once they are as they should be."""
+    """Return the namespace's pods when `holds` accepts them."""
     deadline = time.monotonic() + SECONDS
     while not holds(found := pods(client, namespace)):
         if time.monotonic() > deadline:
@@ -157,7 +157,7 @@ def eventually(
 
 
 def pool(client: Client, name: str, *numbers: int) -> str:
-    """Label some nodes, of 4 cpus each, for one test alone; return the label's value."""
+    """Label these nodes (4 cpus each) for one test; return the label's value."""
     for number in numbers:
         client.patch(f"/api/v1/nodes/node-{number:02}", {"metadata": {"labels": {"pool": name}}})
     return name

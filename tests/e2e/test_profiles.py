@@ -1,4 +1,4 @@
-"""Profiles are applied, changed, broken and deleted while Mooring runs."""
+"""Profiles are created, changed, made invalid and deleted while Mooring runs."""
 
 import json
 from collections.abc import Iterator
@@ -52,14 +52,14 @@ Raw = dict[str, Any]
 
 
 class AppliedProfile:
-    """One SchedulingProfile in the cluster, named after the pool of its test."""
+    """A SchedulingProfile in the cluster, with the name of its test's pool."""
 
     def __init__(self, pool: NodePool) -> None:
         self._pool = pool
         self._path = f"{PROFILES}/{pool.name}"
 
     def apply(self, **spec: Any) -> Raw:
-        """Return the profile with this spec, once its status is of this generation."""
+        """Apply this spec; return the profile when its status is about this generation."""
         made = profile(self._pool.name, **spec)
         client = self._pool.client
         try:
@@ -97,7 +97,7 @@ def tested(pool: NodePool) -> Iterator[AppliedProfile]:
 
 
 def place(pool: NodePool, count: int, prefix: str = "p", **fields: Any) -> list[int]:
-    """Add `count` pods one after the other; return how many each node of the pool got, sorted."""
+    """Add `count` pods one after the other; return the sorted numbers of pods per node."""
     names = [f"{prefix}{number}" for number in range(count)]
     for name in names:
         pool.add_pod(name, **fields)
@@ -177,7 +177,7 @@ def test_a_deleted_profile_schedules_no_pods(pool: NodePool) -> None:
 
 
 def _is_left_alone(pool: NodePool, name: str) -> bool:
-    """Create a pod for the pool's profile; return whether later pods are bound and it is not."""
+    """Create a pod for the pool's profile; return whether only later pods are bound."""
     pool.add_pod(name, scheduler=pool.name)
     place(pool, 3, prefix=f"after-{name}-")
     return name not in pool.bound()
@@ -245,13 +245,13 @@ POLICIES = 5
 
 
 def only_nodes_of(policy: str) -> Raw:
-    """Return a profile whose pods fit the nodes with this label `policy` alone."""
+    """Return a profile whose pods fit only on nodes with this value of the label `policy`."""
     affinity = required_nodes(term(expression("policy", "In", policy)))["nodeAffinity"]
     return {"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": affinity}}]}
 
 
 def create_nodes_of_policies(pool: NodePool) -> dict[str, str]:
-    """Create one large node for each policy; return the policies by node."""
+    """Create one large node for each policy; return the policies by node name."""
     capacity = {"cpu": "1k", "memory": "1Ti", "pods": str(PODS)}
     policies: dict[str, str] = {}
     for policy in map(str, range(POLICIES)):
@@ -262,7 +262,7 @@ def create_nodes_of_policies(pool: NodePool) -> dict[str, str]:
 
 
 def generations_in_force(cluster: Cluster, profile: str) -> set[int]:
-    """Return the generations of the profile that the log says have been in force."""
+    """Return the generations of the profile that were in force, according to the log."""
     return {
         record["generation"]
         for record in cluster.scheduler.log()
@@ -271,7 +271,7 @@ def generations_in_force(cluster: Cluster, profile: str) -> set[int]:
 
 
 def latest_decisions(cluster: Cluster, namespace: str) -> dict[str, Raw]:
-    """Return the records of the namespace's pods that were decided last, a hundred at most."""
+    """Return the latest decision records of the namespace's pods, at most a hundred."""
     _, text = cluster.scheduler.get(f"/debug/decisions?namespace={namespace}")
     return {record["pod"]: record for record in json.loads(text)["decisions"]}
 
@@ -279,10 +279,10 @@ def latest_decisions(cluster: Cluster, namespace: str) -> dict[str, Raw]:
 def test_a_hundred_profile_changes_during_a_drain_lose_and_double_nothing(
     pool: NodePool, cluster: Cluster
 ) -> None:
-    """Pods come all the time. The profile comes with the first, and is deleted and made again.
+    """Pods come all the time; the profile is created, changed, deleted and created again.
 
-    Each generation admits other nodes than the one before, so that a pod's node shows which
-    generations may have decided about it.
+    Each generation admits other nodes than the one before. So a pod's node shows which generations
+    may have decided about the pod.
     """
     path, names = f"{PROFILES}/{pool.name}", [f"p{number}" for number in range(PODS)]
     policies = create_nodes_of_policies(pool)

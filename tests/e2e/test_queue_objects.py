@@ -1,4 +1,4 @@
-"""Queues on a real API server: what it refuses, what Mooring says of them, and what users read."""
+"""Queues on a real API server: rejected objects, the statuses, and the output for users."""
 
 import json
 import re
@@ -26,7 +26,7 @@ from mooring.testing.builders import coscheduling_pod_group, queue_object
 
 @pytest.fixture
 def queues(client: Client) -> Iterator[Client]:
-    """Yield the client; there are no queues before and after the test."""
+    """Yield the client; the server has no Queues before and after the test."""
     yield client
     for raw in client.get(QUEUE.path())["items"]:
         client.delete(QUEUE.path(None, raw["metadata"]["name"]))
@@ -43,13 +43,13 @@ def status(client: Client, name: str) -> dict[str, Any]:
 
 
 def ready(client: Client, name: str) -> tuple[str, str]:
-    """Return reason and message of the condition Ready; empty ones if there is none yet."""
+    """Return reason and message of the condition Ready; "" and "" without a condition."""
     (condition,) = status(client, name).get("conditions") or [{"reason": "", "message": ""}]
     return condition["reason"], condition["message"]
 
 
 def applied(plane: ControlPlane, spec: dict[str, Any]) -> str:
-    """Return what kubectl says of a queue with this spec, which is not stored."""
+    """Return the output of a dry run of `kubectl apply` for a Queue with this spec."""
     raw = {"apiVersion": QUEUE.api_version, "kind": "Queue", "metadata": {"name": "tried"}}
     manifest = yaml.safe_dump(raw | {"spec": spec})
     return plane.access.kubectl("apply", "--dry-run=server", "-f", "-", stdin=manifest)
@@ -140,7 +140,7 @@ GPU = "example.com/gpu"
 
 @pytest.fixture
 def two_teams(cluster: Cluster, queues: Client, pool: NodePool) -> NodePool:
-    """Return two nodes with eight GPUs each, all used by b; half of them are a's."""
+    """Return a pool of two nodes with eight GPUs each; b uses all, of which eight are a's quota."""
     create(queues, queue_object("all", selector=None))
     for name in ("a", "b"):
         create(queues, queue_object(name, {GPU: 8}, parent="all"))

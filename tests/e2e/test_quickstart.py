@@ -1,4 +1,4 @@
-"""The commands of each part of docs/quickstart.md, in the order in which a newcomer runs them."""
+"""Runs the commands of each part of docs/quickstart.md, in the order of the page."""
 
 import re
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Mooring under exactly the rules of manifests/rbac.yaml: enough, and none too many.
+"""Mooring needs every rule of manifests/rbac.yaml and no other rule.
 
-kube-apiserver's audit log tells what was used. WatchList is off, so that the mirror lists before it
-watches, as it does with servers that have no WatchList.
+kube-apiserver's audit log shows the used rights. WatchList is off, so the mirror lists before it
+watches, as with servers that have no WatchList.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ Right = tuple[str, str, str]
 
 
 def granted() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the roles bound to Mooring, each with each of its rules."""
+    """Yield each pair of a role that is bound to Mooring and a rule of this role."""
     bound_roles = {
         (item["roleRef"]["kind"], item["roleRef"]["name"])
         for item in DOCUMENTS
@@ -111,19 +111,19 @@ def rights(rule: Mapping[str, Any]) -> set[Right]:
 
 
 def is_of_pod_groups(right: Right) -> bool:
-    """Return whether it is about Kubernetes' own PodGroups, which not every release has."""
+    """Return whether the right concerns Kubernetes' own PodGroups, which some releases lack."""
     _, group, resource = right
     return group == POD_GROUP.group and resource.startswith(POD_GROUP.plural)
 
 
 def is_for_more_than_requests(right: Right) -> bool:
-    """Return whether the server asks for it when it checks what another request would change."""
+    """Return whether the server checks the right in addition to the right for the request."""
     return right == ("patch", RESOURCE_CLAIM.group, f"{RESOURCE_CLAIM.plural}/binding")
 
 
 @dataclass
 class Cluster:
-    """A server that tells what Mooring does, one small node, and the Mooring that runs."""
+    """A server with an audit log, one small node, and the running Mooring."""
 
     access: Access
     client: Client
@@ -147,7 +147,7 @@ class Cluster:
         )
 
     def used(self) -> set[Right]:
-        """Return what Mooring was allowed to do so far."""
+        """Return the rights that Mooring has used so far, from the audit log."""
         events = [json.loads(line) for line in self.audit.read_text().splitlines()]
         return {
             (event["verb"], ref.get("apiGroup", ""), _with_subresource(ref))
@@ -156,7 +156,7 @@ class Cluster:
         }
 
     def add_pod(self, name: str, **fields: Any) -> str:
-        """Return the pod's name, which is new in each run."""
+        """Add a pod; return its name, which is unique in each run."""
         name = f"{name}-{self.runs}"
         create_pods(self.client, self.namespace, pod(name, **fields))
         return name
@@ -169,7 +169,7 @@ class Cluster:
         return f"{path}/{name}"
 
     def serves(self, resource: Resource) -> bool:
-        """Return whether the server has the resource in this version."""
+        """Return whether the server serves the resource in this version."""
         listed = self.client.get(f"/apis/{resource.api_version}")["resources"]
         return any(each["name"] == resource.plural for each in listed)
 
@@ -230,7 +230,7 @@ def binds(cluster: Cluster) -> Sign:
 
 
 def tells_of_a_pod_without_a_node(cluster: Cluster) -> Sign:
-    """Return the sign that it writes a condition, and an event counted up with each try."""
+    """Create a pod that fits nowhere; return a sign that its condition and Event are written."""
     name = cluster.add_pod("large", cpu="100")
     events = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
     path = f"/api/v1/namespaces/{cluster.namespace}/pods/{name}"
@@ -252,7 +252,7 @@ def tells_of_a_pod_without_a_node(cluster: Cluster) -> Sign:
 
 
 def tells_of_pod_groups(cluster: Cluster) -> Sign:
-    """Create a group of each kind that is served, with too few members."""
+    """Create an incomplete group of each served kind; return a sign that statuses are written."""
     name = f"group-{cluster.runs}"
     raw = coscheduling_pod_group(name, 5, namespace=cluster.namespace)
     collections = [COSCHEDULING_POD_GROUP.path(cluster.namespace)]
@@ -280,7 +280,7 @@ def evicts_a_victim(cluster: Cluster) -> Sign:
 
 
 def _preempts(cluster: Cluster, scheduler: str) -> Sign:
-    """Create a victim, which has no grace because nothing here would end it, and a preemptor."""
+    """Create a victim without a grace period, and a preemptor; return a sign of its binding."""
     common: dict[str, Any] = {"cpu": "3", "terminationGracePeriodSeconds": 0}
     cluster.wait_until_bound(cluster.add_pod(f"victim-of-{scheduler}", **common))
     high = {"scheduler": scheduler, "priorityClassName": "high"}
@@ -317,7 +317,7 @@ def asks_for_a_volume(cluster: Cluster) -> Sign:
 
 
 def takes_a_device(cluster: Cluster) -> Sign:
-    """Create a device with its class, and a pod with a claim for it."""
+    """Create a device with its class, and a pod with a claim for the device."""
     name = f"gpu-{cluster.runs}"
     node = cluster.node()
     claims = RESOURCE_CLAIM.path(cluster.namespace)
@@ -337,7 +337,7 @@ def takes_a_device(cluster: Cluster) -> Sign:
 
 
 def backs_a_resource_by_a_device(cluster: Cluster) -> Sign:
-    """Create a pod whose resource is a device; a former attempt has left a claim for it."""
+    """Create a pod whose extended resource is a device, and a claim left by a former attempt."""
     name = f"backing-{cluster.runs}"
     resource, node = f"example.com/{name}", cluster.node()
     claims = RESOURCE_CLAIM.path(cluster.namespace)
@@ -368,7 +368,7 @@ def backs_a_resource_by_a_device(cluster: Cluster) -> Sign:
 
 
 def reads_a_claim_again(cluster: Cluster) -> Sign:
-    """Read a claim, as Mooring does when somebody else has changed it."""
+    """Read a claim, as Mooring does when another client has changed it."""
     kubeconfig = cluster.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
 
     async def read() -> None:
@@ -405,7 +405,7 @@ def shows_metrics(cluster: Cluster) -> Sign:
 
 
 def shows_events(cluster: Cluster) -> Sign:
-    """Show the events about a pod on the page."""
+    """Read the events about a pod, as the page does."""
     name = cluster.add_pod("with-events", cpu="1m")
     cluster.wait_until_bound(name)
     path = f"/ui/api/events?pod={cluster.namespace}/{name}"
@@ -420,7 +420,7 @@ def shows_events(cluster: Cluster) -> Sign:
 
 
 class _LosesAnswers(ApiClient):
-    """A network that loses the answer to a binding, and only that."""
+    """A client that loses only the answers to Bindings."""
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
         answer = await super().request(method, path, **options)
@@ -554,7 +554,7 @@ def first(rule: Mapping[str, Any]) -> str:
 
 @contextmanager
 def without(cluster: Cluster, missing: Collection[str]) -> Iterator[None]:
-    """Take these rules from their roles inside, in the server's own eyes too."""
+    """Remove these rules from their roles inside; wait until the server applies this."""
     taken = [(role, rule) for role, rule in granted() if first(rule) in missing]
     for role, _ in taken:
         _put_rules(cluster, role, [rule for rule in role["rules"] if first(rule) not in missing])
@@ -577,7 +577,7 @@ def _put_rules(cluster: Cluster, role: Mapping[str, Any], rules: Sequence[object
 
 
 def _wait_until(cluster: Cluster, rule: Mapping[str, Any], *, allowed: bool) -> None:
-    """Wait until the server's cache of roles has followed."""
+    """Wait until the server's cache of roles allows (or denies) this rule."""
     resource, _, subresource = rule["resources"][0].partition("/")
     attributes = {
         "verb": rule["verbs"][0],
@@ -645,7 +645,7 @@ def test_with_an_older_role_only_pods_with_claims_wait_until_the_role_is_applied
 
 
 def told(cluster: Cluster, scheduler: Replica) -> str:
-    """Return the log's messages, and what pods say about themselves."""
+    """Return the messages of the log, and of the pods' conditions."""
     messages = [record["message"] for record in scheduler.log()]
     for raw in pods(cluster.client, cluster.namespace).values():
         messages += [c.get("message", "") for c in raw["status"].get("conditions", ())]

@@ -1,6 +1,6 @@
-"""Rebalancing on a real API server: kube-controller-manager replaces, kwok runs the pods.
+"""Rebalancing on a real API server: kube-controller-manager replaces pods, kwok runs them.
 
-What has happened is read from the API server's own history: a watch from before the first move.
+The tests read the history of pods from the API server, by a watch from before the first move.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def scheduler(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replica]:
-    """Yield the leader; its pods are moved by the profile of each test."""
+    """Yield the leader; the profile of each test moves its pods."""
     with Replicas.of(plane.access, tmp_path_factory.mktemp("rebalancing")) as replicas:
         leader = replicas.start()
         leader.wait_until_leads()
@@ -49,10 +49,7 @@ def scheduler(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @dataclass
 class Scene:
-    """A namespace whose pods run on nodes of their own, by a profile of their own.
-
-    All three have the same name.
-    """
+    """A namespace with its own nodes and its own profile; all three have the same name."""
 
     client: Client
     name: str
@@ -79,7 +76,7 @@ class Scene:
         self.client.patch(f"/api/v1/nodes/{name}", patch)
 
     def put_profile(self, **section: Any) -> None:
-        """Have the profile in force, with this section if any."""
+        """Put the profile in force; `section` are fields of its section `rebalancing`."""
         limits = {"movesAtATime": 2, "movesAtATimePerWorkload": 2} | section.pop("limits", {})
         rebalancing = {
             "mode": "Apply",
@@ -126,17 +123,17 @@ class Scene:
         }
 
     def per_node(self) -> Counter[str]:
-        """Return how many ready pods each node has."""
+        """Return the number of ready pods by node."""
         return Counter(self.ready().values())
 
     def status(self) -> Raw:
-        """Return what the profile's status says of rebalancing."""
+        """Return the section `rebalancing` of the profile's status."""
         raw = self.client.get(f"{PROFILES}/{self.name}")
         found: Raw = raw.get("status", {}).get("rebalancing") or {}
         return found
 
     def wait_until_balanced(self) -> Raw:
-        """Return the status when moves were made and the plan after them is empty."""
+        """Wait until moves were made and the next plan is empty; return the status."""
 
         def is_balanced(status: Raw) -> bool:
             last = max((move["time"] for move in status.get("lastMoves") or ()), default="9")
@@ -147,14 +144,14 @@ class Scene:
         return eventually(self.status, is_balanced, what, seconds=PATIENCE)
 
     def history(self) -> list[tuple[str, Raw]]:
-        """Return all changes of the pods since they were deployed."""
+        """Return the type and the pod of each watch event since the deployment."""
         query = f"watch=true&resourceVersion={self.since}&timeoutSeconds=1"
         return [
             (each["type"], each["object"]) for each in self.client.watch(f"{self._pods}?{query}")
         ]
 
     def evicted(self) -> list[str]:
-        """Return the uids of the pods that were deleted, in order."""
+        """Return the uids of the deleted pods in order."""
         return [raw["metadata"]["uid"] for kind, raw in self.history() if kind == "DELETED"]
 
 
@@ -164,13 +161,13 @@ def _is_ready(raw: Mapping[str, Any]) -> bool:
 
 
 def _takes_pods(node: Mapping[str, Any]) -> bool:
-    """Return whether the node is ready and the node controller has taken its taint away."""
+    """Return whether the node is ready and has no taint of the node controller."""
     return _is_ready(node) and not node["spec"].get("taints")
 
 
 @pytest.fixture
 def bare_scene(plane: ControlPlane) -> Iterator[Scene]:
-    """Yield a scene without a scheduler; the first test brings its own."""
+    """Yield a scene without a scheduler, for tests that start their own."""
     with plane.access.client() as client:
         name = create_namespace(plane.access, "moved")
         scene = Scene(client, name)
@@ -188,13 +185,13 @@ def bare_scene(plane: ControlPlane) -> Iterator[Scene]:
 
 @pytest.fixture
 def scene(bare_scene: Scene, scheduler: Replica) -> Scene:
-    """Return a scene with the scheduler that all tests but the first share."""
+    """Return a scene for the scheduler that most tests share."""
     assert not scheduler.says("Traceback")
     return bare_scene
 
 
 def check_moved_once(scene: Scene, status: Raw) -> None:
-    """Check by the history that every pod that left was moved, and no replacement was."""
+    """Check that every pod that left was moved, and that no replacement was moved."""
     evicted = scene.evicted()
     assert len(evicted) == len(set(evicted)) == status["done"] == len(status["lastMoves"])
     assert not set(evicted) & {move["uid"] for move in status["lastMoves"]}
@@ -204,7 +201,7 @@ def check_moved_once(scene: Scene, status: Raw) -> None:
 def test_another_leader_goes_on_when_the_first_one_is_killed_in_the_middle_of_a_move(
     bare_scene: Scene, replicas: Replicas
 ) -> None:
-    """What it had evicted is replaced, nothing is evicted twice, and the rest is moved."""
+    """The evicted pod is replaced, no pod is evicted twice, and the other pods are moved."""
     scene, leader = bare_scene, replicas.start(*QUICK_LEASE)
     leader.wait_until_leads()
     successor = replicas.start(*QUICK_LEASE)
@@ -224,9 +221,9 @@ def test_another_leader_goes_on_when_the_first_one_is_killed_in_the_middle_of_a_
 
 
 def nodes_of_pods_that_violate(scene: Scene, replicas: int) -> tuple[str, str]:
-    """Deploy pods that require a label of their node, and return it and the one with the label.
+    """Deploy pods that require a node label; then move the label to a second node.
 
-    The label is on the second node by now.
+    Returns the first node, with the pods, and the second node, with the label.
     """
     first, second = scene.add_nodes(2)
     scene.change_node(first, {"metadata": {"labels": {"disk": "ssd"}}})
@@ -272,7 +269,7 @@ def test_a_label_that_moved_to_another_node_moves_the_pods_that_require_it(scene
 
 
 def test_a_changed_policy_is_carried_out(scene: Scene) -> None:
-    """A rule of the profile forbids the pods a node that they have been on."""
+    """A new rule of the profile forbids the node on which the pods run."""
     first, second = scene.add_nodes(2)
     scene.change_node(second, {"spec": {"unschedulable": True}})
     scene.put_profile()
@@ -329,7 +326,7 @@ def test_in_mode_plan_nothing_is_moved_and_the_plan_is_shown(
 def test_a_gang_that_fitted_nowhere_fits_after_three_moves_and_no_preemption(
     scene: Scene,
 ) -> None:
-    """Each of three large nodes has two pods; without one of them a member of the gang fits."""
+    """Each of three large nodes has two pods; after one move per node a member fits there."""
     *large, small = scene.add_nodes(4)
     for name in large:
         scene.change_node(name, {"metadata": {"labels": LARGE}})

@@ -1,4 +1,4 @@
-"""Cases recorded now, by the real kube-scheduler, and decided by Mooring."""
+"""Cases are recorded with the real kube-scheduler, and Mooring decides the same."""
 
 from collections.abc import Iterator
 

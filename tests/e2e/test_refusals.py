@@ -1,4 +1,4 @@
-"""Admission policies forbid what Mooring writes: users read why, and nothing is retried hot."""
+"""Admission policies deny Mooring's writes: users read why, and retries are not too frequent."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ def policy(name: str, namespace: str, resource: str, operation: str) -> tuple[Ra
 
 @contextmanager
 def denied(pool: NodePool, resource: str, operation: str, path: str, body: Raw) -> Iterator[None]:
-    """Have the API server deny the operation inside; `body` and `path` are of one to try."""
+    """Let the API server deny the operation inside; wait by trying it with `body` at `path`."""
     name = f"{pool.name}-{operation.lower()}"
     definition, binding = policy(name, pool.name, resource, operation)
     pool.client.post(f"{ADMISSION}/validatingadmissionpolicies", definition)

@@ -1,4 +1,4 @@
-"""A short test of each release of Kubernetes: of the chosen one, and of those that are built."""
+"""A short test with each release of Kubernetes: the chosen release, and all that are built."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -28,7 +28,7 @@ Raw = dict[str, Any]
 
 
 def chosen_or_built() -> list[Release]:
-    """Return the chosen release, which fails if it is not built, and those that are built."""
+    """Return the built releases, and the chosen one even if it is not built (its tests fail)."""
     built = built_releases(SERVER_PROGRAMS)
     return [release for release in RELEASES if release in built or release is chosen_release()]
 
@@ -41,7 +41,7 @@ def release(request: pytest.FixtureRequest) -> Release:
 
 @pytest.fixture(scope="module")
 def plane(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Yield a server with Mooring as shipped, and with the PodGroups that the release has."""
+    """Yield a server with Mooring as shipped, and with PodGroups if the release has them."""
     folder = programs_folder(control_plane(release), SERVER_PROGRAMS)
     logs = tmp_path_factory.mktemp(release.minor)
     with ControlPlane(programs=folder, flags=release.pod_group_flags()) as plane:
@@ -87,7 +87,7 @@ def test_a_pod_of_higher_priority_takes_the_place_of_another(pool: NodePool) -> 
 
 
 def waits_for_its_gang(pool: NodePool, path: str, group: Raw, fields: Raw) -> None:
-    """Assert that two members of three wait, and that all are bound with the third."""
+    """Check that two of three members wait, and that all are bound after the third was created."""
     pool.add_nodes(3, cpu="2", prefix=f"{group['apiVersion'].partition('/')[0]}-")
     pool.client.post(path, group)
     names = [f"{group['metadata']['name']}-{number}" for number in range(3)]
@@ -100,7 +100,7 @@ def waits_for_its_gang(pool: NodePool, path: str, group: Raw, fields: Raw) -> No
 
 
 def test_a_gang_is_bound_when_it_is_complete(pool: NodePool, release: Release) -> None:
-    """Of Kubernetes' own kind too, where the release has one."""
+    """The test includes Kubernetes' own PodGroups if the release has them."""
     waits_for_its_gang(
         pool,
         COSCHEDULING_POD_GROUP.path(pool.name),
@@ -161,7 +161,7 @@ LIMIT_RANGES: tuple[Raw, ...] = (
 
 
 def pod_with_resources(dice: Random, name: str, namespace: str) -> Raw:
-    """Return a pod whose containers, and maybe itself, have random requests and limits."""
+    """Return a pod with random requests and limits of its containers and perhaps of itself."""
 
     def container(number: int, **fields: Any) -> Raw:
         limits = {"cpu": dice.choice(CPU_LIMITS)} if dice.random() < 0.3 else {}
@@ -187,7 +187,7 @@ def pod_with_resources(dice: Random, name: str, namespace: str) -> Raw:
 
 
 def answer_of_server(client: Client, path: str, raw: Raw) -> Raw | str:
-    """Return the pod as the API server would store it, or why it does not."""
+    """Return the pod as the API server would store it, or the text of its rejection."""
     try:
         stored: Raw = client.post(f"{path}?dryRun=All", raw)
     except ApiError as error:
@@ -196,7 +196,7 @@ def answer_of_server(client: Client, path: str, raw: Raw) -> Raw | str:
 
 
 def answer_of_simulate(admission: Admission, raw: Raw) -> Raw | str:
-    """Return the same, as `mooring simulate` sees it."""
+    """Return the pod as `mooring simulate` completes it, or the text of its rejection."""
     try:
         return admission.pod(raw)
     except Forbidden as error:
@@ -204,7 +204,7 @@ def answer_of_simulate(admission: Admission, raw: Raw) -> Raw | str:
 
 
 def what_counts(answer: Raw | str) -> list[Any]:
-    """Return the requests in it, or the reasons in it, whose order is random."""
+    """Return the requests of a stored pod, or the sorted reasons of a rejection."""
     if isinstance(answer, str):
         head, _, reasons = answer.partition("forbidden: ")
         return [head, *sorted(reasons.strip("[]").split(", "))]
@@ -216,7 +216,7 @@ def what_counts(answer: Raw | str) -> list[Any]:
 def test_simulate_fills_in_requests_and_refuses_as_the_api_server_does(
     pool: NodePool, release: Release, item: Raw
 ) -> None:
-    """Pod-level limits beside LimitRanges above all: since 1.37 they act in another order."""
+    """Pod-level limits matter most: since 1.37 they are applied after LimitRanges."""
     path = f"/api/v1/namespaces/{pool.name}"
     made = {"metadata": {"name": "small"}, "spec": {"limits": [item]}}
     stored = pool.client.post(f"{path}/limitranges", made)

@@ -1,4 +1,4 @@
-"""A pod's way, as its owner sees it."""
+"""The scheduling of a pod as its owner sees it."""
 
 import json
 from contextlib import suppress
@@ -111,7 +111,7 @@ def test_a_request_without_a_pod_is_answered_with_one_line(cluster: Cluster, pat
 def test_a_pod_nested_too_deeply_to_be_parsed_holds_up_no_other(
     cluster: Cluster, pool: NodePool
 ) -> None:
-    """Whoever may create a pod writes its managed fields; the API server takes 10,000 levels."""
+    """Users who create pods can write managed fields; the API server accepts 10,000 levels."""
     pool.add_nodes(cpu="2")
     fields = '{"f:a":' * 9_000 + "{}" + "}" * 9_000
     managed = {"manager": "me", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}

@@ -33,7 +33,7 @@ def _has_node(raw: Raw) -> bool:
 
 
 class Beside:
-    """A cluster whose pods kube-scheduler binds, with Mooring's profile `candidate` beside it."""
+    """A cluster whose pods kube-scheduler binds, with Mooring's shadow profile `candidate`."""
 
     def __init__(self, client: Client, scheduler: Replica) -> None:
         self.client = client
@@ -42,7 +42,7 @@ class Beside:
         self._names = (f"p{number}" for number in range(10_000))
 
     def pod(self) -> Raw:
-        """Return a pod of random size, of which some tolerate the taint of some nodes."""
+        """Return a pod of random size; some pods tolerate the taint of some nodes."""
         tolerations = [{"key": "spot", "operator": "Exists"}] if self._dice.random() < 0.3 else []
         return pod(
             next(self._names),
@@ -53,7 +53,7 @@ class Beside:
         )
 
     def bind_one_by_one(self, count: int) -> None:
-        """Create each pod when the one before has a node."""
+        """Create `count` pods; wait until each has a node before the next one is created."""
         for _ in range(count):
             raw = self.pod()
             create_pods(self.client, "default", raw)
@@ -61,9 +61,9 @@ class Beside:
             eventually(partial(self.client.get, path), _has_node, f"{path} bound")
 
     def wait_until_pods_are_watched(self) -> None:
-        """Return when a pod without a node has been seen; the profile may be in force before that.
+        """Wait until Mooring has seen a pod without a node.
 
-        A pod that is bound before is taken for one whose node no scheduler chose.
+        A pod that is bound earlier would count as a pod whose node no scheduler chose.
         """
         create_pods(self.client, "default", pod("first", scheduler="nobody"))
         eventually(
@@ -80,12 +80,12 @@ class Beside:
         return found
 
     def status(self) -> Raw:
-        """Return what the comparisons show; empty while the profile is not in force."""
+        """Return the profile's comparisons; {} while the profile is not in force."""
         found: Raw = self.report()["profiles"].get("candidate", {})
         return found
 
     def status_of(self, reached: int) -> Raw:
-        """Return what the comparisons show once there are so many."""
+        """Return the comparisons when there are at least `reached`."""
         return eventually(
             self.status,
             lambda status: status and status["compared"] + status["notCompared"] >= reached,

@@ -1,4 +1,4 @@
-"""`mooring simulate` of a live control plane, by a user who may only list, and of its dump."""
+"""`mooring simulate` of a live cluster, with only the right to list, and of its saved dump."""
 
 import json
 import re
@@ -24,7 +24,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """Yield nodes, pods without a node, a LimitRange and claims; no CustomResourceDefinition."""
+    """Yield a server with nodes, pending pods, a LimitRange and claims, but without CRDs."""
     with ControlPlane(users={VIEWER: ()}) as started:
         access = started.access
         create_nodes(access, 6, zones=3)

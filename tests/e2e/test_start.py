@@ -1,4 +1,4 @@
-"""What a user reads when Mooring cannot work yet, and what it does when it can."""
+"""The messages of Mooring while it cannot work yet, and its start when it can."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def installed(plane: ControlPlane) -> Access:
-    """Return the cluster once crds/ and manifests/ are applied."""
+    """Return the cluster after crds/ and manifests/ were applied."""
     replica.apply_manifests(plane.access)
     create_nodes(plane.access, 1)
     return plane.access
@@ -40,7 +40,7 @@ def client(installed: Access) -> Iterator[Client]:
 
 
 def only_line(folder: Path, kubeconfig: Path) -> str:
-    """Return the one line with which Mooring ends at once, as wrong use."""
+    """Run Mooring, which ends at once with wrong usage; return the only line of its log."""
     with ProcessGroup() as group:
         log = folder / "mooring.log"
         program = group.spawn(
@@ -88,7 +88,7 @@ def without(role: dict[str, Any], resource: str) -> dict[str, Any]:
 
 @pytest.fixture
 def role(client: Client) -> Iterator[dict[str, Any]]:
-    """Yield the shipped role, as it will be again after the test."""
+    """Yield the shipped role, and restore it after the test."""
     role = client.get(ROLE)
     yield role
     client.patch(ROLE, {"rules": role["rules"]})

@@ -1,4 +1,4 @@
-"""Volumes bound by Mooring, the real volume controller and a provisioner played by the test."""
+"""Mooring binds volumes with the real volume controller; the test plays the provisioner."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ Raw = Mapping[str, Any]
 
 
 class Cluster:
-    """A namespace on nodes whose pods Mooring places and kwok runs."""
+    """A namespace whose pods Mooring schedules and kwok runs."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -32,7 +32,7 @@ class Cluster:
         return self.access.kubectl("--namespace", self.namespace, *words)
 
     def create(self, *objects: Raw) -> None:
-        """Create objects of the namespace, or of the whole cluster."""
+        """Create objects in the namespace or in the cluster, depending on their kinds."""
         core, place = "/api/v1", f"namespaces/{self.namespace}"
         paths = {
             "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
@@ -56,7 +56,7 @@ class Cluster:
         self.kubectl("wait", f"--for={condition}", what, f"--timeout={PATIENCE}")
 
     def runs_on(self, name: str) -> str:
-        """Return the node of the pod, once it runs."""
+        """Wait until the pod runs; return its node."""
         self.wait(f"pod/{name}", "jsonpath={.status.phase}=Running")
         return str(self.get("pods", name)["spec"]["nodeName"])
 
@@ -69,7 +69,7 @@ class Cluster:
         )
 
     def rejection(self, name: str) -> str:
-        """Return why the pod has no node, once its condition says so."""
+        """Wait until the pod is unschedulable; return the message of its condition."""
         self.wait(f"pod/{name}", "condition=PodScheduled=false")
         conditions = self.get("pods", name)["status"]["conditions"]
         return str(next(c["message"] for c in conditions if c["type"] == "PodScheduled"))

@@ -1,9 +1,9 @@
-"""Names that return while one watch of pods is shown later than the other.
+"""Names of pods return while one watch of pods is later than the other.
 
-Mooring reads pods by two watches: those without a node and those that have one. Ninety names, as of
+Mooring reads pods with two watches: pods without a node, and pods with a node. Ninety names, as of
 StatefulSets, are deleted and created again, each time with other requests, on nodes that are almost
-full; a proxy shows one watch later than the other. Whatever Mooring is told when, no Binding may
-land where there is no room. The auditor replays every version of every pod in etcd's order.
+full. A proxy delays one of the watches. In any order of events, no Binding may overcommit a node.
+The auditor replays every version of every pod in etcd's order.
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ def plane(plane: ControlPlane) -> ControlPlane:
 
 @contextmanager
 def unless_gone() -> Iterator[None]:
-    """Ignore inside that an object does not exist any more."""
+    """Ignore errors inside because an object no longer exists."""
     try:
         yield
     except ApiError as error:
@@ -64,11 +64,11 @@ def unless_gone() -> Iterator[None]:
 
 
 class Returning:
-    """Pods of fixed names; the requests of each follow from its name and how often it returned.
+    """Pods with fixed names; a pod's requests depend on its name and how often it returned.
 
-    A pod may be gone already: a PATCH of its predecessor's status, which came during the deletion,
-    has the API server delete whatever has the name then (`deleteWithoutFinalizers` in apiserver's
-    registry/generic/registry/store.go).
+    A new pod may be deleted soon: if a PATCH of its predecessor's status arrives during the
+    deletion, the API server deletes the next pod of this name (`deleteWithoutFinalizers` in
+    apiserver's registry/generic/registry/store.go).
     """
 
     def __init__(self, client: Client, namespace: str) -> None:
@@ -86,11 +86,11 @@ class Returning:
                 delete_now(self._client, self._namespace, f"web-{number}")
 
     def again(self) -> None:
-        """Change a pod's status, delete it, and let its name return; one in five ends before.
+        """Patch a random pod's status, delete it, and create its successor; one in five ends.
 
-        A pod without a node does not end: its Binding may be under way, and the API server carries
-        that out all the same. Neither watch shows such a pod; Mooring counts it for a minute and
-        then asks, which is not waited for here.
+        A pod without a node does not end here, because its Binding may be in flight, and the API
+        server would still accept it. Neither watch shows such a pod; Mooring counts it for a minute
+        and then reads it, and the test does not wait for that.
         """
         number, may_end = self._random.randrange(NAMES), self._random.random() < 0.2
         path = f"/api/v1/namespaces/{self._namespace}/pods/web-{number}"
@@ -103,7 +103,7 @@ class Returning:
         self.create([number])
 
     def _next(self, number: int) -> Raw:
-        """Return the number's next pod: a third share GPU cards, a third have a host port."""
+        """Return the next pod of this number: a third use GPU cards, a third a host port."""
         self._times[number] += 1
         draw = Random(f"{number}-{self._times[number]}")  # noqa: S311 - has to be repeatable
         memory = {GPU_MEMORY: SHARE} if number % 3 == 0 else {}
@@ -115,12 +115,12 @@ class Returning:
 
 
 def pending(scene: Scene) -> int:
-    """Return how many pods wait for a node, as the auditor sees it."""
+    """Return the number of pods without a node, according to the auditor."""
     return sum(not pod.node and not pod.finished for pod in scene.books.pods)
 
 
 def started(scene: Scene, pods: Returning) -> Member:
-    """Start a leader and return it once it has bound most of the first pods."""
+    """Start a leader; return it when it has bound most of the first pods."""
     member = scene.start()
     member.wait_until_ready()
     scene.wait_for_leader()
@@ -134,21 +134,21 @@ def wait_until_most_are_bound(scene: Scene) -> None:
 
 
 def let_names_return(scene: Scene, pods: Returning, times: int) -> None:
-    """Have names return, so often."""
+    """Replace a random pod `times` times."""
     for _ in range(times):
         wait_until_most_are_bound(scene)
         pods.again()
 
 
 def struck(member: Member, kind: Kind, path: str) -> int:
-    """Return how often a fault of this kind has struck the watch."""
+    """Return how often a fault of this kind has struck the watch of this path."""
     rule = Rule(kind, path=path)
     found = (one for one in member.proxy.injected() if one["kind"] == kind)
     return sum(rule.matches(one["method"], one["path"], watch=True) for one in found)
 
 
 def assert_no_room_was_given_twice(scene: Scene, pods: Returning) -> None:
-    """Delete half of the names, so that all others fit; then check that nothing is lost."""
+    """Delete half of the pods, so that all others fit; then check that no pod is lost."""
     pods.delete(range(0, NAMES, 2))
     for proxy in scene.proxies:
         proxy.clear()
@@ -161,7 +161,7 @@ def assert_no_room_was_given_twice(scene: Scene, pods: Returning) -> None:
 
 
 def delay(path: str, seconds: float, jitter: float = 0.0) -> Rule:
-    """Return a rule by which the watch is late by so much, until it is taken back."""
+    """Return a proxy's rule that delays the watch by `seconds`, plus at most `jitter`."""
     return Rule(Kind.DELAY, "GET", path, 100_000, 600.0, delay=seconds, jitter=jitter)
 
 
@@ -182,10 +182,10 @@ def test_no_binding_lands_on_a_full_node_while_assigned_pods_are_shown_late(
 def test_no_binding_lands_on_a_full_node_while_delays_change_and_old_lists_come(
     scene: Scene, namespace: str
 ) -> None:
-    """Now one watch is late and now the other; each late one ends with 410 and lists what was.
+    """The watches are late in turn; each late watch ends with 410, and an old list follows.
 
-    A pod that is bound and deleted between the end of a watch and the list is shown by neither;
-    Mooring counts it for a minute and then asks, which is not waited for here.
+    Neither watch nor list shows a pod that is bound and deleted in between. Mooring counts such a
+    pod for a minute and then reads it; the test does not wait for that.
     """
     with scene.plane.access.client() as client:
         pods = Returning(client, namespace)

@@ -1,7 +1,7 @@
-"""The API server becomes another release of Kubernetes under a running scheduler.
+"""The API server is upgraded or downgraded under a running scheduler.
 
-Its etcd and address stay. Of the releases that are built, those with PodGroups serve other versions
-of it: v1alpha2 in 1.36, v1beta1 in 1.37.
+Its etcd and its address stay. The built releases with PodGroups serve different versions of
+PodGroups: v1alpha2 in 1.36, v1beta1 in 1.37.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _NOTICED_SECONDS = 240.0
 
 
 class Server:
-    """An API server that becomes other releases, and one scheduler that is started again then."""
+    """An API server whose release changes, and one scheduler, which restarts after each change."""
 
     def __init__(self, plane: ControlPlane, replicas: Replicas) -> None:
         self.plane = plane
@@ -45,7 +45,7 @@ class Server:
         self.scheduler.wait_until_leads()
 
     def becomes(self, release: Release, *, groups: bool) -> None:
-        """Replace the server, wait until the scheduler ends for it, and start the next one."""
+        """Replace the server, wait until the scheduler ends because of this, and start another."""
         flags = release.pod_group_flags()["kube-apiserver"] if groups else ()
         self.plane.replace_server(_programs(release), flags)
         assert self.scheduler.wait(_NOTICED_SECONDS) == 1
@@ -69,10 +69,10 @@ class Server:
             yield pool
 
     def places_a_gang(self, release: Release) -> None:
-        """Assert that a gang is placed when it is complete, and delete its object.
+        """Check that a complete gang is placed, and delete its PodGroup.
 
-        A later server cannot read what an alpha version has left behind. No controller is there to
-        take the finalizer away.
+        A later server cannot read an object of an alpha version. The test removes the finalizer,
+        because no controller runs.
         """
         with self.pool(2) as pool:
             raw = release.versioned(pod_group("gang", 2, namespace=pool.name))
@@ -90,7 +90,7 @@ class Server:
             pool.client.delete(path)
 
     def reason(self) -> str:
-        """Return why a pod fits nowhere."""
+        """Return the reason why a pod fits nowhere."""
         with self.pool(1) as pool:
             pool.add_pod("large", cpu="3")
             return str(pool.wait_until_unschedulable("large")["message"])

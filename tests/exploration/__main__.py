@@ -56,7 +56,7 @@ def main(
 
 
 def _print(name: str, explored: Explored, seconds: float) -> bool:
-    """Print what was seen; return whether a rule is broken."""
+    """Print the result of an exploration; return whether a rule is broken."""
     click.echo(f"{name}: {explored}, {seconds:.0f} s")
     if explored.violation is not None:
         click.echo(explored.violation)

@@ -1,9 +1,9 @@
-"""The whole engine in a small world, with some pods alone or a gang of two or three.
+"""The whole engine in a small world with single pods, or a gang of two or three.
 
 The loop, the attempts, the bindings and all parts around them are the program's own, built by
-`Engine`. They run on an event loop that runs when the explorer says. The API server is a
-model: it says when it carries a Binding out and when its answer comes, and each watch tells when
-the explorer says.
+`Engine`. They run on an event loop that advances only when the explorer says so. The API server is
+a model: the explorer chooses when it carries out a Binding, when its answer arrives, and when each
+watch shows an event.
 """
 
 import asyncio
@@ -51,9 +51,9 @@ _IDLE: Final = 9.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """What there is at the beginning: CPUs by node, and the names of those in the gang.
+    """The start of a world: the CPUs of each node, and the names of the gang's members.
 
-    Without a gang, a pod and a node that come later are larger than the others.
+    Without a gang, pods and nodes that come later are larger than the first ones.
     """
 
     nodes: Mapping[str, int]
@@ -83,7 +83,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
 
 @dataclass(eq=False)
 class _Binding:
-    """A Binding that was sent."""
+    """A Binding that the program has sent."""
 
     uid: Uid
     name: str
@@ -95,7 +95,7 @@ class _Binding:
 
 
 class _Server(ApiClient):
-    """Stands for the connection to the API server; see `EngineWorld`."""
+    """The client of the modelled API server; see `EngineWorld`."""
 
     def __init__(self, world: "EngineWorld") -> None:
         self.url = "https://exploration"
@@ -105,7 +105,7 @@ class _Server(ApiClient):
         return True
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
-        """Return the answer, which for a Binding comes when the world says."""
+        """Return the answer; for a Binding, wait until the explorer lets the answer arrive."""
         name = path.partition("/pods/")[2].partition("/")[0]
         if method == "POST" and path.endswith("/binding"):
             body = orjson.loads(options["body"])
@@ -125,7 +125,7 @@ def _error(kind: type[ApiError], status: int | None) -> ApiError:
 
 
 class _Errors(logging.Handler):
-    """Keeps what the program logs as an error: it is always a mistake of its own."""
+    """A log handler that keeps error messages; each of them is a bug of the program."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -141,9 +141,9 @@ _ERRORS: Final = _Errors()
 
 @contextmanager
 def exploring() -> Iterator[None]:
-    """Let worlds be explored inside the block: there, what the program logs as an error is noted.
+    """Allow exploring inside this context, and record the errors that the program logs.
 
-    Ties are always broken alike, however often a pod was tried.
+    Ties are always broken in the same way, independent of the number of attempts.
     """
     logger = logging.getLogger("mooring")
     with ExitStack() as patches:
@@ -154,9 +154,9 @@ def exploring() -> Iterator[None]:
 
 
 class EngineWorld(SmallCluster):
-    """The pods of one of the `SCENARIOS`; `events` things have an event.
+    """The pods of one of the `SCENARIOS`; at most `events` events happen.
 
-    With `lagging`, the watches tell when the explorer says, else at once.
+    With `lagging`, the explorer chooses when watches show an event; otherwise they do so at once.
     """
 
     def __init__(self, scenario: str, events: int = 1, *, lagging: bool = False) -> None:
@@ -215,34 +215,34 @@ class EngineWorld(SmallCluster):
             self.loop.create_task(self.engine.loop.run())
 
     def close(self) -> None:
-        """End what runs."""
+        """End all tasks of the program."""
         self.engine.loop.halt()
         self.loop.end()
 
     # What the program is told
 
     def tell(self, stream: str, what: str, tell: Callable[[], object]) -> None:
-        """Have kopf, or the watch of assigned pods, tell now or later."""
+        """Call `tell` now, or with `lagging` store it as the next event of the stream."""
         if self.lagging:
             self.untold[stream].append((what, tell))
         else:
             tell()
 
     def told(self, stream: str) -> None:
-        """Have the watch tell the next it has to tell."""
+        """Let the stream deliver its next event."""
         _, tell = self.untold[stream].popleft()
         tell()
 
     # What may happen
 
     def take(self, action: Action) -> None:
-        """Have it happen, and let the program do what it can without time or answers."""
+        """Take the action, and run the program until it needs time or an answer."""
         with self.loop.entered():
             getattr(self, action.method)(*action.args)
         self.loop.settle()
 
     def actions(self) -> list[Action]:
-        """Return all that may happen now."""
+        """Return all actions that are possible now."""
         found = [*self._answers(), *self.events_that_may_come(), *self._events_of_group()]
         for stream, untold in self.untold.items():
             if untold:
@@ -295,14 +295,14 @@ class EngineWorld(SmallCluster):
         self.create(member if self.given.members else Stored(name, 0, self.largest))
 
     def put_group(self) -> None:
-        """Have the watch tell of the PodGroup as it is now."""
+        """Let the watch show the current PodGroup."""
         kind, make = self.given.kind, coscheduling_pod_group if self.labelled else pod_group
         raw = make("g", self.minimum or 0)
         raw["metadata"]["uid"] = f"g-{self.groups}"
         self.scheduler.state.put(kind, "default/g", parse_object(kind, raw))
 
     def group_put(self, minimum: int) -> None:
-        """Change what the PodGroup requires, or create it."""
+        """Create the PodGroup, or change its minimum."""
         self.befall("g")
         self.minimum = minimum
         self.put_group()
@@ -317,13 +317,13 @@ class EngineWorld(SmallCluster):
         self.scheduler.state.delete(self.given.kind, "default/g")
 
     def group_replaced(self) -> None:
-        """Delete the PodGroup and create another one of its name."""
+        """Delete the PodGroup, and create another one with the same name."""
         self.group_deleted()
         self.minimum = self.given.minimum
         self.put_group()
 
     async def binding(self, uid: str, name: str, node: str) -> bytes:
-        """Return the answer to a Binding, when it comes."""
+        """Note a Binding; return its answer when the answer arrives."""
         pod = self.scheduler.state.pods.get(Uid(uid))
         group = self.scheduler.cluster.pod_groups.of(pod.pod) if pod is not None else None
         if (
@@ -345,7 +345,7 @@ class EngineWorld(SmallCluster):
                 self.bindings.remove(binding)
 
     def looked_at(self, number: int) -> None:
-        """Have the server carry a Binding out, or refuse it."""
+        """Let the server carry out a Binding or reject it."""
         binding = self.bindings[number]
         binding.carried_out = True
         stored = self.pods.get(binding.name)
@@ -357,14 +357,14 @@ class EngineWorld(SmallCluster):
             self.bind(binding.name, binding.node)
 
     def lost(self, number: int) -> None:
-        """Have the server carry a Binding out; the answer gets lost."""
+        """Let the server carry out a Binding, and lose the answer."""
         self.events -= 1
         self.looked_at(number)
         self.bindings[number].outcome = _error(UnansweredError, None)
         self.answered(number)
 
     def failed(self, number: int) -> None:
-        """Have the server fail before it has bound the pod."""
+        """Let the server fail before it has bound the pod."""
         self.events -= 1
         self.bindings[number].outcome = _error(ServerError, 500)
         self.answered(number)
@@ -377,11 +377,11 @@ class EngineWorld(SmallCluster):
             binding.answer.set_exception(binding.outcome)
 
     def time_passes(self) -> None:
-        """Have time pass until the next timer ends."""
+        """Advance the time to the end of the next timer."""
         self.loop.advance(self.loop.due()[0])
 
     def five_minutes_pass(self) -> None:
-        """Have time pass, and run what housekeeping does now and then."""
+        """Advance the time by five minutes, and run the periodic work of the housekeeping."""
         self.flushed = True
         self.loop.advance(UNSCHEDULABLE_TIMEOUT)
         with self.loop.entered():
@@ -392,7 +392,7 @@ class EngineWorld(SmallCluster):
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is under way and no timer of anything runs."""
+        """Whether no request or event is in flight, no timer ends soon, and no pod is to be tried."""
         due = self.loop.due()
         if self.bindings or any(self.untold.values()) or (due and due[0] < _IDLE):
             return False
@@ -400,10 +400,10 @@ class EngineWorld(SmallCluster):
         return not (counts[SubQueue.ACTIVE] or counts[SubQueue.BACKOFF])
 
     def fingerprint(self) -> bytes:
-        """Return what is equal for states from which the same can follow.
+        """Return a digest that is equal for states with the same possible future.
 
-        What the coroutines have reached and have in their variables is part of it. The state of the
-        cluster follows from its pods, nominations, groups and nodes, as tests/property shows.
+        It includes the positions and the variables of coroutines. The state of the cluster follows
+        from its pods, nominations, groups and nodes, as tests/property checks.
         """
         scheduler = self.scheduler
         state = scheduler.state
@@ -435,7 +435,7 @@ class EngineWorld(SmallCluster):
         )
 
     def check(self) -> None:
-        """Check all rules."""
+        """Raise Broken if a rule is broken."""
         if trouble := [*self.broken, *self.loop.failures, *_ERRORS.messages]:
             raise Broken(trouble[0])
         scheduler, held = self.scheduler, set(self.scheduler.being_bound)

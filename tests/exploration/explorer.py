@@ -1,10 +1,9 @@
 """Runs a small world through every order of its actions, the shortest orders first.
 
-A world cannot be copied, because it has the program's own objects and coroutines in it. So a state
-is the actions that lead to it, and is made again by taking these in a new world. A state that is
-equal to one seen before, as its fingerprint says, is not gone on from. As the search goes breadth
-first, each state is reached by the fewest actions, and so is the first that breaks a rule: a search
-that goes depth first would visit as many states and find a longer way.
+A world cannot be copied, because it contains the program's own objects and coroutines. So a state
+is the list of actions that lead to it, and taking them in a new world makes the state again. A
+state with the fingerprint of an earlier state is not explored further. The search is breadth first,
+so it reaches each state by the fewest actions, also the first state that breaks a rule.
 """
 
 import gc
@@ -19,14 +18,15 @@ _MOST_KEPT: Final = 1_000
 
 
 class Broken(Exception):  # noqa: N818 - says what happened to a rule
-    """A rule does not hold in this state; the text says which."""
+    """A rule is broken in this state; the text names the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that may happen next: this method of the world is called with these arguments.
+    """A possible next action: the method of the world, and its arguments.
 
-    `words` tell it to people. It is the scheduler's `own` if nothing outside has to happen for it.
+    `words` describe the action for people. `own` is True if the scheduler takes it without an event
+    from outside.
     """
 
     words: str
@@ -36,31 +36,31 @@ class Action:
 
 
 class World(Protocol):
-    """What is explored; it must do the same whenever the same actions are taken."""
+    """A world to explore; equal actions must always lead to equal states."""
 
     def actions(self) -> Sequence[Action]:
-        """Return all that may happen now."""
+        """Return all actions that are possible now."""
 
     def take(self, action: Action) -> None:
-        """Have it happen; raise Broken if that breaks a rule."""
+        """Take the action; raise Broken if this breaks a rule."""
 
     def fingerprint(self) -> bytes:
-        """Return what is equal for states from which the same can follow."""
+        """Return a digest that is equal for states with the same possible future."""
 
     def check(self) -> None:
-        """Raise Broken if a rule does not hold now."""
+        """Raise Broken if a rule is broken now."""
 
     @property
     def at_rest(self) -> bool:
         """Whether the scheduler has nothing left to do."""
 
     def close(self) -> None:
-        """End what runs."""
+        """End all tasks of the world."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule that does not hold, and the shortest sequence of actions after which it does not."""
+    """A broken rule, and the shortest sequence of actions that breaks it."""
 
     rule: str
     actions: tuple[str, ...]
@@ -72,7 +72,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Explored:
-    """What was seen; it is `complete` if no state was left out for being too many actions away."""
+    """The result of an exploration; `complete` if no state was too many actions away."""
 
     states: int = 0
     transitions: int = 0
@@ -94,7 +94,7 @@ class Explored:
 
 @dataclass(slots=True)
 class _State:
-    """A state that was reached from another one by an action."""
+    """A state, the state before it, and the action between them."""
 
     number: int
     before: "_State | None"
@@ -107,7 +107,7 @@ class _State:
 
     @property
     def path(self) -> tuple[Action, ...]:
-        """The actions that lead here."""
+        """The actions that lead from the beginning to this state."""
         found, state = list[Action](), self
         while state.before is not None and state.action is not None:
             found.append(state.action)
@@ -118,10 +118,10 @@ class _State:
 def explore(
     new_world: Callable[[], World], *, depth: int | None = None, merge: bool = True
 ) -> Explored:
-    """Return what was seen of the world, to its end or until a rule is broken.
+    """Explore the world completely, or until a rule is broken; return the result.
 
     With a `depth`, states that are more actions away are left out. Without `merge`, equal states
-    are gone on from each time, which says whether their fingerprints leave something out.
+    are explored again, to test that fingerprints leave out nothing important.
     """
     with _little_garbage_collection():
         return _Exploration(new_world, depth, merge=merge).run()
@@ -140,7 +140,7 @@ class _Exploration:
         self.explored = Explored()
 
     def run(self) -> Explored:
-        """Go on from each state that was found."""
+        """Explore from each state found so far; return the result."""
         world = self._new_world()
         if not self._arrive(world, None, None):
             world.close()
@@ -178,7 +178,7 @@ class _Exploration:
         return world
 
     def _take(self, world: World, action: Action, state: _State) -> bool:
-        """Take the action; return whether the world is kept."""
+        """Take the action; return whether to keep the world for the next state."""
         counts = self.explored.taken
         counts[action.words] = counts.get(action.words, 0) + 1
         self.explored.transitions += 1
@@ -190,7 +190,7 @@ class _Exploration:
         return self._arrive(world, state, action)
 
     def _arrive(self, world: World, before: _State | None, action: Action | None) -> bool:
-        """Check the state that was reached, unless it is known; return whether it is kept."""
+        """Check a state, unless it is known; return whether to explore from it."""
         fingerprint = world.fingerprint()
         known = self._seen.get(fingerprint)
         if known is not None and before is not None and action is not None and action.own:
@@ -222,7 +222,7 @@ class _Exploration:
         self.explored.violation = Violation(str(broken), tuple(a.words for a in path))
 
     def _check_that_work_ends(self) -> None:
-        """Check that from each state the scheduler may come to rest by its own work alone."""
+        """Check that the scheduler can come to rest from each state by its own actions."""
         states = {state.number: state for state in self._seen.values()}
         ends, waiting = {state.number for state in self._resting}, deque(self._resting)
         while waiting:
@@ -238,7 +238,7 @@ class _Exploration:
 
 @contextmanager
 def _little_garbage_collection() -> Iterator[None]:
-    """Collect garbage seldom inside the block: a world lives for a millisecond."""
+    """Make garbage collection rare inside, because a world lives only for a millisecond."""
     before = gc.get_threshold()
     gc.set_threshold(50_000, 20, 100)
     try:

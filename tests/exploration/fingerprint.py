@@ -1,9 +1,9 @@
-"""Says of the program's own objects what is equal for states from which the same can follow.
+"""Makes fingerprints of the program's objects: equal for states with the same possible future.
 
-Objects are walked through by their attributes, whatever these are, so that a new attribute counts
-at once. What is left out stands in `_LEFT_OUT` with the reason. Three things are told relative to
-the present, because only that matters: times, the numbers of cluster events, and the order in which
-pods moved. Tests compare with a search that takes no two states for equal.
+It walks over all attributes of the objects, so that a new attribute counts at once. `_LEFT_OUT` has
+the attributes that do not count, with the reasons. Three values count relative to the present:
+times, numbers of cluster events, and the order in which pods moved. Tests compare the result with a
+search that treats no two states as equal.
 """
 
 import marshal
@@ -76,7 +76,7 @@ _EVENT_NUMBERS: Final = frozenset(("seen", "next", "since", "end"))
 
 
 def _first_event(queue: SchedulingQueue) -> int:
-    """Return the number of the first event that some pod may have to be checked against."""
+    """Return the number of the first event that may still be checked against a pod."""
     held = attributes(queue)
     log, unschedulable = held["_events"], attributes(held["_unschedulable"])
     since = [queued.moved_at for queued in queue if queued.moved_at is not None]
@@ -89,14 +89,14 @@ def _first_event(queue: SchedulingQueue) -> int:
 
 
 def _frame_of(coroutine: Any) -> Any:
-    """Return the frame of a coroutine or generator; None for what else can be awaited."""
+    """Return the frame of a coroutine or generator; None for other awaitables."""
     return getattr(coroutine, "cr_frame", getattr(coroutine, "gi_frame", None))
 
 
 def attributes(value: object) -> dict[str, Any]:
-    """Return all attributes of an object by name, those of its slots too.
+    """Return all attributes of an object by name, including slots.
 
-    What a cached property has computed follows from the others.
+    Cached properties are left out, because they follow from other attributes.
     """
     kept = getattr(value, "__dict__", {}).items()
     own = type(value)
@@ -110,7 +110,7 @@ def attributes(value: object) -> dict[str, Any]:
 
 
 class Fingerprint:
-    """Makes fingerprints at one moment (`now`); pods' times are compared with those of `queue`."""
+    """Makes fingerprints at the moment `now`; pods' times are relative to those of `queue`."""
 
     def __init__(self, queue: SchedulingQueue, now: float) -> None:
         self.now = now
@@ -144,12 +144,12 @@ class Fingerprint:
         )
 
     def digest(self, *values: object) -> bytes:
-        """Return a digest of what `of` tells of these; equal digests mean equal values."""
+        """Return a digest of the values; equal digests mean equal values."""
         told: Any = tuple(self.of(value) for value in values)
         return blake2b(marshal.dumps(told, 2), digest_size=16).digest()
 
     def of(self, value: object) -> object:
-        """Return what matters of the value, made of plain values."""
+        """Return the relevant content of the value, as plain values."""
         if value is None or isinstance(value, bool | int | str | bytes):
             return value.value if isinstance(value, Enum) else value
         rule = self._rules.get(type(value))
@@ -161,11 +161,11 @@ class Fingerprint:
         return self._object(value)
 
     def _mapping(self, value: Mapping[Any, Any]) -> object:
-        """Tell of a mapping in its order, because what comes first is often taken first."""
+        """Return the items of a mapping in order, because the program often takes the first one."""
         return tuple([(self.of(key), self.of(each)) for key, each in value.items()])
 
     def frames(self, coroutine: Any) -> object:
-        """Return where a coroutine or generator is, and what its variables are."""
+        """Return the position of a coroutine or generator, and its variables."""
         found = list[object]()
         while (frame := _frame_of(coroutine)) is not None:
             found.append(self._frame(frame))
@@ -178,7 +178,7 @@ class Fingerprint:
         return frame.f_code.co_name, frame.f_lasti, tuple(variables)
 
     def _work(self, work: Work[Any]) -> object:
-        """Return where a call that pauses is, and what its variables are."""
+        """Return the position of a call that pauses, and its variables."""
         held, found = attributes(work), list[object]()
         frame = None if held["_has_ended"] else getattr(held["_worker"], "gr_frame", None)
         while frame is not None:
@@ -188,7 +188,7 @@ class Fingerprint:
         return tuple(found)
 
     def _time(self, time: float) -> float:
-        """Return the milliseconds until then that have begun; of the past, if it is long ago."""
+        """Return the milliseconds from now, rounded up; 0 for the past, -1 for the long past."""
         if not math.isfinite(time) or time <= self.now:
             return -1 if time <= self.now - UNSCHEDULABLE_TIMEOUT else 0
         return math.ceil(round(1000 * (time - self.now), 6))
@@ -197,7 +197,7 @@ class Fingerprint:
         return tuple(sorted((self.of(value) for value in values), key=repr))
 
     def _object(self, value: object) -> object:
-        """Walk through an object; one that was walked through already is only named."""
+        """Return the content of an object; only its type's name if it was visited before."""
         cls = type(value)
         if id(value) in self._walked or not cls.__module__.startswith(_WALKED):
             return cls.__name__
@@ -219,7 +219,7 @@ class Fingerprint:
         return self.of(value)
 
     def _event(self, number: Any) -> int:
-        """Return the number of an event among those that are kept; -1 for all before."""
+        """Return the number of an event among the kept events; -1 for older events."""
         return int(max(number - self._first_event, -1))
 
     @staticmethod
@@ -229,7 +229,7 @@ class Fingerprint:
         return pod.uid, pod.key, labels, demand, pod.node_name, pod.terminating
 
     def _queued(self, queued: QueuedPod) -> object:
-        """Tell the whole of a queued pod where it is met first; after that its uid is enough."""
+        """Return the content of a queued pod, or only its uid if it was visited before."""
         if id(queued) in self._walked:
             return queued.pod.uid
         self._walked.add(id(queued))

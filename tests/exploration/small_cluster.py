@@ -1,7 +1,7 @@
-"""A cluster of three pods and two nodes at most, as the API server has it, and what befalls it.
+"""A cluster of at most three pods and two nodes as the API server has it, and its events.
 
-Each pod and each node has one event at most, chosen freely among those below, and there are so many
-in all. What the program is told of them is the same that kopf and the reflectors tell it.
+Each pod and each node has at most one event from those below; the total number is limited. The
+program is told of the events as by kopf and the reflectors.
 """
 
 from collections.abc import Callable, Iterator
@@ -54,7 +54,7 @@ _RESOLVED: Final = resolve(_SPEC, REGISTRY)
 
 @dataclass(frozen=True)
 class Stored:
-    """A pod in etcd; `cpu` is what it requests."""
+    """A pod in etcd; `cpu` is its request."""
 
     name: str
     number: int
@@ -107,9 +107,9 @@ def _parsed_node(stored: StoredNode) -> Node:
 
 
 class SmallCluster:
-    """What the API server has, the events that may befall it, and the rules for every world.
+    """The objects of the API server, the possible events, and the rules for every world.
 
-    `events` is how many events there may be in all. `EngineWorld` says how the program is told.
+    `events` limits the number of events. `EngineWorld` says how the program is told.
     """
 
     scheduler: SchedulerState
@@ -128,19 +128,19 @@ class SmallCluster:
         self.largest = max(each.cpu for each in pods)
 
     def put_profile(self) -> None:
-        """Put the profile of these worlds in force."""
+        """Put the profile for these worlds in force."""
         self.scheduler.profiles.put(SchedulingProfile("default-scheduler", _SPEC), _RESOLVED)
 
     # What the program is told
 
     def tell(self, stream: str, what: str, tell: Callable[[], object]) -> None:
-        """Have kopf, or the watch of assigned pods, tell."""
+        """Call `tell`, which passes an event of kopf or of the watch to the program."""
         raise NotImplementedError
 
     # What happens
 
     def events_that_may_come(self) -> Iterator[Action]:
-        """Return one action for each event that may befall something now."""
+        """Yield an action for each event that is possible now."""
         if not self.events:
             return
         for name in ("a", "b", "c"):
@@ -175,7 +175,7 @@ class SmallCluster:
         yield Action(words, "node_replaced", (larger,))
 
     def befall(self, name: str) -> None:
-        """Note that this had its event."""
+        """Note that the object `name` had its event."""
         self.befallen.add(name)
         self.events -= 1
 
@@ -202,7 +202,7 @@ class SmallCluster:
             self.tell(ASSIGNED, f"{uid} went", lambda: state.delete(Kind.POD, uid))
 
     def pod_replaced(self, name: str) -> None:
-        """Delete the pod of this name, and create the next one of it."""
+        """Delete the pod of this name, and create its successor."""
         self.befall(name)
         before = self.pods[name]
         self.delete(name)
@@ -215,37 +215,37 @@ class SmallCluster:
         self.tell(KOPF, f"{stored.uid} changed", lambda: self.enqueuer.pending(stored.parsed))
 
     def pod_moved(self, name: str, group: str) -> None:
-        """Have the labels of a pod without a node name another group."""
+        """Change the group label of a pod without a node."""
         self.befall(name)
         stored = self.pods[name] = replace(self.pods[name], group=group)
         words = f"{stored.uid} is in group {group}"
         self.tell(KOPF, words, lambda: self.enqueuer.pending(stored.parsed))
 
     def bound_elsewhere(self, name: str, on: str) -> None:
-        """Have another scheduler bind the pod to this node."""
+        """Let another scheduler bind the pod to the node `on`."""
         self.befall(name)
         self.others_bind = True
         self.bind(name, on)
 
     def bind(self, name: str, on: str) -> None:
-        """Bind the pod to the node, of which both watches tell."""
+        """Bind the pod to the node, and let both watches show this."""
         stored = self.pods[name] = replace(self.pods[name], node=on)
         uid, state = stored.uid, self.scheduler.state
         self.tell(ASSIGNED, f"{uid} is bound", lambda: state.put(Kind.POD, uid, stored.parsed))
         self.tell(KOPF, f"{uid} is bound", lambda: self.enqueuer.gone(uid))
 
     def node_put(self, stored: StoredNode) -> None:
-        """Add the node, or change it."""
+        """Add or change the node, as the event of this node."""
         self.befall(stored.name)
         self.put_node(stored)
 
     def put_node(self, stored: StoredNode) -> None:
-        """Add the node, or change it, of which the watch tells at once."""
+        """Add or change the node, and let the watch show this at once."""
         self.nodes[stored.name] = stored
         self.scheduler.state.put(Kind.NODE, stored.name, stored.parsed)
 
     def node_removed(self, name: str) -> None:
-        """Remove the node; the pods on it stay, as they do for some minutes in a cluster."""
+        """Remove the node; its pods stay, as for some minutes in a real cluster."""
         self.befall(name)
         self._remove_node(name)
 
@@ -254,7 +254,7 @@ class SmallCluster:
         self.scheduler.state.delete(Kind.NODE, name)
 
     def node_replaced(self, stored: StoredNode) -> None:
-        """Remove the node and add another one of its name."""
+        """Remove the node, and add another one with the same name."""
         self.befall(stored.name)
         self._remove_node(stored.name)
         self.put_node(stored)
@@ -262,18 +262,18 @@ class SmallCluster:
     # What is true of it
 
     def free(self, name: str) -> int:
-        """Return the CPUs that are free on a node, by adding up."""
+        """Return the free CPUs of a node, computed from its pods."""
         return self.nodes[name].cpu - sum(p.cpu for p in self.pods.values() if p.node == name)
 
     def _node_for(self, stored: Stored) -> str | None:
-        """Return a node that takes the pod now."""
+        """Return a node on which the pod fits now; None if there is none."""
         fits = (n for n, each in self.nodes.items() if not each.cordoned)
         return next((n for n in fits if self.free(n) >= stored.cpu), None)
 
     def check_places(self, in_flight: set[Uid]) -> None:
-        """Check that no pod is in two places, and that the queue counts right.
+        """Check that each pod is in only one place, and that the counts of the queue are right.
 
-        `in_flight` are those whose attempts run.
+        `in_flight` are the uids of pods with a running attempt.
         """
         queue, state = self.scheduler.queue, self.scheduler.state
         queued = list(queue)
@@ -293,7 +293,7 @@ class SmallCluster:
                 raise Broken(f"pod {uid} is among the {each.queue} pods, and on a node as well")
 
     def check_books(self) -> None:
-        """Check that each node has what the pods on it leave."""
+        """Check that each node's counted requests are those of its pods, and within its capacity."""
         cluster, state = self.scheduler.cluster, self.scheduler.state
         for name, known in self.nodes.items():
             row = cluster.row(name)
@@ -305,7 +305,7 @@ class SmallCluster:
                 raise Broken(f"node {name} has more on it than it has")
 
     def check_gone(self, still_named: set[Uid]) -> None:
-        """Check that nothing is left of pods that were deleted, but where a Binding was sent."""
+        """Check that nothing is kept about deleted pods, except where a Binding was sent."""
         scheduler = self.scheduler
         state = scheduler.state
         places: dict[str, set[Uid]] = {
@@ -322,7 +322,7 @@ class SmallCluster:
                 raise Broken(f"pod {left[0]} was deleted, and is still {place}")
 
     def check_nobody_sleeps(self) -> None:
-        """Check at rest that each pod that fits on a node is on one."""
+        """Check, when the scheduler is at rest, that every pod that fits has a node."""
         queue = self.scheduler.queue
         for stored in self.pods.values():
             if stored.node is not None:

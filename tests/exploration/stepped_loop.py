@@ -1,4 +1,4 @@
-"""An event loop that does nothing by itself: whoever has it says when its callbacks run."""
+"""An event loop that runs callbacks only when its owner says so."""
 
 import asyncio
 import heapq
@@ -8,7 +8,7 @@ from simulation.virtual_loop import NumberedTask, VirtualLoop
 
 
 class SteppedLoop(VirtualLoop):
-    """Callbacks run in `settle`, in order and as many as there are; time passes in `advance`."""
+    """`settle` runs all ready callbacks in order; `advance` lets time pass."""
 
     def __init__(self, now: float) -> None:
         super().__init__(lambda: self.now, _connect)
@@ -25,7 +25,7 @@ class SteppedLoop(VirtualLoop):
 
     @property
     def failures(self) -> list[str]:
-        """What nobody has caught."""
+        """The errors that no code has caught."""
         return [f"{each.get('message')}: {each.get('exception')!r}" for each in self.errors]
 
     @property
@@ -47,7 +47,7 @@ class SteppedLoop(VirtualLoop):
         return sorted(timer.when() - self.now for timer in self._scheduled)
 
     def advance(self, seconds: float) -> None:
-        """Have time pass, and the callbacks of timers run that end meanwhile."""
+        """Advance the time by `seconds`, and run the callbacks of timers that end."""
         until = self.now + seconds
         while (due := self.due()) and self.now + due[0] <= until:
             self.now = max(self.now, self._scheduled[0].when())
@@ -55,7 +55,7 @@ class SteppedLoop(VirtualLoop):
         self.now = until
 
     def end(self) -> None:
-        """Cancel all tasks and let them end; what they still wait for does not count."""
+        """Cancel all tasks and let them end, whatever they wait for."""
         for _ in range(3):
             for task in self.tasks:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""The whole engine with pods alone or a gang, in every order of what may happen to them."""
+"""The whole engine with single pods or a gang, in every order of possible events."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -39,7 +39,7 @@ def _exploring() -> Iterator[None]:
 
 
 def explored_to_the_end(scenario: str) -> Explored:
-    """Explore a world with one event, in which nothing may be broken."""
+    """Explore a world with one event completely; fail if a rule is broken."""
     explored = explore(partial(EngineWorld, scenario))
     assert explored.violation is None, explored.violation
     assert explored.complete
@@ -47,7 +47,7 @@ def explored_to_the_end(scenario: str) -> Explored:
 
 
 def seldom(explored: Explored, *events: str) -> list[str]:
-    """Return the events that came at fewer than five different moments."""
+    """Return the events that happened at fewer than five different moments."""
     counted = {
         event: sum(n for words, n in explored.taken.items() if event in words) for event in events
     }
@@ -80,7 +80,7 @@ def test_soon_after_nothing_is_broken_where_watches_lag(scenario: str) -> None:
 
 
 def test_states_taken_for_equal_are_equal() -> None:
-    """Nothing else can be reached if every way to a state is gone on from."""
+    """A search that explores equal states again reaches no other states."""
     new = partial(EngineWorld, "fits", lagging=True)
     merged, every = explore(new, depth=4), explore(new, depth=4, merge=False)
     assert every.states == merged.states
@@ -94,13 +94,13 @@ remove = SchedulingQueue.remove
 
 
 def never_forgets(*args: Any) -> ExitStack:
-    """Assume a member for good."""
+    """Assume a member without an undo; replaces a function to break a rule."""
     reserved(*args).pop_all()
     return ExitStack()
 
 
 def keeps_nodes(self: GroupReservation, _group: PodGroupState) -> tuple[()]:
-    """End the reservation, and leave the members their nominations."""
+    """End the reservation but keep the nominations; replaces a method to break a rule."""
     self._group = None
     return ()
 

@@ -1,4 +1,4 @@
-"""The explorer finds what is broken, by the shortest way, and says what it has seen."""
+"""The explorer finds broken rules by the shortest path, and reports the states."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from exploration.explorer import Action, Broken, explore
 
 
 class Counter:
-    """Two numbers of a world; the scheduler lowers the first one, and somebody raises both."""
+    """A world of two numbers; the scheduler lowers the first, an outside action raises both."""
 
     most = 3
     forbidden: tuple[int, int] | None = None

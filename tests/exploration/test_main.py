@@ -1,4 +1,4 @@
-"""The command says what was seen, and exits with 1 if a rule is broken."""
+"""The command prints the results, and exits with 1 if a rule is broken."""
 
 import pytest
 from click.testing import CliRunner

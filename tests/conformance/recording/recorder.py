@@ -165,7 +165,7 @@ class Recorder:
         }
 
     def _claims(self, pod: Raw, decided: Raw) -> dict[str, Raw]:
-        """Return the pod's claims by name as kube-scheduler wrote them; {} without a chosen node."""
+        """Return the pod's claims by name as kube-scheduler wrote them; {} without a node."""
         if not (decided["spec"].get("nodeName") or _waits(decided)):
             return {}
         uid, named = pod["metadata"]["uid"], set(_claim_names(pod))
