@@ -392,7 +392,7 @@ class EngineWorld(SmallCluster):
 
     @property
     def at_rest(self) -> bool:
-        """Whether no request or event is in flight, no timer ends soon, and no pod is to be tried."""
+        """Whether nothing is in flight, no timer ends soon, and no pod is to be tried."""
         due = self.loop.due()
         if self.bindings or any(self.untold.values()) or (due and due[0] < _IDLE):
             return False

@@ -293,7 +293,7 @@ class SmallCluster:
                 raise Broken(f"pod {uid} is among the {each.queue} pods, and on a node as well")
 
     def check_books(self) -> None:
-        """Check that each node's counted requests are those of its pods, and within its capacity."""
+        """Check that each node's counted requests are those of its pods and fit its capacity."""
         cluster, state = self.scheduler.cluster, self.scheduler.state
         for name, known in self.nodes.items():
             row = cluster.row(name)

@@ -1,1 +1,1 @@
-"""The whole scheduler in a simulated world: one seed, one history, every interleaving again."""
+"""Runs the whole scheduler in a simulated world; equal seeds give equal histories."""

@@ -38,7 +38,7 @@ def scenario_of(seed: int) -> Scenario:
 
 
 def failures(seeds: Sequence[int], coverage: Coverage | None = None) -> list[Outcome]:
-    """Return the outcomes of these seeds in which an invariant does not hold."""
+    """Run these seeds; return the outcomes in which an invariant is broken."""
     with _calm_collector():
         outcomes = (_outcome(seed, coverage) for seed in seeds)
         return [outcome for outcome in outcomes if outcome.broken]
@@ -57,7 +57,7 @@ def _repeating(seed: int) -> str:
 
 
 def report(outcome: Outcome, *, shrink: bool = False) -> str:
-    """Return what is wrong and how to repeat it, and with `shrink` the shortest history."""
+    """Return the error and the command that repeats it; `shrink`: also the shortest history."""
     seed = outcome.scenario.seed
     lines = [f"seed {seed}: {outcome.broken}", _repeating(seed)]
     if shrink:
@@ -71,7 +71,7 @@ def report(outcome: Outcome, *, shrink: bool = False) -> str:
 
 @contextmanager
 def _calm_collector() -> Iterator[None]:
-    """Have the collector leave alone what was there before, which is most, and look rarely."""
+    """Exclude existing objects from garbage collection, and make collections rare."""
     gc.collect()
     gc.freeze()
     before = gc.get_threshold()
@@ -89,7 +89,7 @@ def _block(seeds: Sequence[int]) -> tuple[list[Outcome], Coverage]:
 
 
 def _many(first: int, count: int) -> int:
-    """Run seeds on all processors, tell of failures, and show what was met; return the code."""
+    """Run seeds on all processors; print failures and situations; return the exit code."""
     seeds = iter(range(first, first + count))
     blocks = list(iter(lambda: tuple(islice(seeds, _BLOCK)), ()))
     coverage, failed, done = Coverage(), 0, 0
@@ -109,7 +109,7 @@ def _many(first: int, count: int) -> int:
 
 
 def concluded(coverage: Coverage, seeds: int, failed: int) -> tuple[str, int]:
-    """Return what came of so many seeds, of which some failed, and the exit code."""
+    """Return a summary of `seeds` runs with `failed` failures, and the exit code."""
     never = coverage.never_met()
     verdict = f"{seeds} seeds, {failed} failed; never met: {len(never)} situations"
     misses = bool(never) and seeds >= MEET_ALL
@@ -119,7 +119,7 @@ def concluded(coverage: Coverage, seeds: int, failed: int) -> tuple[str, int]:
 
 
 def _one(seed: int, *, log: bool, about: str) -> int:
-    """Replay a seed."""
+    """Replay a seed, and print its outcome; return the exit code."""
     outcome = run(scenario_of(seed), keep_log=log)
     if log:
         _say("\n".join(outcome.log))

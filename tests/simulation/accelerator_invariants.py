@@ -1,4 +1,4 @@
-"""What must hold of devices that are chosen, and of claims for extended resources.
+"""The invariants of chosen devices and of claims for extended resources.
 
 How to add one: see `simulation.invariants`.
 """
@@ -28,7 +28,7 @@ _LEAVES_MESSAGES: Final = 12
 
 
 def _allocated(world: "World", change: Change) -> bool:
-    """Return whether a replica has allocated devices to a claim with this change."""
+    """Return whether this change is a replica's allocation of devices to a claim."""
     by_replica = change.by.partition("-")[0] in world.replicas
     if change.resource is not RESOURCE_CLAIM or change.after is None or change.before is None:
         return False
@@ -36,7 +36,7 @@ def _allocated(world: "World", change: Change) -> bool:
 
 
 def no_claim_has_devices_without_the_finalizer(world: "World", change: Change) -> str | None:
-    """Check that a claim to which devices are allocated cannot vanish."""
+    """Check that an allocated claim has the finalizer, so that it cannot vanish."""
     if not _allocated(world, change):
         return None
     finalizers = change.object["metadata"].get("finalizers") or ()
@@ -44,7 +44,7 @@ def no_claim_has_devices_without_the_finalizer(world: "World", change: Change) -
 
 
 def a_claim_gets_devices_that_suit_it(world: "World", change: Change) -> str | None:
-    """Check each device's attributes and taints."""
+    """Check the attributes and taints of each allocated device."""
     if not _allocated(world, change):
         return None
     known = {(pool, one["name"]): one for pool, one in _devices(world)}
@@ -56,7 +56,7 @@ def a_claim_gets_devices_that_suit_it(world: "World", change: Change) -> str | N
 
 
 def _devices(world: "World") -> Iterator[tuple[str, Raw]]:
-    """Yield each device with its pool, which is called like the node."""
+    """Yield each device with its pool, whose name is the node's."""
     for slice_ in world.server.storage.all(RESOURCE_SLICE):
         for one in slice_["spec"].get("devices") or ():
             yield slice_["spec"]["pool"]["name"], one
@@ -69,7 +69,7 @@ def _wanted(raw: Raw) -> int:
 def the_extended_resources_of_a_bound_pod_are_on_its_node(
     world: "World", change: Change
 ) -> str | None:
-    """Check that the pod names a claim with as many devices of its node."""
+    """Check that the bound pod names a claim with enough devices of its node."""
     if change.what != "bind" or not _wanted(change.object):
         return None
     status = change.object["status"].get("extendedResourceClaimStatus") or {}
@@ -85,7 +85,7 @@ def the_extended_resources_of_a_bound_pod_are_on_its_node(
 
 
 def no_claim_for_extended_resources_is_left(world: "World") -> str | None:
-    """Check that each is of a pod that has a node."""
+    """Check that each such claim belongs to a pod with a node."""
     bound = {
         raw["metadata"]["uid"]
         for raw in world.server.storage.all(POD)
@@ -100,7 +100,7 @@ def no_claim_for_extended_resources_is_left(world: "World") -> str | None:
 
 
 def no_claim_outlives_the_attempt_for_it(world: "World", change: Change) -> str | None:
-    """Look now and then whether a claim that a replica has created stays while its pod waits."""
+    """Check repeatedly that a claim created by a replica does not stay while its pod waits."""
     by_replica = change.by.partition("-")[0] in world.replicas
     if change.resource is RESOURCE_CLAIM and change.verb == "ADDED" and by_replica:
         _look(world, change, inf)
@@ -108,9 +108,9 @@ def no_claim_outlives_the_attempt_for_it(world: "World", change: Change) -> str 
 
 
 def _look(world: "World", created: Change, since: float) -> None:
-    """Look whether the claim stays; `since` is when it was first seen to.
+    """Check whether the claim still exists; `since` is when this was first seen.
 
-    A write of a claim that went wrong excuses that it stays until the next attempt.
+    After a failed write of claims, the claim may stay until the next attempt.
     """
     now, network = world.timeline.now, world.network
     stays = _stays(world, created)
@@ -132,9 +132,9 @@ def _look(world: "World", created: Change, since: float) -> None:
 
 
 def _stays(world: "World", created: Change) -> bool | None:
-    """Return whether the pod of the claim waits, and no attempt is under way.
+    """Return whether the claim's pod waits and no attempt is running.
 
-    None if the claim has gone or is in use, or its replica leads no longer.
+    Returns None if the claim is gone or in use, or if its replica no longer leads.
     """
     owner = created.object["metadata"]["ownerReferences"][0]["uid"]
     claim = world.server.storage.get(RESOURCE_CLAIM, created.name.rpartition("/")[2], NAMESPACE)
@@ -148,7 +148,7 @@ def _stays(world: "World", created: Change) -> bool | None:
 
 
 def every_pod_whose_extended_resources_are_free_is_bound(world: "World") -> str | None:
-    """Check that no pod waits for devices of which a node has enough that nobody has."""
+    """Check that no pod waits for devices while a node has enough free devices."""
     books = world.books
     used = {
         (result["pool"], result["device"])

@@ -1,4 +1,4 @@
-"""What must hold of claims for devices. How to add one: see `simulation.invariants`."""
+"""The invariants of claims for devices. How to add one: see `simulation.invariants`."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _GI: Final = 2**30 * 10**9
 
 
 def no_device_is_allocated_twice(world: "World", change: Change) -> str | None:
-    """Check that no other claim has a device, as far as the replica that allocates it knew."""
+    """Check that no other claim has the device, as far as the allocating replica knew."""
     if change.resource is not RESOURCE_CLAIM or change.after is None or change.before is None:
         return None
     taken = {*_own_devices(change.after)} - {*_own_devices(change.before)}
@@ -36,7 +36,7 @@ def no_device_is_allocated_twice(world: "World", change: Change) -> str | None:
 
 
 def no_device_gives_more_than_it_has(world: "World", change: Change) -> str | None:
-    """Check the memory of shared devices, as far as the replica that allocates them knew."""
+    """Check the memory of shared devices, as far as the allocating replica knew."""
     if change.resource is not RESOURCE_CLAIM or change.after is None or change.before is None:
         return None
     wanted = wanted_memory(change.after)
@@ -49,7 +49,7 @@ def no_device_gives_more_than_it_has(world: "World", change: Change) -> str | No
 
 
 def _known_claims(world: "World", change: Change) -> Iterator[Raw]:
-    """Yield other claims with devices that the replica has given, or knows to be given."""
+    """Yield other allocated claims that the replica has allocated or knows."""
     told = world.server.watches.told(
         change.by, RESOURCE_CLAIM, at=world.timeline.now - LATE_SECONDS
     )
@@ -63,9 +63,9 @@ def _known_claims(world: "World", change: Change) -> Iterator[Raw]:
 
 
 def the_devices_of_a_bound_pod_are_on_its_node(world: "World", change: Change) -> str | None:
-    """Check that the claim of the pod is allocated there, and reserved for it, before it is bound.
+    """Check that the pod's claim is allocated on its node and reserved for it before the binding.
 
-    A claim that was deleted while the pod was on its way, or freed since it ended, says nothing.
+    Claims that were deleted during the binding, or freed afterwards, are not checked.
     """
     if change.what != "bind" or not change.object["spec"].get("resourceClaims"):
         return None
@@ -80,12 +80,12 @@ def the_devices_of_a_bound_pod_are_on_its_node(world: "World", change: Change) -
 
 
 def _was_another(world: "World", name: str, at: float) -> bool:
-    """Return whether, a moment before this time or later, another claim of the name has gone."""
+    """Return whether another claim of the name was deleted just before this time or later."""
     return world.actor(Devices).gone_at.get(name, -inf) > at - LATE_SECONDS
 
 
 def _wrong_with(claim: Raw, pod: PodSeen) -> str | None:
-    """Return what the claim of a pod with a node misses."""
+    """Return the mistake in the claim of a pod with a node; None if it is right."""
     pools = {device.pool for device in _devices(claim)}
     if pools != {pod.node}:
         return f"has devices of {sorted(pools)}"
@@ -94,7 +94,7 @@ def _wrong_with(claim: Raw, pod: PodSeen) -> str | None:
 
 
 def the_claim_of_a_bound_pod_is_reserved_for_it(world: "World") -> str | None:
-    """Check that nobody has taken the reservation back of a pod that has its node."""
+    """Check that no one has removed the reservation of a bound pod."""
     for raw in world.server.storage.all(POD):
         pod = PodSeen.read(raw)
         if not raw["spec"].get("resourceClaims") or not pod.node or pod.finished or pod.leaving:
@@ -111,7 +111,7 @@ def the_claim_of_a_bound_pod_is_reserved_for_it(world: "World") -> str | None:
 
 
 def no_claim_is_kept_for_a_pod_that_has_ended(world: "World") -> str | None:
-    """Check that claims are reserved for pods that exist, and that those of templates have one."""
+    """Check that reserved claims have an existing pod, and template claims an existing owner."""
     live = {uid for uid, pod in world.books.pods.items() if not pod.finished}
     for claim in world.server.storage.all(RESOURCE_CLAIM):
         metadata = claim["metadata"]
@@ -125,7 +125,7 @@ def no_claim_is_kept_for_a_pod_that_has_ended(world: "World") -> str | None:
 
 
 def the_devices_in_use_equal_a_recount(world: "World") -> str | None:
-    """Check, when nothing is on its way, that replicas count the devices that claims have."""
+    """Check, when nothing is in flight, that replicas count the devices of all claims."""
     claims = world.server.storage.all(RESOURCE_CLAIM)
     there = {device for claim in claims for device in _own_devices(claim)}
     memory = _memory_in_use(world)
@@ -142,7 +142,7 @@ def the_devices_in_use_equal_a_recount(world: "World") -> str | None:
 
 
 def every_pod_whose_devices_are_free_is_bound(world: "World") -> str | None:
-    """Check, some time after the last fault, that no pod waits for devices that are there."""
+    """Check, some time after the last fault, that no pod waits for free devices."""
     books = world.books
     for raw in world.server.storage.all(POD):
         pod = PodSeen.read(raw)
@@ -160,7 +160,7 @@ def every_pod_whose_devices_are_free_is_bound(world: "World") -> str | None:
 
 
 def _nodes_for(world: "World", claim: Raw) -> Iterator[str]:
-    """Yield the nodes whose devices the claim has, or of which enough are free."""
+    """Yield the nodes of the claim's devices, or with enough free devices for the claim."""
     if has := {device.pool for device in _devices(claim)}:
         yield from has
         return
@@ -181,7 +181,7 @@ def _nodes_for(world: "World", claim: Raw) -> Iterator[str]:
 
 
 def _memory_in_use(world: "World") -> Counter[DeviceId]:
-    """Return how many Gi claims have of each shared device."""
+    """Return the Gi of each shared device that claims use."""
     used = Counter[DeviceId]()
     for claim in world.server.storage.all(RESOURCE_CLAIM):
         if wanted := wanted_memory(claim):
@@ -190,7 +190,7 @@ def _memory_in_use(world: "World") -> Counter[DeviceId]:
 
 
 def _own_devices(claim: Raw) -> Iterator[DeviceId]:
-    """Yield the devices that a claim shares with no other one."""
+    """Yield the devices that the claim does not share."""
     return iter(()) if wanted_memory(claim) else _devices(claim)
 
 

@@ -1,8 +1,8 @@
-"""A model of kube-apiserver: the verbs, the subresources and the refusals that Mooring relies on.
+"""A model of kube-apiserver: the verbs, subresources and rejections that Mooring relies on.
 
-A request is carried out at once and whole, as one transaction of etcd; what comes before and after
-it, the network does. Actors and kubelets of the world write with `create`, `change` and `delete`,
-past the network.
+A request is carried out at once and as a whole, like one transaction of etcd; the network model
+decides about everything before and after it. Actors and kubelets write directly with `create`,
+`change` and `delete`, without the network.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ _MERGE: Final = "application/merge-patch+json"
 
 
 class Refused(Exception):  # noqa: N818 - says what happened
-    """The request is not carried out."""
+    """The server rejects the request."""
 
     def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -48,9 +48,9 @@ class ApiServer:
     `changed` is called after each change.
 
     Attributes:
-        minor: Of its version.
-        token: What requests must be authorised with; empty if nobody asks.
-        refused: When each process, by identity and token, was refused first for its token.
+        minor: The minor version.
+        token: The token that requests need; empty if none is needed.
+        refused: When the token of a process was first rejected, by identity and token.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ApiServer:
         self._pages: dict[str, tuple[list[Raw], int]] = {}
 
     def answer(self, request: Request) -> Reply | None:
-        """Carry the request out, and return the answer; None if a watch was opened."""
+        """Carry out the request; return the answer, or None if a watch was opened."""
         try:
             self._check_token(request)
             return self._answer(request)
@@ -80,7 +80,7 @@ class ApiServer:
     # What actors and kubelets do.
 
     def create(self, resource: Resource, raw: Raw, by: str) -> Raw | None:
-        """Create an object with a uid of its own; None if the name is taken."""
+        """Create an object with a new uid; return None if the name is taken."""
         try:
             return self._create(resource, raw, by, "create")
         except Refused:
@@ -89,11 +89,11 @@ class ApiServer:
     def change(
         self, resource: Resource, raw: Raw, by: str, patch: Mapping[str, Any], what: str = "change"
     ) -> Raw:
-        """Merge a patch into an object, as it is by now."""
+        """Merge a patch into the object's current version."""
         return self._put(resource, raw, merged(raw, patch, strategic=True), by, what)
 
     def delete(self, resource: Resource, raw: Raw, by: str, *, what: str = "delete") -> None:
-        """Delete an object: a pod with a node terminates first."""
+        """Delete an object; a pod with a node first terminates."""
         if resource is POD and raw["spec"].get("nodeName"):
             if "deletionTimestamp" not in raw["metadata"]:
                 metadata = {"deletionTimestamp": self._time()}
@@ -106,11 +106,11 @@ class ApiServer:
             self.storage.remove(resource, raw, by, what)
 
     def remove(self, resource: Resource, raw: Raw, by: str) -> None:
-        """Remove an object at once."""
+        """Remove an object at once, without termination."""
         self.storage.remove(resource, raw, by, "remove")
 
     def delete_pod_of(self, path: str) -> None:
-        """Remove the pod that a request with this path is about, if it is about one."""
+        """Remove the pod that a request with this path concerns, if it concerns one."""
         parts = path.split("/")
         if "pods" in parts and parts.index("pods") + 1 < len(parts):
             at = parts.index("pods")
@@ -119,13 +119,13 @@ class ApiServer:
                 self.remove(POD, raw, "somebody")
 
     def renew_token(self) -> str:
-        """Return the token that is valid from now on; the one before is valid no more."""
+        """Return the new valid token; the former token becomes invalid."""
         self._tokens += 1
         self.token = f"token-{self._tokens}"
         return self.token
 
     def forget_history(self) -> None:
-        """Compact the storage: no watch or page may go on from before now."""
+        """Compact the storage: watches and pages from before now get 410."""
         self.watches.compacted = self.storage.version
         self._pages.clear()
 
@@ -248,7 +248,7 @@ class ApiServer:
         return Reply(201, status(201, "", ""))
 
     def budgets_of(self, raw: Raw) -> list[Raw]:
-        """Return the disruption budgets that select the pod, as the Eviction API finds them."""
+        """Return the disruption budgets that select the pod, by the Eviction API's rules."""
         return [
             budget
             for budget in self.storage.all(POD_DISRUPTION_BUDGET)
@@ -257,7 +257,7 @@ class ApiServer:
         ]
 
     def _charge_budget(self, raw: Raw) -> None:
-        """Take the disruption off the pod's budget; refuse if it has several."""
+        """Charge the eviction to the pod's budget; reject it if the pod has several."""
         budgets = self.budgets_of(raw)
         if len(budgets) > 1:
             several = "This pod has more than one PodDisruptionBudget"
@@ -340,7 +340,7 @@ class ApiServer:
         return self.storage.put(resource, after, by, what)
 
     def _check_version(self, resource: Resource, raw: Raw, patch: Raw) -> None:
-        """Refuse a patch of another version, or of another object of the name."""
+        """Reject a patch for another version, or for another object of the name."""
         for field in ("resourceVersion", "uid"):
             wanted = (patch.get("metadata") or {}).get(field)
             if wanted and wanted != raw["metadata"][field]:
@@ -363,12 +363,12 @@ class ApiServer:
 
 
 def _is_released(raw: Raw) -> bool:
-    """Return whether the object was deleted, and its last finalizer has gone."""
+    """Return whether the object is deleted and has no finalizers."""
     return "deletionTimestamp" in raw["metadata"] and not raw["metadata"].get("finalizers")
 
 
 def _check_claim(raw: Raw, status: Raw) -> None:
-    """Refuse a status that a claim may not get (see ValidateResourceClaimStatusUpdate)."""
+    """Reject an invalid change of a claim's status (ValidateResourceClaimStatusUpdate)."""
     before = raw.get("status") or {}
     old, new = before.get("allocation"), status.get("allocation")
     reserved = {consumer["uid"] for consumer in status.get("reservedFor") or ()}

@@ -1,4 +1,4 @@
-"""What must hold of claims and volumes. How to add one: see `simulation.invariants`."""
+"""The invariants of claims and volumes. How to add one: see `simulation.invariants`."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def no_volume_is_taken_from_its_claim(world: "World", change: Change) -> str | None:
-    """Check that a volume which is kept for an existing claim is not given to another one."""
+    """Check that a volume reserved for an existing claim is not given to another claim."""
     if change.resource is not PERSISTENT_VOLUME or change.before is None or change.after is None:
         return None
     before = change.before["spec"].get("claimRef") or {}
@@ -27,7 +27,7 @@ def no_volume_is_taken_from_its_claim(world: "World", change: Change) -> str | N
 
 
 def the_volumes_of_a_bound_pod_are_on_its_node(world: "World", change: Change) -> str | None:
-    """Check that each claim of the pod is bound, to a volume that its node can reach."""
+    """Check that each claim of the pod is bound to a volume that its node can use."""
     if change.what != "bind":
         return None
     node = change.object["spec"]["nodeName"]
@@ -45,7 +45,7 @@ def the_volumes_of_a_bound_pod_are_on_its_node(world: "World", change: Change) -
 
 
 def _hosts(volume: Raw) -> list[str]:
-    """Return the nodes from which the volume can be reached."""
+    """Return the nodes that can use the volume."""
     required = volume["spec"]["nodeAffinity"]["required"]
     terms = required["nodeSelectorTerms"][0]["matchExpressions"]
     return [host for term in terms if term["key"] == HOSTNAME for host in term["values"]]

@@ -1,4 +1,4 @@
-"""What is in the model cluster, recounted from its history, and what of it a replica knew."""
+"""The content of the model cluster, recounted from its history, and the knowledge of replicas."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ Told: TypeAlias = Callable[[float], int]
 
 
 class Books:
-    """What is in the cluster, recounted from the history."""
+    """The content of the cluster, recounted from the history."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodSeen] = {}
@@ -60,7 +60,7 @@ class Books:
         """Whether an extender or a plugin refuses the node of this name for a pod."""
 
     def note(self, change: Change) -> None:
-        """Take a change in."""
+        """Apply a change to the books."""
         if change.resource in {POD, NODE}:
             self._around = None
         if change.resource is POD:
@@ -100,7 +100,7 @@ class Books:
             self.waits_since[pod.uid] = change.at
 
     def nodes_lately(self, now: float) -> list[str]:
-        """Return the names of the nodes, and of those that went a moment ago."""
+        """Return the names of existing nodes, and of nodes that were deleted a moment ago."""
         since = now - LATE_SECONDS
         return [n for n in self.versions if n in self.nodes or self.changed_at[n] > since]
 
@@ -111,12 +111,12 @@ class Books:
         return left
 
     def waits(self, pod: PodSeen) -> bool:
-        """Return whether the pod is to get a node, as far as these books can say which."""
+        """Return whether the pod should get a node and the books can tell which nodes fit."""
         ready = not (pod.node or pod.gated or pod.leaving or pod.finished)
         return ready and pod.scheduler in self.profiles and not pod.constrained
 
     def takes(self, name: str, pod: PodSeen) -> bool:
-        """Return whether the node would take the pod now."""
+        """Return whether the pod fits on the node now."""
         if not self.free(name).covers(pod.need) or self.refuses(name, pod):
             return False
         if refusal(self.raw[pod.uid], name, self._surroundings()) is not None:
@@ -124,11 +124,11 @@ class Books:
         return not pod.wants_cards or self._has_card(name, dict(pod.need.others)[GPU_MEMORY])
 
     def refuses(self, name: str, pod: PodSeen) -> bool:
-        """Return whether an extender or a plugin refuses the node for the pod."""
+        """Return whether an extender or a plugin rejects the node for the pod."""
         return any(refuses(name, pod) for refuses in self.refusals)
 
     def _surroundings(self) -> Surroundings:
-        """Return what is on the nodes now."""
+        """Return the nodes and the pods on them as they are now."""
         if self._around is None:
             nodes = (self.versions[name][-1][0].object for name in self.nodes)
             uids = (uid for pods in self.on_node.values() for uid in pods)
@@ -140,7 +140,7 @@ class Books:
         return self.bound_at.get(uid, 0.0) > now - LATE_SECONDS
 
     def waited_lately(self, now: float, told: Told) -> Iterator[PodSeen]:
-        """Yield the pods that wait, or did as far as somebody knew who was `told` a moment ago."""
+        """Yield the pods that wait, or that waited a moment ago for a process with this `told`."""
         for pod in self.pods.values():
             if not pod.node or self.is_new(pod.uid, now):
                 yield pod
@@ -151,7 +151,7 @@ class Books:
             yield pod
 
     def _has_card(self, name: str, memory: int) -> bool:
-        """Return whether a card of the node has so much left."""
+        """Return whether a card of the node has this much free memory."""
         node = self.nodes[name]
         used = Counter[int]()
         for pod in self.on_node[name].values():
@@ -164,14 +164,14 @@ class Books:
 def known_nodes(
     world: "World", identity: str, name: str, late: float = LATE_SECONDS
 ) -> list[NodeSeen]:
-    """Return what the node has been for the replica in the last `late` seconds, or is since."""
+    """Return the versions of the node that the replica may know, from `late` seconds ago on."""
     return [node for _, node in known_versions(world, identity, name, late)]
 
 
 def known_versions(
     world: "World", identity: str, name: str, late: float = LATE_SECONDS
 ) -> list[tuple[Raw, NodeSeen]]:
-    """Return the same with the objects."""
+    """Return the same versions as `known_nodes`, each with its raw object."""
     told = world.server.watches.told(identity, NODE, at=world.timeline.now - late)
     found: list[tuple[Raw, NodeSeen]] = []
     for change, node in reversed(world.books.versions[name]):
@@ -184,10 +184,10 @@ def known_versions(
 def known_pods(
     world: "World", identity: str, name: str, decided_at: float = inf
 ) -> Iterator[PodSeen]:
-    """Yield the pods on the node that the replica has bound there, or was told of.
+    """Yield the pods on the node that the replica has bound there or has seen there.
 
-    Of those that others have bound, only what it was told of when it decided counts: its API server
-    may be behind.
+    Pods that others have bound count only if the replica saw them before it decided, because its
+    API server may be behind.
     """
     books = world.books
     told = world.server.watches.told(identity, POD, at=decided_at - _TAKEN_IN_SECONDS)
@@ -199,7 +199,7 @@ def known_pods(
 
 
 def kept_for_others(books: Books, pod: PodSeen, names: list[str]) -> bool:
-    """Return whether nominated pods that wait keep these nodes."""
+    """Return whether all these nodes are kept for other nominated pods of at least its priority."""
     nominated = {
         other.nominated
         for other in books.pods.values()

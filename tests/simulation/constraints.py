@@ -1,15 +1,15 @@
-"""Whether a node may have a pod, by what the pod and its neighbours say: slowly, from API objects.
+"""Checks by a slow recount whether a node may have a pod, by the rules of pod and neighbours.
 
-Node selectors and required node affinity, taints, host ports, required pod affinity and
-anti-affinity in both directions, and topology spread that is DoNotSchedule. No code is shared with
-Mooring: everything is counted anew for each question, as the documents of Kubernetes define it.
+It covers node selectors and required node affinity, taints, host ports, required inter-pod affinity
+and anti-affinity in both directions, and hard topology spread. It shares no code with Mooring: each
+question counts everything again, as the Kubernetes documents define it.
 
-What somebody knows of the cluster may be older than the cluster. So each object stands for all
-versions that it can have had for them (`Surroundings`), None among them if it may not have been
-there. A node is refused only if it is refused whatever they knew: what must not be there counts if
-it was there in each version, what must be there if it was in one.
+A replica may know an older cluster. So each object stands for all versions that the replica may
+know (`Surroundings`), including None if it may not know the object. A node is rejected only if it
+is rejected in every case: an object that forbids the node must exist in each version, and an object
+that the pod needs must exist in one.
 
-How to add a constraint: a function like those in `_RULES`.
+To add a constraint, write a function like those in `_RULES`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,24 +27,24 @@ Term = Mapping[str, Any]
 
 
 class _Picture(NamedTuple):
-    """A pod and the node that it is on, in one version of each."""
+    """A pod and its node, in one version of each."""
 
     pod: Raw
     node: Raw
 
     def domain(self, key: str) -> str | None:
-        """Return in which domain of a topology the pod is; None if in none."""
+        """Return the pod's domain by this topology key; None if it has none."""
         return _labels(self.node).get(key)
 
 
 class _Neighbour(NamedTuple):
-    """A pod on a node, in all pictures that somebody may have of it."""
+    """A pod on a node, in all versions that a replica may know."""
 
     pictures: Sequence[_Picture]
     may_be_gone: bool
 
     def certainly(self, holds: Callable[[_Picture], bool]) -> bool:
-        """Return whether it is there and this holds, in each picture."""
+        """Return whether the pod exists and `holds` is True in every version."""
         return not self.may_be_gone and all(map(holds, self.pictures))
 
     def possibly(self, holds: Callable[[_Picture], bool]) -> bool:
@@ -52,32 +52,32 @@ class _Neighbour(NamedTuple):
 
 
 class Surroundings:
-    """Nodes and the pods on them, each in every version that somebody may know."""
+    """Nodes and the pods on them, in every version that a replica may know."""
 
     def __init__(
         self,
         nodes: Mapping[str, Collection[Raw | None]],
         pods: Mapping[str, Collection[Raw | None]],
     ) -> None:
-        """Take in nodes by name and pods by uid; None stands for not being there."""
+        """Store the versions of nodes by name and of pods by uid; None means that it is absent."""
         self.nodes = nodes
         self._neighbours = {uid: self._seen(versions) for uid, versions in pods.items()}
 
     @classmethod
     def known_exactly(cls, nodes: Iterable[Raw], pods: Iterable[Raw]) -> "Surroundings":
-        """Return surroundings of which there is one version."""
+        """Return surroundings with a single version of each object."""
         return cls(
             {raw["metadata"]["name"]: (raw,) for raw in nodes},
             {raw["metadata"]["uid"]: (raw,) for raw in pods},
         )
 
     def others(self, pod: Raw) -> list[_Neighbour]:
-        """Return all pods on nodes but this one."""
+        """Return all pods on nodes except this one."""
         uid = pod["metadata"]["uid"]
         return [each for other, each in self._neighbours.items() if other != uid and each.pictures]
 
     def and_pod(self, raw: Raw) -> "Surroundings":
-        """Return the same with one more pod, which is on a node."""
+        """Return these surroundings with one more pod on its node."""
         others = Surroundings(self.nodes, {raw["metadata"]["uid"]: (raw,)})
         others._neighbours = self._neighbours | others._neighbours
         return others
@@ -96,7 +96,7 @@ class Surroundings:
 
 
 def refusal(pod: Raw, name: str, around: Surroundings) -> str | None:
-    """Return why the node may not have the pod; None if it may, as far as is known."""
+    """Return why the node certainly rejects the pod; None if it may accept the pod."""
     said = None
     others = around.others(pod)
     for node in around.nodes.get(name, ()):
@@ -110,15 +110,15 @@ def refusal(pod: Raw, name: str, around: Surroundings) -> str | None:
 
 
 def is_suitable(pod: Raw, node: Raw) -> bool:
-    """Return whether the node's labels and taints let the pod in."""
+    """Return whether the node's labels and taints allow the pod."""
     return _node_refuses(pod, node, (), Surroundings({}, {})) is None
 
 
 def keeps_away(pod: Raw, node: Raw, neighbour: Raw) -> str | None:
-    """Return why the node may not have the pod as soon as it has the neighbour; None if it may.
+    """Return why `neighbour` on the node would keep the pod away; None if it would not.
 
-    Whoever has no terms of its own is not kept away by those of a pod that is nominated only:
-    PreFilter skips the plugin then, which counts no nominated pod (interpodaffinity/filtering.go).
+    A nominated pod's terms do not keep away pods without terms: PreFilter skips the plugin for
+    these, and it counts no nominated pods (interpodaffinity/filtering.go).
     """
     there = {**neighbour, "spec": {**neighbour["spec"], "nodeName": node["metadata"]["name"]}}
     around = Surroundings.known_exactly((node,), (there,))
@@ -129,7 +129,7 @@ def keeps_away(pod: Raw, node: Raw, neighbour: Raw) -> str | None:
 
 
 def skews(pod: Raw, name: str, around: Surroundings) -> str | None:
-    """Return why topology spread refuses the node for the pod; None if it may not."""
+    """Return why topology spread certainly rejects the node; None if it may accept the pod."""
     others = around.others(pod)
     said = [_is_spread(pod, node, others, around) for node in around.nodes.get(name, ()) if node]
     return said[-1] if said and None not in said else None
@@ -160,7 +160,7 @@ def _ports_are_taken(
 def _is_apart(
     pod: Raw, node: Raw, others: Sequence[_Neighbour], _around: Surroundings
 ) -> str | None:
-    """Look at the pod's own anti-affinity."""
+    """Return why the pod's own anti-affinity rejects the node, or None."""
     for term in _terms(pod, "podAntiAffinity"):
         domain = _labels(node).get(term["topologyKey"])
         for other in others if domain is not None else ():
@@ -172,7 +172,7 @@ def _is_apart(
 def _others_are_apart(
     pod: Raw, node: Raw, others: Sequence[_Neighbour], _around: Surroundings
 ) -> str | None:
-    """Look at the anti-affinity of the pods that are there."""
+    """Return why the anti-affinity of other pods rejects the node, or None."""
 
     def forbids(seen: _Picture) -> bool:
         return any(
@@ -191,7 +191,10 @@ def _others_are_apart(
 def _is_together(
     pod: Raw, node: Raw, others: Sequence[_Neighbour], _around: Surroundings
 ) -> str | None:
-    """Look at the pod's affinity; the first pod of a series that wants its own kind needs none."""
+    """Return why the pod's affinity rejects the node, or None.
+
+    The first pod of a series that requires its own kind is accepted.
+    """
     terms = _terms(pod, "podAffinity")
     domains = [_labels(node).get(term["topologyKey"]) for term in terms]
     if not terms:
@@ -247,7 +250,7 @@ def _skew(
     others: Sequence[_Neighbour],
     around: Surroundings,
 ) -> int:
-    """Return the least skew that there can be with the pod on the node."""
+    """Return the least possible skew with the pod on the node."""
     key = rule["topologyKey"]
 
     def is_eligible(one: Raw) -> bool:
@@ -289,7 +292,7 @@ def _skew(
 
 
 def _selects_for(rule: Term, pod: Raw, other: Raw) -> bool:
-    """Return whether a constraint of the pod selects the other pod."""
+    """Return whether a spread constraint of `pod` counts `other`."""
     alike = [key for key in rule.get("matchLabelKeys") or () if key in _labels(pod)]
     return (
         bool(pod["metadata"]["namespace"] == other["metadata"]["namespace"])
@@ -318,9 +321,9 @@ def _labels(raw: Raw) -> dict[str, str]:
 
 
 def _matches(term: Term, owner: Raw, other: Raw) -> bool:
-    """Return whether a term of the owner is about the other pod.
+    """Return whether an inter-pod term of `owner` selects `other`.
 
-    Of selectors of namespaces only the one that selects all is known.
+    Of namespace selectors, only the empty one (all namespaces) is supported.
     """
     everywhere = term.get("namespaceSelector") == {}
     namespaces = term.get("namespaces") or [owner["metadata"]["namespace"]]
@@ -338,7 +341,7 @@ def _terms(pod: Raw, kind: str) -> list[Term]:
 
 
 def selects(selector: Term | None, raw: Raw) -> bool:
-    """Return whether a label selector selects the object; none selects nothing."""
+    """Return whether the label selector selects the object; None selects nothing."""
     if selector is None:
         return False
     labels = _labels(raw)
@@ -361,7 +364,7 @@ def _satisfies(expressions: Iterable[Term], labels: Mapping[str, str]) -> bool:
 
 
 def _is_selected(pod: Raw, node: Raw) -> bool:
-    """Look at the node selector and the required node affinity."""
+    """Return whether the pod's node selector and required node affinity accept the node."""
     spec = pod["spec"]
     if not (spec.get("nodeSelector") or {}).items() <= _labels(node).items():
         return False
@@ -377,7 +380,7 @@ def _is_selected(pod: Raw, node: Raw) -> bool:
 
 
 def _untolerated(pod: Raw, node: Raw, more: Sequence[Term] = ()) -> Iterator[Term]:
-    """Yield the taints of the node, and of some more, that keep the pod away."""
+    """Yield the taints of the node, and of `more`, that the pod does not tolerate."""
     taints = [*((node.get("spec") or {}).get("taints") or ()), *more]
     tolerations = pod["spec"].get("tolerations") or ()
     for taint in taints:

@@ -1,8 +1,8 @@
-"""Which situations the runs have met: an event, and the state that the object of it was in.
+"""Counts the situations in the runs: pairs of an event and the state of its object.
 
-`Coverage` looks at each change. A situation is a pair, such as ("node goes", "running"). How to add
-one: write a function that yields the pairs of a change and put it into `SITUATIONS`, and put every
-pair that it can yield into `POSSIBLE`, so that what was never met has a name.
+`Coverage` examines each change. A situation is a pair, for example ("node goes", "running"). To add
+situations, write a function that yields the pairs of a change, put it into `SITUATIONS`, and put
+all its possible pairs into `POSSIBLE`, so that a missing situation has a name.
 """
 
 from collections import Counter
@@ -60,31 +60,31 @@ class Coverage:
             self.met.update(situations(world, change))
 
     def note_fault(self, world: "World", name: str) -> None:
-        """Count a fault, with the states in which pods are."""
+        """Count a fault, with the states of pods in the leader."""
         self.met.update(faults(world, name))
 
     def note_question(self, world: "World", name: str) -> None:
-        """Count that somebody asks, with the states in which pods are."""
+        """Count a reader's question, with the states of pods in the leader."""
         self.met.update(_with_states_in_leader(world, f"asks: {name}"))
 
     def note_plugin(self, method: str, how: str) -> None:
-        """Count a call of a plugin that goes wrong."""
+        """Count a faulty call of a plugin."""
         self.met[f"plugin: {method}", how] += 1
 
     def note_reclaim(self, victim: str) -> None:
-        """Count an eviction of a pod in a queue, for a pod of its own queue or of another."""
+        """Count an eviction of a pod in a Queue, for its own Queue or for another."""
         self.met["preempts in a queue", victim] += 1
 
     def note_request(self, what: str, outcome: Outcome) -> None:
-        """Count a request that does not go as it should."""
+        """Count a request with this fault."""
         self.met.update(requests(what, outcome))
 
     def never_met(self) -> list[Pair]:
-        """Return what could have been met and was not."""
+        """Return the possible situations that did not occur."""
         return [pair for pair in POSSIBLE if not self.met[pair]]
 
     def table(self) -> str:
-        """Return a table of all pairs: how often each was met."""
+        """Return a table of all situations with their numbers."""
         states = list(dict.fromkeys(state for _, state in POSSIBLE))
         events = list(dict.fromkeys(event for event, _ in POSSIBLE))
         width = max(map(len, states)) + 2
@@ -100,13 +100,13 @@ class Coverage:
 
 
 def pods(_world: "World", change: Change) -> Iterator[Pair]:
-    """Yield what happens to a pod, and the state in which it was."""
+    """Yield the change of a pod, and the pod's former state."""
     if change.resource is POD and change.before is not None:
         yield _event(change), _state(change.before)
 
 
 def nodes(world: "World", change: Change) -> Iterator[Pair]:
-    """Yield what happens to a node, and the states of the pods on it."""
+    """Yield the change of a node, and the states of its pods."""
     if change.resource is not NODE:
         return
     event = {"ADDED": "node comes", "MODIFIED": "node changes", "DELETED": "node goes"}[change.verb]
@@ -117,18 +117,18 @@ def nodes(world: "World", change: Change) -> Iterator[Pair]:
 
 
 def pods_of_the_leader(world: "World", change: Change) -> Iterator[Pair]:
-    """Yield what happens to a pod, and where the leader has it."""
+    """Yield the change of a pod, and the pod's state in the leader."""
     if change.resource is POD and change.before is not None:
         yield _event(change), _state_in_leader(world, change.before["metadata"]["uid"])
 
 
 def faults(world: "World", name: str) -> Iterator[Pair]:
-    """Yield a fault, and where the leader has pods at that moment."""
+    """Yield the fault, and each state that pods have in the leader now."""
     yield from _with_states_in_leader(world, f"fault: {name}")
 
 
 def groups(world: "World", change: Change) -> Iterator[Pair]:
-    """Yield what happens to a group, its members or a node with members, and the group's state."""
+    """Yield the change of a group, a member or a member's node, and the group's state."""
     if change.resource in RESOURCES:
         event = {"ADDED": "group comes", "MODIFIED": "group changes", "DELETED": "group goes"}
         if "status" not in change.what:
@@ -150,7 +150,7 @@ def groups(world: "World", change: Change) -> Iterator[Pair]:
 
 
 def claims(world: "World", change: Change) -> Iterator[Pair]:
-    """Yield what happens to a pod with a claim, or to the claim, and the claim's state."""
+    """Yield the change of a claim or of its pod, and the claim's state."""
     if change.resource is POD and (volumes := change.object["spec"].get("volumes")):
         name = volumes[0]["persistentVolumeClaim"]["claimName"]
         claim = world.server.storage.get(PERSISTENT_VOLUME_CLAIM, name, NAMESPACE)
@@ -162,7 +162,7 @@ def claims(world: "World", change: Change) -> Iterator[Pair]:
 
 
 def devices(world: "World", change: Change) -> Iterator[Pair]:
-    """Yield what happens to a pod with a claim for devices, to the claim, or to a slice."""
+    """Yield the change of a slice, of a claim for devices or of its pod, and the state."""
     raw = change.object
     if change.resource is POD and raw["spec"].get("resourceClaims"):
         event = "pod comes" if change.before is None else _event(change)
@@ -178,7 +178,7 @@ def devices(world: "World", change: Change) -> Iterator[Pair]:
 
 
 def constraints(_world: "World", change: Change) -> Iterator[Pair]:
-    """Yield what happens to a pod with a constraint, and the kind of the constraint."""
+    """Yield the change of a pod with constraints, and each kind of its constraints."""
     if change.resource is POD:
         event = "pod comes" if change.before is None else _event(change)
         for kind in kinds_of(change.object):
@@ -188,7 +188,7 @@ def constraints(_world: "World", change: Change) -> Iterator[Pair]:
 
 
 def _with_states_in_leader(world: "World", event: str) -> Iterator[Pair]:
-    """Yield the event with each state in which the leader has a pod at this moment."""
+    """Yield the event with each state that pods have in the leader now."""
     uids = [raw["metadata"]["uid"] for raw in world.server.storage.all(POD)]
     for state in {_state_in_leader(world, uid) for uid in uids}:
         yield event, state
@@ -251,7 +251,7 @@ def _phase(raw: Raw) -> str:
 
 
 def _state(raw: Raw) -> str:
-    """Return the state of a pod in a word."""
+    """Return the pod's state as one word."""
     if "deletionTimestamp" in raw["metadata"]:
         return "terminating"
     if _phase(raw) in {"Succeeded", "Failed"}:

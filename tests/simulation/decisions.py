@@ -1,9 +1,8 @@
-"""When each replica decided about each pod, and what it knew of the cluster then.
+"""Records when each replica decided about each pod, and its knowledge of the cluster then.
 
-After each turn of a replica's event loop `Decisions` looks which pods it has assumed: the first
-turn after which a pod is assumed is the one in which it was decided about. What the replica knew in
-that turn is at least what its watches had told it some time before, and at most what the server had
-by then, and the pods that it had assumed itself.
+After each turn of a replica's event loop, `Decisions` reads its assumed pods: a pod was decided
+about in the turn in which it was assumed. In that turn the replica knew at least what its watches
+had shown some time before, and at most the server's state, plus its own assumed pods.
 """
 
 from bisect import bisect_right
@@ -30,7 +29,7 @@ _TAKES_TURNS: Final = 100
 
 @dataclass
 class _Assumption:
-    """A pod that a replica had assumed on a node."""
+    """A pod that a replica assumed on a node."""
 
     node: str
     since: float
@@ -39,7 +38,7 @@ class _Assumption:
 
 
 class Decision(NamedTuple):
-    """What a replica knew when it chose a node for a pod."""
+    """The knowledge of a replica when it chose a node for a pod."""
 
     pods: list[Raw]
     """The versions of the pod that it can have known."""
@@ -47,7 +46,7 @@ class Decision(NamedTuple):
 
 
 class Decisions:
-    """Remembers what each process has assumed, and when."""
+    """Records the assumed pods of each process, with times."""
 
     def __init__(self, storage: Storage, watches: "Watches") -> None:
         self._storage = storage
@@ -64,7 +63,7 @@ class Decisions:
         """By identity and uid, the nomination in force, and when it was seen first."""
 
     def look(self, replica: "Replica", now: float) -> None:
-        """Note what the replica has assumed; to be called after each turn of it."""
+        """Record the replica's assumed pods; call this after each of its turns."""
         identity, scheduler = replica.identity, replica.scheduler
         is_there = replica.alive and scheduler is not None
         state = scheduler.engine.scheduler.state if scheduler is not None else None
@@ -92,20 +91,20 @@ class Decisions:
                 self._begins[identity, uid] = min(turns[0], now - _TAKES_SECONDS)
 
     def decided_at(self, identity: str, uid: str, now: float) -> float:
-        """Return when the process last decided about the pod, or now if it has not."""
+        """Return when the process last decided about the pod; `now` if it has not."""
         periods = self._assumed[identity].get(uid)
         return periods[-1].since if periods else now
 
     def nominated_since(self, identity: str, uid: str) -> float:
-        """Return since when the process has nominated the pod as it does now; infinity if not.
+        """Return when the process made the pod's current nomination; infinity without one.
 
-        A nomination that is withdrawn and made again in one turn is another one.
+        A nomination that is withdrawn and made again in one turn counts as a new one.
         """
         known = self._nominated.get(identity, {}).get(uid)
         return known[1] if known is not None else inf
 
     def about(self, binding: Change) -> Decision | None:
-        """Return what led to a Binding; None if the replica has not assumed the pod there."""
+        """Return the decision for a Binding; None if the replica had not assumed the pod there."""
         identity, raw = binding.by, binding.object
         uid, node = raw["metadata"]["uid"], raw["spec"]["nodeName"]
         periods = self._assumed[identity].get(uid) or ()
@@ -131,11 +130,11 @@ class Decisions:
     def _as_assumed(
         self, identity: str, uid: str, versions: list[Raw | None], at: float
     ) -> Iterator[Raw | None]:
-        """Yield the pod on the node where it may have been assumed at that time.
+        """Yield the versions of the pod that the replica may count on the node at that time.
 
-        If it was assumed before and still is, nothing else counts but that it may have gone. Until
-        a watch shows it bound, a replica counts it as it was, though it has ended or gone by now:
-        the watch of pods on nodes never shows one that ended before it was bound.
+        If the pod was assumed before and still is, only this version counts, or None if it may have
+        gone. Until a watch shows it bound, a replica counts the assumed version, even if the pod
+        has ended or gone: no watch shows a pod that ended before its binding.
         """
         periods = self._assumed[identity].get(uid) or ()
         last = next((period for period in reversed(periods) if period.since <= at), None)
@@ -157,12 +156,12 @@ class Decisions:
             yield {**one, "spec": {**one["spec"], "nodeName": last.node}, "status": status}
 
     def _last(self, uid: str) -> Raw:
-        """Return the pod as it was last."""
+        """Return the last version of the pod."""
         changes = (c for c in reversed(self._storage.history) if c.resource is POD)
         return next(c.object for c in changes if c.object["metadata"]["uid"] == uid)
 
     def _versions(self, resource: Resource, since: int, at: float) -> dict[str, list[Raw | None]]:
-        """Return by uid what each object was from a version on until a time; None for not there."""
+        """Return by uid each object's versions from `since` until `at`; None: it was absent."""
         found: dict[str, list[Raw | None]] = {
             raw["metadata"]["uid"]: [raw] for raw in self._storage.all(resource)
         }

@@ -1,4 +1,4 @@
-"""What must hold of cards, extenders and plugins. How to add one: see `simulation.invariants`."""
+"""The invariants of cards, extenders and plugins. How to add one: see `simulation.invariants`."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def no_card_has_more_pods_than_memory(world: "World", change: Change) -> str | None:
-    """Check that the bound pods have no more of a card than it has."""
+    """Check that the bound pods do not exceed the memory of a card."""
     if change.what != "bind" or not PodSeen.read(change.object).wants_cards:
         return None
     node, used = change.object["spec"]["nodeName"], Counter[int]()
@@ -30,7 +30,7 @@ def no_card_has_more_pods_than_memory(world: "World", change: Change) -> str | N
 
 
 def every_pod_that_requests_a_card_has_one(_world: "World", change: Change) -> str | None:
-    """Check that the card comes with the Binding, in one write."""
+    """Check that the Binding itself names the card."""
     pod = PodSeen.read(change.object) if change.what == "bind" else None
     if pod is None or not pod.wants_cards or pod.cards:
         return None
@@ -40,7 +40,7 @@ def every_pod_that_requests_a_card_has_one(_world: "World", change: Change) -> s
 def no_pod_is_bound_where_a_needed_extender_refuses_it(
     world: "World", change: Change
 ) -> str | None:
-    """Check that an extender which is not ignorable has the last word."""
+    """Check that no pod is bound to a node that a non-ignorable extender rejects."""
     extenders = world.actor(Extenders)
     if change.what != "bind" or not extenders.is_needed or extenders.has_lied:
         return None
@@ -49,9 +49,9 @@ def no_pod_is_bound_where_a_needed_extender_refuses_it(
 
 
 def no_pod_is_bound_where_its_plugin_refuses_it(world: "World", change: Change) -> str | None:
-    """Check that the filter of a plugin holds, unless it has said that it need not run.
+    """Check that no pod is bound to a node that the plugin's filter rejects.
 
-    That it skips one member of a gang counts for those that are equal to it but for their name.
+    Pods for which the plugin returned SKIP are exempt, and so are members equal to such a member.
     """
     plugins = world.actor(Plugins)
     if change.what != "bind" or change.object["metadata"]["uid"] in plugins.skipped:
@@ -63,7 +63,7 @@ def no_pod_is_bound_where_its_plugin_refuses_it(world: "World", change: Change) 
 
 
 def what_a_plugin_reserved_is_undone(world: "World") -> str | None:
-    """Check that the leader's plugins keep something for pods only that were bound."""
+    """Check that the leader's plugins keep reservations only for bound pods."""
     found, plugins = leader(world), world.actor(Plugins)
     if found is None:
         return None

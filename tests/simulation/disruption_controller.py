@@ -1,4 +1,4 @@
-"""A model of the disruption controller: it counts what budgets allow, a moment late."""
+"""A model of the disruption controller, which writes the budgets' statuses a moment late."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,13 +17,13 @@ _NAME: Final = "disruption controller"
 
 
 class DisruptionController:
-    """Keeps the budgets that it made: each keeps so many ready pods, or fewer if there are none."""
+    """Keeps the statuses of its budgets; a budget requires a number of ready pods."""
 
     def __init__(self) -> None:
         self._least: dict[str, int] = {}
 
     def create(self, world: "World", name: str, selector: Raw, least: int) -> None:
-        """Make a budget that keeps at least so many of the selected pods."""
+        """Create a budget that requires at least `least` of the selected pods."""
         raw = pdb(name, {}, namespace=NAMESPACE)
         raw["spec"] = {"minAvailable": least, "selector": selector}
         if world.server.create(POD_DISRUPTION_BUDGET, raw, _NAME) is not None:
@@ -31,7 +31,7 @@ class DisruptionController:
             self._count(world)
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Count anew a moment after a pod has changed."""
+        """Compute the budgets again a moment after a pod has changed."""
         if self._least and change.resource is POD:
             world.after(world.random.choice((0.01, 0.3, 1.0)), lambda: self._count(world))
 
@@ -43,7 +43,7 @@ class DisruptionController:
                 self._write(world, budget, pods, least)
 
     def _write(self, world: "World", budget: Raw, pods: list[Raw], least: int) -> None:
-        """Write what the budget allows; pods that were evicted count until they terminate."""
+        """Write the allowed disruptions; evicted pods count until they terminate."""
         chosen = [
             raw
             for raw in pods

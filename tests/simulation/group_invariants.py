@@ -1,4 +1,4 @@
-"""What must hold of pod groups. How to add one: see `simulation.invariants`."""
+"""The invariants of pod groups. How to add one: see `simulation.invariants`."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ _ON_ITS_WAY_SECONDS: Final = 10.0
 
 
 def no_part_of_a_gang_is_bound(world: "World", change: Change) -> str | None:
-    """Look some seconds later whether the gang has its minimum, unless a fault was in force.
+    """Check, some seconds later, that the gang has its minimum, unless a fault was in force.
 
-    Then members may have been bound and the others refused; they are tried again, see
+    A fault may bind some members and reject others; these are tried again, see
     `every_gang_that_a_node_would_take_is_bound`.
     """
     if change.what == "bind" and (name := group_of(change.object)) is not None:
@@ -61,9 +61,9 @@ def _look_at(
 def no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes(
     world: "World", sent: "Sent"
 ) -> str | None:
-    """Check that the replica has assumed as many members as it must, whatever goes wrong later.
+    """Check that the replica has assumed the gang's minimum before it sends a Binding.
 
-    A Binding without an answer is sent once more after half a minute: what counts is the decision.
+    An unanswered Binding is repeated after half a minute; only the decision's time counts.
     """
     if sent.what != "bind":
         return None
@@ -98,9 +98,9 @@ def no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes(
 
 
 def _was_lied_about(world: "World", group: str) -> bool:
-    """Return whether a plugin may have said of members that they are bound.
+    """Return whether a plugin may have claimed falsely that members are bound.
 
-    That they are not is found out of one after the other, a minute later.
+    Mooring finds this out one member at a time, a minute later.
     """
     plugins = world.actor(Plugins)
     told_at = world.timeline.now - _CONFIRMED_SECONDS
@@ -108,7 +108,7 @@ def _was_lied_about(world: "World", group: str) -> bool:
 
 
 def every_gang_that_a_node_would_take_is_bound(world: "World") -> str | None:
-    """Check that no gang waits all of which a single node would take."""
+    """Check that no gang waits if one node has room for all its members."""
     waiting, placed = defaultdict[str, list[PodSeen]](list), Counter[str]()
     roles = defaultdict[str, Counter[str]](Counter)
     for raw in world.server.storage.all(POD):
@@ -136,7 +136,7 @@ def every_gang_that_a_node_would_take_is_bound(world: "World") -> str | None:
 
 
 def no_gang_is_in_two_hyper_nodes_of_the_lowest_tier(world: "World") -> str | None:
-    """Check that members are near each other if their group says so; HyperNodes do not change."""
+    """Check that members are in one HyperNode if their group requires it; HyperNodes are fixed."""
     leaf_of = {
         member["selector"]["exactMatch"]["name"]: raw["metadata"]["name"]
         for raw in world.server.storage.all(HYPER_NODE)
@@ -153,7 +153,7 @@ def no_gang_is_in_two_hyper_nodes_of_the_lowest_tier(world: "World") -> str | No
 
 
 def _takes_all(world: "World", pods: list[PodSeen]) -> str | None:
-    """Return a node that would take all these pods, and that nobody else is nominated to."""
+    """Return a node with room for all these pods and without other nominated pods, or None."""
     books = world.books
     need = sum((pod.need for pod in pods), Amount())
     kept = {pod.nominated for pod in books.pods.values() if not pod.node}

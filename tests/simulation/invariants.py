@@ -1,15 +1,14 @@
-"""What must hold, each as a small function whose name is the sentence.
+"""The invariants of the simulation: small functions whose names are sentences.
 
-They know nothing of Mooring's code: they read the model server's history, the requests that left
-each replica, and what each watch had told it (`Watches.told`).
+They know nothing about Mooring's code: they read the model server's history, the requests that left
+each replica, and the events that each watch had shown (`Watches.told`).
 
-How to add one: write a function that returns None, or what is wrong in a few words, and put it into
-`AT_EVERY_REQUEST` (the world and a write that leaves a replica), `AT_EVERY_READ` (the same of a
-request that writes nothing), `AT_EVERY_CHANGE` (the world and a
-change that the server has carried out), `WHEN_CALM` (the world some time after the last fault),
-`WHEN_EMPTY` (after all pods have been deleted) or `AT_THE_END` (when the replicas have stopped).
-Those that look into a replica's state are in `state_invariants.py`. Break the code once and see a
-seed find it.
+To add one, write a function that returns None, or the error in a few words. Put it into
+`AT_EVERY_REQUEST` (arguments: the world, and a write that leaves a replica), `AT_EVERY_READ` (the
+same for a read), `AT_EVERY_CHANGE` (the world, and a change on the server), `WHEN_CALM` (the world,
+some time after the last fault), `WHEN_EMPTY` (after all pods were deleted) or `AT_THE_END` (after
+the replicas have stopped). Invariants that read a replica's state are in `state_invariants.py`.
+Break the code once, and check that a seed finds it.
 """
 
 from collections.abc import Callable, Mapping
@@ -124,7 +123,7 @@ if TYPE_CHECKING:
 
 
 def nobody_writes_while_another_holds_the_lease(world: "World", sent: "Sent") -> str | None:
-    """Check that nothing but the lease itself is written then."""
+    """Check that a replica without the lease writes nothing except the lease itself."""
     holder = world.books.holder
     if holder in {"", sent.identity} or "/leases" in sent.path:
         return None
@@ -132,7 +131,7 @@ def nobody_writes_while_another_holds_the_lease(world: "World", sent: "Sent") ->
 
 
 def no_pod_is_bound_to_a_second_node(world: "World", sent: "Sent") -> str | None:
-    """Check that a replica that has bound a pod sends no Binding of it to another node."""
+    """Check that a replica that has bound a pod sends no Binding for another node."""
     if sent.what != "bind":
         return None
     body = orjson.loads(sent.body)
@@ -151,7 +150,7 @@ _LATE_WITH_CLAIMS: Final = 120.0
 
 
 def no_node_holds_more_than_it_has(world: "World", change: Change) -> str | None:
-    """Check what the pod requests; what others bound counts if this replica was told of it."""
+    """Check the resources that the pod requests; pods of other binders count if known."""
     if change.what != "bind":
         return None
     name = change.object["spec"]["nodeName"]
@@ -166,17 +165,17 @@ def no_node_holds_more_than_it_has(world: "World", change: Change) -> str | None
 
 
 def _has_claims(pod: Mapping[str, Any]) -> bool:
-    """Return whether claims are written, or waited for, between the decision and the Binding."""
+    """Return whether claims are written or awaited between decision and Binding."""
     spec = pod["spec"]
     has_volumes = any("persistentVolumeClaim" in volume for volume in spec.get("volumes", ()))
     return bool(spec.get("resourceClaims") or has_volumes)
 
 
 def _requested_by(pod: PodSeen, used: Amount) -> Amount:
-    """Return what is used of the resources that the pod requests.
+    """Return the used amounts of only those resources that the pod requests.
 
-    Of others a node may have less than its pods, if its name has returned: that is not checked.
-    Nor is what a class of devices stands for.
+    Other resources may be overcommitted if the node's name has returned. Resources that a class of
+    devices stands for are left out, too.
     """
     wanted = {name for name, amount in pod.need.others if amount and name != EXTENDED}
     return Amount(
@@ -188,12 +187,12 @@ def _requested_by(pod: PodSeen, used: Amount) -> Amount:
 
 
 def victims_go_only_where_somebody_needs_them(world: "World", change: Change) -> str | None:
-    """Check that whoever is evicted makes room for a pod of higher priority.
+    """Check that each eviction makes room for a pod of higher priority.
 
-    That pod must have waited for a node a moment before, and this node must suit it and be large
-    enough for it without any pods of lower priority, as far as the replica knew. Of a group that is
-    disrupted as a whole it may be any node, and for a group too: a victim in the same zone may keep
-    its members away.
+    This pod must have waited a moment before; the node must suit it and be large enough without
+    pods of lower priority, as far as the replica knew. For a group that is disrupted as a whole,
+    and for a victim of a group's preemption, any node is allowed: a victim in the same zone may
+    keep members away.
     """
     by_replica = change.by.partition("-")[0] in world.replicas
     removes = change.what in {"evict", "delete pods"}
@@ -219,7 +218,7 @@ def victims_go_only_where_somebody_needs_them(world: "World", change: Change) ->
 
 
 def _may_need(world: "World", identity: str, pod: PodSeen, name: str) -> bool:
-    """Return whether the pod would fit on the node without any pods of lower priority."""
+    """Return whether the pod would fit on the node without pods of lower priority."""
     others = _requested_by(pod, _others_need(world, pod, name))
     return any(
         is_suitable(world.books.raw[pod.uid], raw) and (node.allocatable - others).covers(pod.need)
@@ -228,7 +227,7 @@ def _may_need(world: "World", identity: str, pod: PodSeen, name: str) -> bool:
 
 
 def _others_need(world: "World", preemptor: PodSeen, name: str) -> Amount:
-    """Return what the pods on the node need that were there all the time and may not be evicted."""
+    """Return the requests of pods that were on the node all the time and may not be evicted."""
     books = world.books
     stay = (
         pod
@@ -244,7 +243,7 @@ def _others_need(world: "World", preemptor: PodSeen, name: str) -> Amount:
 
 
 def every_pod_that_a_node_would_take_is_bound(world: "World") -> str | None:
-    """Check, some time after the last fault, that nothing waits that could be placed."""
+    """Check, some time after the last fault, that no pod waits that fits on a node."""
     books = world.books
     for pod in books.pods.values():
         if not books.waits(pod):
@@ -259,9 +258,9 @@ def every_pod_that_a_node_would_take_is_bound(world: "World") -> str | None:
 
 
 def every_replica_stops_in_order(world: "World") -> str | None:
-    """Check that SIGTERM ends a replica with 0, and the lease is nobody's then.
+    """Check that SIGTERM ends a replica with exit code 0, and that the lease is then free.
 
-    One that has just found another version of the API server ends with 1 in the same order.
+    A replica that has just found another version of the API server ends with 1, as orderly.
     """
     codes = {replica.identity: replica.exit_code for replica in world.replicas.values()}
     now = f"1.{world.server.minor}"
@@ -274,7 +273,7 @@ def every_replica_stops_in_order(world: "World") -> str | None:
 
 
 def no_error_is_left_to_nobody(world: "World") -> str | None:
-    """Check that no task or callback has failed without anybody who hears of it."""
+    """Check that no task or callback failed without code that handles the error."""
     for replica in world.replicas.values():
         for context in replica.loop.errors:
             return f"{replica.identity}: {context.get('message')}: {context.get('exception')!r}"
@@ -282,7 +281,7 @@ def no_error_is_left_to_nobody(world: "World") -> str | None:
 
 
 def no_task_is_left(world: "World") -> str | None:
-    """Check that a replica that stops has ended all that it began."""
+    """Check that a stopped replica has ended all its tasks."""
     for replica in world.replicas.values():
         if replica.left_behind:
             return f"{replica.name} leaves {replica.left_behind[:3]}"

@@ -1,11 +1,10 @@
-"""What kopf does for Mooring, without kopf: it lists, watches, and calls a handler per event.
+"""A model of kopf's work for Mooring: it lists, watches, and calls a handler per event.
 
-kopf itself costs several times what the rest of a simulated replica does. Its ways are those of
-kopf 1.45, `_cogs/clients/watching.py` and `_core/reactor/queueing.py`, and of `KopfSessions`: the
-pods of the first list are handed over at once, as `PodEventFilter` does with events of pods that
-come fast; each other object has a worker, which handles its events one after the other; connections
-that break are made again from the last version; 410 has it list anew; any other error ends all of
-it, and the real `KopfRunner` starts it again.
+The real kopf costs several times as much as the rest of a simulated replica. The model behaves like
+kopf 1.45 (`_cogs/clients/watching.py`, `_core/reactor/queueing.py`) with `KopfSessions`. Pods of
+the first list are handed over at once, as `PodEventFilter` does with fast events. Each other object
+has a worker that handles its events in order. Broken connections are resumed from the last version;
+410 causes a new list; any other error ends everything, and the real `KopfRunner` starts it again.
 """
 
 import asyncio
@@ -44,7 +43,7 @@ Handler = Callable[..., Awaitable[None]]
 
 
 class SimulatedKopf(KopfRunner):
-    """The real runner, with a model of kopf in its place."""
+    """The real KopfRunner with a model in place of kopf."""
 
     async def _serve(
         self, restore_signals: Callable[[], None], resources: Collection[Resource]
@@ -78,16 +77,16 @@ class SimulatedKopf(KopfRunner):
         return errors or None
 
     def watches(self, path: str, *, accepted: bool) -> None:
-        """Note that a list or watch of the path is sent, or that its watch is accepted."""
+        """Note that a list or watch of the path was sent, or that a watch was accepted."""
         self._on_watch(path, accepted=accepted)
 
     async def hand_over(self, pods: list[dict[str, Any]]) -> None:
-        """Hand over a page of the first list of pods, or that a list is empty."""
+        """Pass a page of the first list of pods to the handlers; [] if the list is empty."""
         await self._handlers.on_pods(pods)
 
 
 class _Watcher:
-    """Follows one resource until cancelled, or until an error that kopf does not survive."""
+    """Follows one resource until it is cancelled, or until an error that ends kopf."""
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class _Watcher:
         self._workers: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """List and watch, again and again."""
+        """List and watch repeatedly."""
         try:
             while True:
                 try:
@@ -122,7 +121,7 @@ class _Watcher:
                 worker.cancel()
 
     async def _tried(self, call: Callable[[], Awaitable[str]]) -> str:
-        """Return what a request returns that is repeated as kopf repeats it."""
+        """Return the result of a request, which is repeated as kopf repeats it."""
         for pause in RETRIES:
             try:
                 return await call()
@@ -151,7 +150,7 @@ class _Watcher:
         return version
 
     async def _watch(self, since: str) -> str:
-        """Return the last version when the watch has ended, well or not."""
+        """Watch until the connection ends; return the last version."""
         path, version = self._resource.path(), since
         self._runner.watches(path, accepted=False)
         params = {**self._selectors, "allowWatchBookmarks": "true", "resourceVersion": since}
@@ -181,7 +180,7 @@ class _Watcher:
         return str(obj["metadata"]["resourceVersion"])
 
     def _put(self, event: dict[str, Any]) -> None:
-        """Have the worker of the object handle the event, after those before it."""
+        """Let the object's worker handle the event after all earlier events."""
         uid = event["object"]["metadata"]["uid"]
         backlog = self._backlogs.get(uid)
         if backlog is not None:

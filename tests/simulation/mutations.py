@@ -1,10 +1,10 @@
-"""Mistakes put into Mooring on purpose, each of which the simulation must find.
+"""Mistakes put into Mooring on purpose; the simulation must find each of them.
 
     python -m simulation.mutations              every mistake, 1,000 seeds at most
     python -m simulation.mutations late-read    one of them
 
-A mistake is a change of the source: they are in mutations.yaml. The changed sources are a copy
-below a temporary folder, which a process of its own imports.
+A mistake is a change of the source, from mutations.yaml. Each is made in a copy of the sources
+below a temporary folder, which a separate process imports.
 """
 
 import argparse
@@ -31,7 +31,7 @@ _MOST_SEEDS: Final = 1_000
 
 @dataclass(frozen=True)
 class Mutation:
-    """One mistake."""
+    """One mistake: a file, the old text and the new text."""
 
     name: str
     about: str
@@ -51,7 +51,7 @@ def mutated(mutation: Mutation) -> str:
     """Return the text of the file with the mistake.
 
     Raises:
-        ValueError: the old text does not stand exactly once in the file.
+        ValueError: The old text is not exactly once in the file.
     """
     text = (_OPERATOR / "mooring" / mutation.file).read_text()
     if text.count(mutation.old) != 1:
@@ -61,7 +61,7 @@ def mutated(mutation: Mutation) -> str:
 
 @contextmanager
 def _sources_with(mutation: Mutation) -> Iterator[Path]:
-    """Yield a source root with the mistake."""
+    """Yield a source root that contains the mistake."""
     text = mutated(mutation)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "operator"
@@ -71,7 +71,7 @@ def _sources_with(mutation: Mutation) -> Iterator[Path]:
 
 
 def found_by(mutation: Mutation, first: int, count: int) -> tuple[int, str] | None:
-    """Return the first of these seeds that finds the mistake, and what it says; None if none."""
+    """Return the first of these seeds that finds the mistake, and its error; None if none does."""
     tests = Path(__file__).parents[1]
     with _sources_with(mutation) as root:
         looked = subprocess.run(
@@ -88,7 +88,7 @@ def found_by(mutation: Mutation, first: int, count: int) -> tuple[int, str] | No
 
 
 def _look(first: int, count: int) -> None:
-    """Print the first of these seeds that breaks an invariant, and which."""
+    """Print the first of these seeds that breaks an invariant, and the invariant."""
     for seed in range(first, first + count):
         try:
             broken = run(draw(seed, [actor() for actor in ACTORS])).broken
@@ -100,7 +100,7 @@ def _look(first: int, count: int) -> None:
 
 
 def main() -> int:
-    """Look for each mistake; return 1 if one is not found."""
+    """Try each mistake; return 1 if one is not found, else 0."""
     parser = argparse.ArgumentParser(
         prog="python -m simulation.mutations",
         description=__doc__,

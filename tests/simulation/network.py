@@ -1,10 +1,10 @@
-"""Connections between processes and servers in memory, and what may go wrong with them.
+"""Connections in memory between processes and servers, and their faults.
 
 Both ends of a connection speak real HTTP/1.1: Mooring's own `Exchange` and aiohttp write the
-requests, so that everything above the sockets is the real code. What happens to a request on its
-way is decided by the rules in force (`Rule`), by latency that is drawn, and by the server.
+requests, so all code above the sockets is real. The rules in force (`Rule`), a random latency and
+the server decide about each request.
 
-How to add a fault of requests: add an `Outcome`, and what it means in `Network._carried_out`.
+To add a fault of requests, add an `Outcome` and its handling in `Network._carried_out`.
 """
 
 import asyncio
@@ -28,33 +28,33 @@ _REASONS: Final = {200: "OK", 201: "Created"}
 
 
 class Process(Protocol):
-    """What has connections: a replica of Mooring."""
+    """The owner of connections: a replica of Mooring."""
 
     @property
     def name(self) -> str:
-        """Who it is, in every life the same."""
+        """The name of the process, which stays the same after a restart."""
 
     @property
     def identity(self) -> str:
-        """Who it is in this life."""
+        """The identity of this run of the process."""
 
     @property
     def loop(self) -> "VirtualLoop":
-        """Its event loop."""
+        """The event loop of the process."""
 
     @property
     def connected(self) -> bool:
-        """Whether it may reach anything: not when it has ended."""
+        """Whether the process may use the network; False after its end."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the process at once."""
 
     def pause(self, seconds: float) -> None:
-        """Stop it for a while."""
+        """Stop the process for `seconds`."""
 
 
 class Request(NamedTuple):
-    """One request, as a server gets it."""
+    """A request as a server receives it."""
 
     process: Process
     link: "Link"
@@ -66,7 +66,7 @@ class Request(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The request in one word: bind, evict, watch pods, patch status of pods, ..."""
+        """The kind of the request: bind, evict, watch pods, patch status of pods, ..."""
         parts = self.path.strip("/").split("/")
         if self.method == "GET":
             return f"{'watch' if 'watch' in self.query else 'get'} {_plural(parts)}"
@@ -79,16 +79,16 @@ class Request(NamedTuple):
 
     @property
     def is_write(self) -> bool:
-        """Whether it may change something in the cluster."""
+        """Whether the request may change the cluster."""
         return self.method != "GET" and (self.link.address == API or self.path.endswith("/bind"))
 
     def json(self) -> Any:
-        """Return the body's value; None without a body."""
+        """Return the body as a JSON value; None without a body."""
         return orjson.loads(self.body) if self.body else None
 
 
 def _plural(parts: list[str]) -> str:
-    """Return the resource of a path."""
+    """Return the plural name of the resource in a path."""
     rest = parts[2:] if parts[0] == "api" else parts[3:]
     if rest[:1] == ["namespaces"] and len(rest) > 2:
         rest = rest[2:]
@@ -96,7 +96,7 @@ def _plural(parts: list[str]) -> str:
 
 
 class Reply(NamedTuple):
-    """A whole answer."""
+    """A complete answer."""
 
     status: int
     body: Mapping[str, Any]
@@ -104,7 +104,7 @@ class Reply(NamedTuple):
 
     @property
     def wire(self) -> bytes:
-        """The answer as HTTP."""
+        """The answer as bytes of HTTP."""
         body = orjson.dumps(self.body)
         head = f"HTTP/1.1 {self.status} {_REASONS.get(self.status, 'Refused')}\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
@@ -114,14 +114,14 @@ class Reply(NamedTuple):
 
 
 class Server(Protocol):
-    """Answers requests at an address."""
+    """A server at an address of the network."""
 
     def answer(self, request: Request) -> Reply | None:
-        """Carry the request out, and return the answer; None: a stream has been opened."""
+        """Carry out the request; return the answer, or None if a stream was opened."""
 
 
 class Outcome(StrEnum):
-    """What becomes of a request that a rule is about."""
+    """The fate of a request under a rule."""
 
     LOST = "lost"
     """The connection breaks before the server has the request."""
@@ -163,7 +163,7 @@ class Outcome(StrEnum):
 
 @dataclass
 class Rule:
-    """What becomes of requests that match, until the rule ends."""
+    """The outcome of matching requests until the rule ends."""
 
     outcome: Outcome
     until: float
@@ -176,7 +176,7 @@ class Rule:
     """How slow, or in how many seconds to come again."""
 
     def takes(self, process: Process, what: str, now: float) -> bool:
-        """Return whether the rule is about this request, and count it."""
+        """Return whether the rule applies to this request, and count it."""
         if now >= self.until or not self.times or not what.startswith(self.what):
             return False
         if self.replica not in {"", process.name}:
@@ -186,7 +186,7 @@ class Rule:
 
 
 class Link(asyncio.Transport):
-    """One connection: the side of the process, a transport, and the side of the server."""
+    """One connection: a transport for the process, and the server's side."""
 
     def __init__(
         self, network: "Network", process: Process, protocol: asyncio.BaseProtocol, address: str
@@ -205,7 +205,7 @@ class Link(asyncio.Transport):
     # What the process calls.
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send data; a whole request goes on its way."""
+        """Send data; each complete request is carried to the server."""
         if not self.is_open or not self.process.connected:
             return
         self._unread += bytes(data)
@@ -221,7 +221,7 @@ class Link(asyncio.Transport):
         self.abort()
 
     def abort(self) -> None:
-        """Close the connection; the process is told in a later turn."""
+        """Close the connection; the process notices this in a later turn."""
         self._end(None)
 
     def is_closing(self) -> bool:
@@ -229,24 +229,24 @@ class Link(asyncio.Transport):
         return not self.is_open
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ARG002 - asyncio's
-        """Return nothing: there is no socket."""
+        """Return the default, because there is no socket."""
         return default
 
     def pause_reading(self) -> None:
-        """Do nothing: what comes too soon is kept by the reader."""
+        """Do nothing, because the reader keeps early data."""
 
     def resume_reading(self) -> None:
         """Do nothing."""
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Do nothing: writes are carried away at once."""
+        """Do nothing, because writes are sent at once."""
 
     # What the server and the network call.
 
     def deliver(self, data: bytes, received: Callable[[], object] = lambda: None) -> None:
-        """Give the process data; call `received` when it has them.
+        """Give data to the process; call `received` when the process has it.
 
-        A process that is stopped has them when it goes on, unless the connection breaks before.
+        A stopped process gets the data when it continues, unless the connection breaks before.
         """
         if self.is_open and not self.half_open:
             self._loop.call_soon(self._received, data, received)
@@ -256,7 +256,7 @@ class Link(asyncio.Transport):
             self._end(ConnectionResetError(104, why))
 
     def finish(self) -> None:
-        """Close the connection from the server's side, in order."""
+        """Close the connection from the server's side after all data."""
         if not self.half_open:
             self._end(None)
 
@@ -276,7 +276,7 @@ class Link(asyncio.Transport):
 
 @dataclass
 class Network:
-    """Carries requests to servers, and answers back.
+    """Carries requests to servers and answers back.
 
     `sent` is called with each request at the moment when it leaves the process.
     """
@@ -306,7 +306,7 @@ class Network:
     async def connect(
         self, process: Process, protocol: asyncio.BaseProtocol, address: str
     ) -> asyncio.Transport:
-        """Connect the process; OSError if nobody answers."""
+        """Connect the process to the address; raise OSError if no server is there."""
         await asyncio.sleep(self.delay())
         if not process.connected or address not in self.servers:
             self.failed_at[""] = self.timeline.now
@@ -319,7 +319,7 @@ class Network:
         return link
 
     def carry(self, request: Request) -> None:
-        """Take a request from the process to the server, and its answer back."""
+        """Carry a request from the process to the server, and carry its answer back."""
         self.sent(request)
         rule = self._rule(request.process, request.what)
         delay = self.delay()
@@ -331,22 +331,22 @@ class Network:
         self.timeline.after(delay, lambda: self._arrived(request, rule))
 
     def was_disturbed(self, since: float) -> bool:
-        """Return whether a rule has been in force since this time."""
+        """Return whether any rule was in force since this time."""
         return self._disturbed_at >= since
 
     def end_all(self, of: Callable[[Link], bool] = lambda _: True) -> None:
-        """Break connections; of half-open ones the process learns too."""
+        """Break the connections that `of` accepts; processes also notice half-open ones."""
         self.failed_at[""] = self.timeline.now
         for link in [link for link in self.links if of(link)]:
             link.half_open = False
             link.reset()
 
     def delay(self) -> float:
-        """Draw how long a message takes."""
+        """Return a random transmission time in seconds."""
         return self.latency * self.random.expovariate(1.0)
 
     def _rule(self, process: Process, what: str) -> Rule | None:
-        """Return the first rule that is about this, and forget those that have ended."""
+        """Return the first rule for this request; forget rules that have ended."""
         if not self.rules:
             return None
         now = self._disturbed_at = self.timeline.now
@@ -405,7 +405,7 @@ class Network:
 
 
 def status(code: int, reason: str, message: str, **details: Any) -> dict[str, Any]:
-    """Return a Status object."""
+    """Return a Status object of Kubernetes."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -445,7 +445,7 @@ _REFUSALS: Final[Mapping[Outcome | None, Callable[[Rule], Reply]]] = {
 
 
 def _parsed(link: Link, head: bytes, body: bytes) -> Request | None:
-    """Return the request; None if its body has not come whole."""
+    """Return the request; None if its body is incomplete."""
     first, *lines = head.decode("latin-1").split("\r\n")
     method, target, _ = first.split(" ")
     headers = dict(line.split(": ", 1) for line in lines)

@@ -1,4 +1,4 @@
-"""What must hold of the node of a pod beside room. How to add one: see `simulation.invariants`."""
+"""The invariants of placements besides room. How to add one: see `simulation.invariants`."""
 
 from typing import TYPE_CHECKING
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def a_placement_keeps_the_constraints_of_its_pod(world: "World", change: Change) -> str | None:
-    """Check labels, taints, host ports, affinity and spread, by what the replica could know.
+    """Check labels, taints, host ports, affinity and spread against the replica's knowledge.
 
-    What counts is what it knew when it decided: nothing looks again before the Binding.
+    Only its knowledge at the decision counts, because nothing is checked again before the Binding.
     """
     if change.what != "bind" or (decision := world.decisions.about(change)) is None:
         return None

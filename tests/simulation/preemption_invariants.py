@@ -1,4 +1,4 @@
-"""What must hold of preemption: who is evicted for whom, and that nobody waits who may preempt.
+"""The invariants of preemption: the right victims, and no pod that waits but may preempt.
 
 How to add one: see `simulation.invariants`.
 """
@@ -43,7 +43,7 @@ _REMOVES: Final = ("evict", "delete pods")
 
 
 def victim_of(world: "World", sent: "Sent") -> Raw | None:
-    """Return the pod that a replica wants to have evicted or deleted, if it runs."""
+    """Return the running pod whose eviction or deletion this request is; None for others."""
     if sent.what not in _REMOVES:
         return None
     parts = sent.path.split("/")
@@ -59,7 +59,7 @@ def victim_of(world: "World", sent: "Sent") -> Raw | None:
 
 
 def no_eviction_is_sent_that_a_budget_forbids(world: "World", sent: "Sent") -> str | None:
-    """Check the budgets of the pod that the replica knows, in all versions that it may know."""
+    """Check the pod's budgets in all versions that the replica may know."""
     raw, engine = victim_of(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None or sent.what != "evict":
         return None
@@ -80,7 +80,7 @@ def no_eviction_is_sent_that_a_budget_forbids(world: "World", sent: "Sent") -> s
 
 
 def _is_known(world: "World", sent: "Sent", raw: Raw) -> bool:
-    """Return whether the replica has known for a while that the pod or the budget exists."""
+    """Return whether the replica has known for a while that the pod or budget exists."""
     resource = POD if "nodeName" in raw["spec"] else POD_DISRUPTION_BUDGET
     told = world.server.watches.told(sent.identity, resource, at=world.timeline.now - LATE_SECONDS)
     uid = raw["metadata"]["uid"]
@@ -104,7 +104,7 @@ def _known_budgets(world: "World", identity: str, budget: Raw) -> Iterator[Raw]:
 
 
 def no_pod_is_evicted_a_second_time(world: "World", sent: "Sent") -> str | None:
-    """Check that what the server has carried out for a replica is not asked for once more."""
+    """Check that a replica does not repeat an eviction that the server has carried out."""
     if sent.what not in _REMOVES:
         return None
     body = orjson.loads(sent.body) if sent.body else {}
@@ -119,7 +119,7 @@ def no_pod_is_evicted_a_second_time(world: "World", sent: "Sent") -> str | None:
 
 
 def own_evictions_are_charged(world: "World", sent: "Sent") -> str | None:
-    """Check that a replica counts an eviction that it sends for the budgets of the pod."""
+    """Check that a replica charges each of its evictions to the pod's budgets."""
     raw, engine = victim_of(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None or not raw["metadata"].get("labels"):
         return None
@@ -142,7 +142,7 @@ def own_evictions_are_charged(world: "World", sent: "Sent") -> str | None:
 
 
 def no_budget_is_charged_for_a_pod_that_stays(world: "World", sent: "Sent") -> str | None:
-    """Check that a replica charges a budget for pods that it is evicting, or that have left."""
+    """Check that budgets are charged only for pods that are being evicted or have left."""
     engine = engine_of(world, sent.identity)
     if engine is None:
         return None
@@ -160,7 +160,7 @@ def no_budget_is_charged_for_a_pod_that_stays(world: "World", sent: "Sent") -> s
 def no_preemption_has_more_victims_than_its_profile_allows(
     world: "World", sent: "Sent"
 ) -> str | None:
-    """Count the pods that leave for the pod for which this one leaves, and for no other one."""
+    """Count the pods that leave for the same preemptor and for no other pod."""
     engine = engine_of(world, sent.identity)
     if engine is None:
         return None
@@ -191,10 +191,10 @@ def _budgets(engine: "Engine") -> list[Any]:
 
 
 def whoever_has_pods_evicted_is_nominated(world: "World", sent: "Sent") -> str | None:
-    """Check that the replica keeps the node for somebody, or has a moment ago.
+    """Check that the replica keeps the victim's node for a pod, or has done so a moment ago.
 
-    It may be any node for a group, whose victims need not be on its nodes, for a victim whose group
-    is disrupted as a whole, and for one in a queue, which leaves its quota.
+    Any node is allowed for a group (its victims may be on other nodes), for a victim whose group is
+    disrupted as a whole, and for a victim in a Queue (it frees quota).
     """
     raw, engine = victim_of(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None:
@@ -216,7 +216,7 @@ def whoever_has_pods_evicted_is_nominated(world: "World", sent: "Sent") -> str |
 
 
 def _somebody_went(world: "World") -> bool:
-    """Return whether the pod that preempts may have gone or been bound a moment ago."""
+    """Return whether the preempting pod may have gone or been bound a moment ago."""
     books, since = world.books, world.timeline.now - LATE_SECONDS
     went = bool(books.gone) and books.gone[-1][0].at > since
     return went or any(at > since for at in books.bound_at.values())
@@ -226,19 +226,19 @@ def _somebody_went(world: "World") -> bool:
 
 
 def _preemption(world: "World", scheduler: str) -> Raw:
-    """Return the section about preemption of the profile with the name of the scheduler."""
+    """Return the section `preemption` of the profile with this scheduler name."""
     profile = world.server.storage.get(SCHEDULING_PROFILE, scheduler)
     return (profile["spec"].get("preemption") or {}) if profile is not None else {}
 
 
 def _is_member(raw: Raw) -> bool:
-    """Return whether the pod names a group, perhaps by a label; the profile may say what counts."""
+    """Return whether the pod names a group, perhaps by a label that a profile defines."""
     labels = raw["metadata"].get("labels") or {}
     return group_of(raw) is not None or any("pod-group" in key for key in labels)
 
 
 def _preempted(world: "World", change: Change) -> PodSeen | None:
-    """Return the pod that a replica has removed with this change, if it was not moved."""
+    """Return the pod that a replica has preempted with this change; None for moved pods."""
     by_replica = change.by.partition("-")[0] in world.replicas
     if change.resource is not POD or not by_replica or change.what not in _REMOVES:
         return None
@@ -251,7 +251,7 @@ def _preempted(world: "World", change: Change) -> PodSeen | None:
 def no_victim_has_run_for_less_than_its_profile_demands(
     world: "World", change: Change
 ) -> str | None:
-    """Check since when the pod has run, by the clock of the replica."""
+    """Check the pod's running time by the replica's clock."""
     victim = _preempted(world, change)
     if victim is None or change.before is None:
         return None
@@ -270,7 +270,7 @@ def no_victim_has_run_for_less_than_its_profile_demands(
 def nobody_leaves_before_the_delay_of_the_preemption_is_over(
     world: "World", sent: "Sent"
 ) -> str | None:
-    """Check that one of those for whom a pod is evicted has been there for long enough."""
+    """Check that at least one of the pod's preemptors has waited long enough."""
     raw, engine = victim_of(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None or raw["spec"].get("schedulerName") == MOVED:
         return None
@@ -284,15 +284,15 @@ def nobody_leaves_before_the_delay_of_the_preemption_is_over(
 
 
 def _delay_left(world: "World", scheduler: str, created: float) -> float:
-    """Return how long a pod may not preempt yet even if it did not fit when it was created."""
+    """Return the seconds until a pod may preempt that did not fit when it was created."""
     delay = _preemption(world, scheduler).get("delaySeconds", 0)
     return created + delay - (EPOCH + world.timeline.now) if delay else 0.0
 
 
 def nobody_takes_the_room_of_a_nominated_pod(world: "World", change: Change) -> str | None:
-    """Check that a pod leaves room for those of its priority or a higher one that are nominated.
+    """Check that a pod leaves room for nominated pods of at least its priority.
 
-    They were nominated by the same replica some time before it decided, and still are.
+    Only nominations count that the same replica made some time before its decision and still keeps.
     """
     engine = engine_of(world, change.by)
     if change.what != "bind" or engine is None:
@@ -333,7 +333,7 @@ def nobody_takes_the_room_of_a_nominated_pod(world: "World", change: Change) -> 
 def _skews_beside(
     world: "World", change: Change, pod: PodSeen, nominees: list[PodSeen]
 ) -> str | None:
-    """Return that the pod breaks its own spread once these pods are on its node as well."""
+    """Return an error if the pod breaks its own spread once these pods are on its node, or None."""
     decision = world.decisions.about(change)
     if decision is None or not change.object["spec"].get("topologySpreadConstraints"):
         return None
@@ -348,9 +348,9 @@ def _skews_beside(
 
 
 def _was_nominated(world: "World", identity: str, uid: str, node: str, at: float) -> bool:
-    """Return whether the replica had nominated the pod to the node some time before.
+    """Return whether the replica had nominated the pod to the node some time before `at`.
 
-    All that it has written of the pod since says the same.
+    All statuses that it has written since must have the same nomination.
     """
     since = world.decisions.nominated_since(identity, uid)
     if uid not in world.books.pods or since > at - _AGO_SECONDS:
@@ -367,7 +367,7 @@ def _was_nominated(world: "World", identity: str, uid: str, node: str, at: float
 
 
 def a_budget_allows_what_its_status_says(world: "World") -> str | None:
-    """Check that no replica charges a budget for an eviction that has ended, well or not."""
+    """Check that no replica charges a budget for an eviction that has ended."""
     for identity, engine in engines(world):
         evictions = engine.scheduler.state.evictions
         for budget in _budgets(engine):
@@ -379,14 +379,14 @@ def a_budget_allows_what_its_status_says(world: "World") -> str | None:
 
 
 def _is_exhausted(world: "World", key: str) -> bool:
-    """Return whether the Eviction API may have called the budget exhausted, which stays."""
+    """Return whether the Eviction API may have reported the budget as exhausted."""
     namespace, _, name = key.partition("/")
     raw = world.server.storage.get(POD_DISRUPTION_BUDGET, name, namespace)
     return raw is None or (raw.get("status") or {}).get("disruptionsAllowed", 0) <= 0
 
 
 def every_pod_that_preemption_would_place_is_placed(world: "World") -> str | None:
-    """Check that no pod waits, and is nominated nowhere, that a node would take without victims."""
+    """Check that no pod waits without a nomination although preemption would make it fit."""
     books = world.books
     for pod in books.pods.values():
         if not books.waits(pod) or pod.nominated or not _may_preempt(world, pod):
@@ -404,7 +404,7 @@ def every_pod_that_preemption_would_place_is_placed(world: "World") -> str | Non
 
 
 def _may_preempt(world: "World", pod: PodSeen) -> bool:
-    """Return whether the pod may preempt, and nothing but requests and constraints counts."""
+    """Return whether the pod may preempt, and only requests and constraints matter."""
     spec = world.books.raw[pod.uid]["spec"]
     if pod.wants_cards or pod.scheduler == ACME or spec.get("preemptionPolicy") == "Never":
         return False
@@ -422,7 +422,7 @@ def _may_preempt(world: "World", pod: PodSeen) -> bool:
 
 
 def _victims(world: "World", pod: PodSeen, name: str) -> list[PodSeen]:
-    """Return the pods without which the node would take the pod; none if that does not help."""
+    """Return the pods to evict so that the pod fits on the node; [] if that does not help."""
     books, limits = world.books, _preemption(world, pod.scheduler)
     lower = [
         other
@@ -445,14 +445,14 @@ def _victims(world: "World", pod: PodSeen, name: str) -> list[PodSeen]:
 
 
 def _is_enough(free: Amount, lower: list[PodSeen], need: Amount, most: int) -> bool:
-    """Return whether some of so many victims leave enough, the largest first."""
+    """Return whether evicting at most `most` pods, the largest first, frees enough."""
     largest = sorted(lower, key=lambda each: (each.need.cpu, each.need.memory), reverse=True)
     after = accumulate((each.need for each in largest[:most]), initial=free)
     return any(left.covers(need) for left in after)
 
 
 def _may_leave(world: "World", other: PodSeen, limits: Raw) -> bool:
-    """Return whether the other pod may be a victim, and was when the queue was flushed last."""
+    """Return whether `other` may be a victim, and already was at the queue's last flush."""
     raw = world.books.raw[other.uid]
     if other.leaving or _is_member(raw):
         return False

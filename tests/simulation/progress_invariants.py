@@ -1,9 +1,9 @@
-"""What must go on while the actors act: pods get nodes, and nothing stays assumed.
+"""The invariants of progress while actors act: pods get nodes, and no pod stays assumed.
 
-The world looks every few seconds. What faults explain does not count: a pod must have waited, and a
-node must have had room for it, for some time in which no fault was in force, the same replica led
-with a current mirror, and nothing changed about the pod, the node or the profiles. How to add one:
-see `simulation.invariants`.
+The world checks them every few seconds. Waiting that faults explain does not count. Before it
+counts, for some time the pod waited, a node had room for it, no fault was in force, the same
+replica led with a current mirror, and pod, node and profiles did not change. How to add one: see
+`simulation.invariants`.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -31,7 +31,7 @@ _SETTLE_SECONDS: Final = 20.0
 
 
 class Progress:
-    """Remembers since when nothing has been in the way."""
+    """Records since when nothing has prevented progress."""
 
     def __init__(self) -> None:
         self._leader = ""
@@ -45,7 +45,7 @@ class Progress:
             self._profiles_changed = change.at
 
     def look(self, world: "World") -> str | None:
-        """Return what should have gone on, and has not."""
+        """Return an error if something should have progressed and has not; else None."""
         now, found = world.timeline.now, leader(world)
         extenders = world.actor(Extenders)
         identity = found[0] if found is not None else ""
@@ -61,7 +61,7 @@ class Progress:
         return _beyond_its_deadline(found[1], since, now) or self._waits(world, since, now)
 
     def _waits(self, world: "World", since: float, now: float) -> str | None:
-        """Return which pod has waited too long, and which nodes would have taken it."""
+        """Return an error with a pod that has waited too long and the nodes that fit; else None."""
         books = world.books
         plugins_since = max(since, world.actor(Plugins).troubled_until)
         for pod in books.pods.values():
@@ -84,7 +84,7 @@ class Progress:
 
 
 def _beyond_its_deadline(engine: Engine, since: float, now: float) -> str | None:
-    """Return which pod is assumed, and neither is it being bound nor has it a deadline ahead."""
+    """Return an error with an assumed pod that is neither being bound nor within its deadline."""
     scheduler = engine.scheduler
     for uid, placed in scheduler.state.pods.assumed.items():
         if placed.deadline is None:

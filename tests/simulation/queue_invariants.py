@@ -1,4 +1,4 @@
-"""What must hold of queues: what they use, what they give back, and that no pod waits in vain.
+"""The invariants of Queues: their usage, the quota they give back, and pods that wait.
 
 How to add one: see `simulation.invariants`.
 """
@@ -31,7 +31,7 @@ _RESTS_SECONDS: Final = 11.0
 
 
 def _model(world: "World", raws: Iterable[Raw]) -> SlowQueues:
-    """Return the queues of the server whose parents exist, with these pods on nodes."""
+    """Return a model of the server's Queues with existing parents, and of these pods on nodes."""
     queues = {each.name: each for each in map(parse_queue, world.server.storage.all(QUEUE))}
     while lost := [name for name, each in queues.items() if each.parent not in {"", *queues}]:
         del queues[lost[0]]
@@ -45,7 +45,7 @@ def _on_nodes(world: "World") -> list[Raw]:
 
 
 def quota_refuses(world: "World", _node: str, pod: PodSeen) -> bool:
-    """Return whether the pod's queue lacks quota for it, or has had it for a moment only."""
+    """Return whether the pod's Queue lacks quota, or has had enough only for a moment."""
     books = world.books
     if (name := queue_of(books.raw[pod.uid])) is None:
         return False
@@ -64,7 +64,7 @@ def quota_refuses(world: "World", _node: str, pod: PodSeen) -> bool:
 
 
 def _count_assumed(model: SlowQueues, engine: "Engine") -> None:
-    """Count pods that a replica has assumed, too; one may have ended before it was bound."""
+    """Add a replica's assumed pods to the model; such a pod may have ended before its binding."""
     known = {pod.uid for pod in model.pods}
     assumed = [placed.pod for placed in engine.scheduler.state.pods.assumed.values()]
     model.pods += [pod for pod in assumed if pod.uid not in known]
@@ -74,7 +74,7 @@ def _count_assumed(model: SlowQueues, engine: "Engine") -> None:
 
 
 def no_queue_gets_more_than_it_may_use(world: "World", change: Change) -> str | None:
-    """Check the queue of a pod that is bound, with all pods that the replica has known."""
+    """Check the Queue of a bound pod, with all pods that the replica knew."""
     if change.what != "bind" or (name := queue_of(change.object)) is None:
         return None
     decided_at = world.decisions.decided_at(change.by, change.object["metadata"]["uid"], change.at)
@@ -95,9 +95,9 @@ def no_queue_gets_more_than_it_may_use(world: "World", change: Change) -> str | 
 
 
 def no_queue_gives_more_than_it_has_borrowed(world: "World", sent: "Sent") -> str | None:
-    """Check for whom a pod in a queue is evicted, and what its queue has left then.
+    """Check the preemptor of a pod in a Queue, and the quota that the victim's Queue keeps.
 
-    Who preempted it must not be evicted for it, or its replacement, in turn.
+    The preemptor of a pod must not be evicted in turn for this pod or its replacement.
     """
     raw, engine = victim_of(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None or (name := queue_of(raw)) is None:
@@ -127,7 +127,7 @@ def _workload(metadata: Mapping[str, Any]) -> str:
 def _gives_too_much(
     world: "World", sent: "Sent", victim: Raw, preemptor: Pod, engine: "Engine"
 ) -> str | None:
-    """Return which queue of the victim falls below its nominal quota, or why it may not leave."""
+    """Return the victim's Queue that falls below its quota, or another error; else None."""
     queues, uid, name = world.actor(Queues), victim["metadata"]["uid"], str(queue_of(victim))
     own, now = preemptor.labels.get(QUEUE_LABEL, ""), world.timeline.now
     since = min(now, world.decisions.nominated_since(sent.identity, preemptor.uid)) - LATE_SECONDS
@@ -158,7 +158,7 @@ def _gives_too_much(
 
 
 def what_queues_use_equals_a_recount(world: "World") -> str | None:
-    """Check the counters of each replica, and what the leader has written into the statuses."""
+    """Check the usage in each replica, and in the statuses that the leader has written."""
     model = _model(world, _on_nodes(world))
     for identity, engine in engines(world):
         states = engine.scheduler.cluster.queues.states

@@ -1,4 +1,4 @@
-"""What must hold of pods that rebalancing moves.
+"""The invariants of pods that rebalancing moves.
 
 How to add one: see `simulation.invariants`.
 """
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 
 def an_eviction_is_told_in_the_status_before(world: "World", sent: "Sent") -> str | None:
-    """Check what the profile's status says when the eviction of a pod of it leaves a replica.
+    """Check the profile's status when the eviction of one of its pods leaves a replica.
 
-    The pod is among those under way, of which there are no more than are allowed, and it is none
-    that was moved.
+    The status must list the pod as a running move, within the limits, and not as a moved pod.
     """
     profile = world.server.storage.get(SCHEDULING_PROFILE, MOVED)
     raw = _evicted(world, sent)
@@ -44,7 +43,7 @@ def an_eviction_is_told_in_the_status_before(world: "World", sent: "Sent") -> st
 
 
 def _evicted(world: "World", sent: "Sent") -> "Raw | None":
-    """Return the pod of the profile that a replica wants to have evicted with what it sends."""
+    """Return the profile's pod that this request evicts; None for other requests."""
     parts = sent.path.split("/")
     if parts[-1] != "eviction":
         return None
@@ -53,7 +52,7 @@ def _evicted(world: "World", sent: "Sent") -> "Raw | None":
 
 
 def _is_preempted(world: "World", raw: "Raw") -> bool:
-    """Return whether a replica has nominated a pod of higher priority to the node of this one."""
+    """Return whether a replica has nominated a pod of higher priority to this pod's node."""
     node, priority = raw["spec"].get("nodeName"), raw["spec"].get("priority", 0)
     return any(
         state.nodes.names[nominee.row] == node and nominee.pod.spec.priority > priority
@@ -69,13 +68,13 @@ def _was_deleted(world: "World") -> bool:
 
 
 def _limits(world: "World") -> dict[str, Any]:
-    """Return the limits of the profile, which are the same for a whole run."""
+    """Return the limits of the profile, which are the same during the whole run."""
     steps = world.scenario.steps
     return next(dict(s.args) for s in steps if s.actor == "rebalancing" and s.does == "profile")
 
 
 def no_more_pods_are_moved_than_the_limits_say(world: "World", change: "Change") -> str | None:
-    """Check how many pods were evicted within an hour, and that none was twice."""
+    """Check the number of evictions within an hour, and that no pod was evicted twice."""
     if change.what != "evict" or change.before is None:
         return None
     if change.before["spec"].get("schedulerName") != MOVED:
@@ -94,7 +93,7 @@ def no_more_pods_are_moved_than_the_limits_say(world: "World", change: "Change")
 
 
 def no_place_is_kept_that_nobody_waits_for(world: "World") -> str | None:
-    """Check, some time after the last move, that no replica keeps a place or awaits anything."""
+    """Check, some time after the last move, that no replica keeps room or awaits a replacement."""
     for identity, engine in engines(world):
         kept = [n.pod.key for n in engine.scheduler.state.nominations if place_of(n.pod.uid)]
         if kept:

@@ -1,4 +1,4 @@
-"""What moves are for: no pod is moved in vain, and what should be moved is.
+"""The purposes of moves: no pod is moved in vain, and pods that should be moved are moved.
 
 How to add an invariant: see `simulation.invariants`.
 """
@@ -30,7 +30,7 @@ _DAY: Final = 86_400.0
 
 
 def _moved(world: "World", sent: "Sent") -> Raw | None:
-    """Return the pod that a replica wants to have moved with what it sends."""
+    """Return the pod that this request evicts for a move; None for other requests."""
     parts = sent.path.split("/")
     if parts[-1] != "eviction":
         return None
@@ -45,7 +45,7 @@ def _moved(world: "World", sent: "Sent") -> Raw | None:
 
 
 def no_pod_is_moved_outside_of_the_windows(world: "World", sent: "Sent") -> str | None:
-    """Check the time of day on the replica's clock when the eviction leaves it."""
+    """Check the time of day on the replica's clock when it sends the eviction."""
     raw, section = _moved(world, sent), _section(world)
     if raw is None or not section.get("windows") or _was_changed(world):
         return None
@@ -80,15 +80,15 @@ def _status(world: "World") -> Raw:
 
 
 def _was_changed(world: "World") -> bool:
-    """Return whether the profile is another one in the course of the run."""
+    """Return whether the profile changes or is deleted during the run."""
     does = [step.does for step in world.scenario.steps if step.actor == "rebalancing"]
     return "delete profile" in does or does.count("profile") > 1
 
 
 def no_pod_is_moved_in_vain(world: "World", sent: "Sent") -> str | None:
-    """Check that the move, with those planned beside it, is for what its goal says.
+    """Check that the move, with the moves planned beside it, reaches its goal.
 
-    What has changed a moment ago on the nodes of the move need not be known to the replica.
+    The replica need not know changes of the last moment on the nodes of the move.
     """
     raw = _moved(world, sent)
     if raw is None or _was_changed(world):
@@ -110,7 +110,7 @@ def no_pod_is_moved_in_vain(world: "World", sent: "Sent") -> str | None:
 
 
 def _why_group_stays(world: "World", identity: str, group: str) -> str | None:
-    """Return why a whole group is moved in vain; None if a member gains, or some have left."""
+    """Return why moving the whole group is in vain; None if a member gains or has left."""
     told = world.server.watches.told(identity, NODE, at=world.timeline.now - _KNOWN_SECONDS)
     members = [raw for raw in world.server.storage.all(POD) if group_of(raw) == group]
     for raw in members:
@@ -124,7 +124,7 @@ def _why_group_stays(world: "World", identity: str, group: str) -> str | None:
 
 
 def _is_known(world: "World", identity: str, node: str) -> bool:
-    """Return whether the replica knows all that has happened on the node."""
+    """Return whether the replica knows all changes on the node."""
     now, told = world.timeline.now, world.server.watches.told
     versions = {kind: told(identity, kind, at=now - _KNOWN_SECONDS) for kind in (POD, NODE)}
     for change in reversed(world.server.storage.history):
@@ -152,9 +152,9 @@ def _why_in_vain(world: "World", raw: Raw, goal: str, source: str, target: str) 
 def _why_unreached(
     world: "World", identity: str, goal: str, source: str, status: Raw
 ) -> str | None:
-    """Return why no node gets empty, or has room for somebody, once all is moved; None if so.
+    """Return why the moves would empty no node, or make no room; None if they reach their goal.
 
-    Pods count that the replica knows of; those that leave, or are to be moved, do not.
+    Only pods that the replica knows count, without pods that leave or are to be moved.
     """
     moving = {m["pod"] for m in status["plan"] if m["goal"] == goal}
     if goal == "Pack":
@@ -180,7 +180,7 @@ def _why_unreached(
 
 
 def _known_on(world: "World", identity: str, name: str) -> Iterator[PodSeen]:
-    """Yield the pods that stay on the node, and that the replica has known of for a while."""
+    """Yield the pods that stay on the node and that the replica has known for a while."""
     told = world.server.watches.told(identity, POD, at=world.timeline.now - _KNOWN_SECONDS)
     for pod in world.books.on_node[name].values():
         binding = world.books.bound_by.get(pod.uid)
@@ -199,7 +199,7 @@ def _waiting(world: "World") -> Iterator[PodSeen]:
 
 
 def _takes(world: "World", name: str, raw: Raw) -> bool:
-    """Return whether the node would take the pod anew, which is on another one."""
+    """Return whether the node would accept the pod, which is on another node now."""
     books = world.books
     pod = PodSeen.read(raw)
     anew = {**raw, "spec": {**raw["spec"], "nodeName": None}}
@@ -210,10 +210,10 @@ def _takes(world: "World", name: str, raw: Raw) -> bool:
 
 
 def no_workload_misses_more_pods_than_its_limit(world: "World", change: Change) -> str | None:
-    """Count the pods of the workload that were moved lately and have no ready replacement.
+    """Count the workload's moved pods that have no ready replacement yet.
 
-    It does not matter which replica has moved them. A move ends when a ready pod exists that was
-    created since, or when its time is over.
+    All replicas' moves count. A move ends when a ready pod exists that was created since, or when
+    its time limit has passed.
     """
     if change.what != "evict" or change.before is None or _was_changed(world):
         return None
@@ -255,9 +255,9 @@ def _is_ready(raw: Raw) -> bool:
 
 
 def what_is_not_moved(world: "World", seconds: float) -> str | None:
-    """Return which pod should have been moved, if nothing at all was although nothing forbids it.
+    """Return a pod that should have been moved, if no pod was moved; None if all is well.
 
-    For so many seconds nothing has been in the way.
+    For `seconds`, nothing has prevented moves.
     """
     section, since = _section(world), world.timeline.now - seconds
     if section.get("mode") != "Apply" or world.removals.asked_to_move or leader(world) is None:
@@ -282,7 +282,7 @@ def what_is_not_moved(world: "World", seconds: float) -> str | None:
 
 
 def _group_not_moved(world: "World", section: Raw, since: float) -> str | None:
-    """Return which whole group is on nodes that do not suit a member, and would fit on others."""
+    """Return a whole group whose nodes do not suit a member, and that would fit on other nodes."""
     groups = defaultdict[str, list[Raw]](list)
     for raw in world.server.storage.all(POD):
         if raw["spec"].get("schedulerName") == MOVED and (group := group_of(raw)) is not None:
@@ -305,14 +305,14 @@ def _node_of(world: "World", name: str) -> Raw:
 
 
 def _rests(world: "World", raw: Raw, since: float) -> bool:
-    """Return whether the pod is ready, may be moved, and its node has not changed."""
+    """Return whether the pod is ready, no budget protects it, and its node has not changed."""
     name, books = raw["spec"].get("nodeName"), world.books
     rests = name in books.nodes and books.changed_at[name] < since
     return rests and _is_ready(raw) and not world.server.budgets_of(raw)
 
 
 def _fit_anew(world: "World", members: list[Raw], since: float) -> bool:
-    """Return whether all these equal pods fit on nodes that suit them, once they have left."""
+    """Return whether all these equal pods, once evicted, fit on suitable nodes."""
     books, uids = world.books, {raw["metadata"]["uid"] for raw in members}
     need, room = PodSeen.read(members[0]).need, 0
     for name in books.nodes:
@@ -326,7 +326,7 @@ def _fit_anew(world: "World", members: list[Raw], since: float) -> bool:
 
 
 def _movable(world: "World", since: float) -> Iterator[tuple[Raw, str]]:
-    """Yield pods of the profile that may be moved, with their nodes, which have not changed."""
+    """Yield the profile's pods that may be moved, with their nodes, which have not changed."""
     for raw in world.server.storage.all(POD):
         name = raw["spec"].get("nodeName")
         owned = raw["metadata"].get("ownerReferences") and group_of(raw) is None
@@ -338,7 +338,7 @@ def _movable(world: "World", since: float) -> Iterator[tuple[Raw, str]]:
 
 
 def _may_be_evicted(world: "World", raw: Raw, since: float) -> bool:
-    """Return whether no budget selects the pod, or one that has allowed it all the time."""
+    """Return whether no budget has forbidden the pod's eviction since this time."""
     budgets = world.server.budgets_of(raw)
     if not budgets:
         return True
@@ -349,7 +349,7 @@ def _may_be_evicted(world: "World", raw: Raw, since: float) -> bool:
 
 
 def _who_fits_then(world: "World", raw: Raw, name: str, since: float) -> PodSeen | None:
-    """Return a pod that waits and fits on the node if the other one has left it."""
+    """Return a waiting pod that would fit on the node without `raw`; None if there is none."""
     books, free = world.books, world.books.free(name) + PodSeen.read(raw).need
     node = books.versions[name][-1][0].object
     for pod in _waiting(world):

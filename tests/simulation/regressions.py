@@ -1,7 +1,7 @@
-"""Histories that once broke an invariant, kept so that they never do again.
+"""Histories that once broke an invariant, kept as tests.
 
-`regressions.jsonl` has a line of JSON for each: what was wrong, and the scenario, which stays the
-same when actors draw something else. `python -m simulation SEED --keep TEXT` adds one.
+`regressions.jsonl` has one JSON line for each: the error and the scenario, which stays the same
+when actors draw other steps. `python -m simulation SEED --keep TEXT` adds a line.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ FILE: Final = Path(__file__).with_suffix(".jsonl")
 
 
 class Regression(NamedTuple):
-    """A scenario, and what was wrong in it."""
+    """A scenario, and the error that it once had."""
 
     about: str
     scenario: Scenario

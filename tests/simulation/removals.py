@@ -1,4 +1,4 @@
-"""What is remembered of pods that replicas evict, nominate and move, for the invariants."""
+"""Records of evicted, nominated and moved pods, for the invariants."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from simulation.storage import Change, Raw
 
 @dataclass
 class Removals:
-    """Who was evicted, nominated and moved, and when; times of `world.now` or of the timeline."""
+    """The evicted, nominated and moved pods; times are those of `world.now` or of the timeline."""
 
     evicted: dict[tuple[str, str], float] = field(default_factory=dict)
     """When each replica has removed which pod, by its identity and the uid."""
@@ -28,7 +28,7 @@ class Removals:
     """By uid, when pods were created."""
 
     def note(self, change: Change) -> None:
-        """Note when a pod is created, and where a replica says that it is nominated."""
+        """Record the creation of a pod, and the nominations that replicas write."""
         if change.resource is not POD:
             return
         uid = change.object["metadata"]["uid"]

@@ -1,9 +1,8 @@
 """One replica of Mooring as a process of the simulated world.
 
-It runs the same parts as `mooring run`, but for the endpoints, on a loop of its own. A
-process may be stopped for a while, as by a machine that stalls, and may end at once, as by SIGKILL.
-What has ended reaches nothing any more; its tasks are then ended apart from the world, so that
-nothing is left of it.
+It runs the same parts as `mooring run` except the endpoints, on its own event loop. The process may
+be stopped for a while, like a stalled machine, or end at once, as by SIGKILL. An ended process
+cannot use the network; its tasks are ended apart from the world, so that nothing of it is left.
 """
 
 import asyncio
@@ -49,8 +48,8 @@ class Replica:
     Attributes:
         alive: Whether the process exists.
         lives: How often it was started.
-        identity: What the lease calls it in this life.
-        looking_costs: Seconds that pass at each look at the clock, which is how work takes time.
+        identity: Its identity in the lease since its last start.
+        looking_costs: The seconds that pass at each reading of the clock, to simulate work.
     """
 
     def __init__(
@@ -94,27 +93,27 @@ class Replica:
 
     @property
     def connected(self) -> bool:
-        """Whether what it sends goes anywhere."""
+        """Whether the process can use the network."""
         return self.alive
 
     @property
     def running(self) -> bool:
-        """Whether it is not stopped."""
+        """Whether the process exists and is not stopped."""
         return self.alive and self._timeline.now >= self.paused_until
 
     def clock(self) -> float:
-        """Return the time on its monotonic clock; a look takes some time itself."""
+        """Return the monotonic time; each reading takes `looking_costs` seconds."""
         if self._apart is not None:
             return self._apart
         self._timeline.now += self.looking_costs
         return self._timeline.now
 
     def now(self) -> float:
-        """Return the time of day as this machine has it."""
+        """Return the time of day on this machine's clock."""
         return EPOCH + self._timeline.now + self.wall_clock_error
 
     def start(self) -> None:
-        """Begin a new life."""
+        """Start the process again."""
         self.lives += 1
         self.identity = f"{self.name}-{self.lives}"
         self.alive, self.exit_code, self.scheduler = True, None, None
@@ -125,14 +124,14 @@ class Replica:
             task.add_done_callback(self._ended)
 
     def answer(self, request: Coroutine[Any, Any, None]) -> None:
-        """Work on a request to its endpoints, which are not there, in a task of its own."""
+        """Run a request to an endpoint of the replica in a task of its own."""
         with self.loop.entered():
             task = self.loop.create_task(request)
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
 
     def next_due(self) -> float:
-        """Return when it has something to do; infinity if nothing."""
+        """Return the time of its next work; infinity if there is none."""
         if not self.alive:
             return inf
         due = self.loop.next_due()
@@ -141,7 +140,7 @@ class Replica:
         return max(self.paused_until, due)
 
     def turn(self) -> bool:
-        """Run what is ready; return whether there was anything."""
+        """Run one turn of the event loop; return whether there was any work."""
         worked = self.loop.turn()
         if not self.alive:
             self._bury()
@@ -152,11 +151,11 @@ class Replica:
         self.paused_until = max(self.paused_until, self._timeline.now + seconds)
 
     def after_steps(self, count: int, call: Callable[[], object]) -> None:
-        """Make a call in the middle of a turn, after so many steps of tasks or callbacks."""
+        """Make the call in the middle of a turn, after `count` steps of tasks or callbacks."""
         self.loop.after_steps(count, lambda: call() if self.alive else None)
 
     def end_turns_when(self, call: Callable[[], bool] | None) -> None:
-        """Ask after each step of a task whether the turn ends there, in this life and the next."""
+        """Call `call` after each task step, also after a restart; True ends the turn."""
         self._ends_turn = self.loop.ends_turn = call
 
     def kill(self) -> None:
@@ -168,7 +167,7 @@ class Replica:
             self._bury()
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM."""
+        """Send SIGTERM to the process."""
         handler = self.loop.signals.get(signal.SIGTERM)
         if not self.alive:
             return
@@ -206,7 +205,7 @@ class Replica:
             return 1
 
     def _end_process(self, code: int) -> None:
-        """End at once, in the middle of what runs now."""
+        """End the process at once, in the middle of a turn."""
         self.exit_code = code
         self._end()
 
@@ -231,7 +230,7 @@ class Replica:
             ]
 
     def _bury(self) -> None:
-        """End all tasks of a process that has ended, apart from the world."""
+        """End all tasks of an ended process without an effect on the world."""
         self._apart = self._timeline.now
         loop, self.loop.halted = self.loop, False
         with loop.entered():
@@ -253,17 +252,17 @@ class Replica:
 
 
 class _Token:
-    """The file with the token of the service account, which is another one now and then."""
+    """The file with the service account's token; the server changes the token at times."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
 
     async def current(self) -> str | None:
-        """Return what the API server wants to see now."""
+        """Return the token that the API server accepts now."""
         return f"Bearer {self._network.token}" if self._network.token else None
 
     async def replaced(self) -> str | None:
-        """Return the same: the file has had the new token for some time."""
+        """Return the current token: the file has had it for some time."""
         return await self.current()
 
 
@@ -273,5 +272,5 @@ def _began_as(task: "asyncio.Task[Any]") -> str:
 
 
 def _lingers(task: "asyncio.Task[Any]") -> bool:
-    """Return whether it runs a plugin that goes on after it was cancelled: nothing can end that."""
+    """Return whether the task runs a plugin that ignores its cancellation."""
     return _began_as(task) == _RUNS_A_PLUGIN and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""What must hold of every request that leaves a replica.
+"""The invariants of all requests that leave a replica.
 
 How to add one: see `simulation.invariants`.
 """
@@ -21,7 +21,7 @@ _ENDED: Final = frozenset(("Succeeded", "Failed"))
 
 
 def no_token_is_used_long_after_it_was_refused(world: "World", sent: "Sent") -> str | None:
-    """Check that a replica that was refused for its token shows another one soon."""
+    """Check that a replica uses another token soon after its token was rejected."""
     refused = world.server.refused.get((sent.identity, sent.authorization))
     to_the_server = sent.path.startswith("/api")
     if refused is None or not to_the_server or refused + _RENEWED_SECONDS > world.timeline.now:
@@ -30,10 +30,9 @@ def no_token_is_used_long_after_it_was_refused(world: "World", sent: "Sent") -> 
 
 
 def no_pod_is_bound_that_was_seen_to_end(world: "World", sent: "Sent") -> str | None:
-    """Check that a replica that was told of a pod on a node, and then of its end, tries it no more.
+    """Check that a replica does not bind a pod that it saw on a node and then saw end.
 
-    What counts is what it was told before it decided. Another watch may be late, and show the pod
-    without a node after that.
+    Only events before its decision count. Another watch may later show the pod without a node.
     """
     if sent.what != "bind":
         return None

@@ -1,8 +1,8 @@
-"""What happens in one run: a list of steps, drawn from the seed before the run begins.
+"""The scenario of a run: a list of steps, drawn from the seed before the run.
 
-A step is a line of JSON: when, which actor, and what it does. Steps name objects and do nothing
-where these do not exist, so that any of them can be left out: that is how a failure is shrunk.
-Chance within the run, such as latency, comes from the seed too.
+A step is a line of JSON: time, actor and action. Steps name objects, and do nothing if these do not
+exist, so any step can be left out when a failure is shrunk. Random values during the run, for
+example latencies, also come from the seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ NAMESPACE: Final = "team"
 
 @dataclass(frozen=True)
 class Step:
-    """What an actor does at a time, in seconds since the beginning."""
+    """An action of an actor at a time, in seconds since the run's start."""
 
     at: float
     actor: str
@@ -42,7 +42,7 @@ class Step:
 
 
 class Plan:
-    """What actors know of the run while they draw their steps."""
+    """The data that actors share while they draw their steps."""
 
     def __init__(self, random: Random, seconds: float) -> None:
         self.random = random
@@ -64,7 +64,7 @@ class Plan:
         """When something begins or ends."""
 
     def time(self) -> float:
-        """Draw a time: often just before or after something else, which is where it hurts."""
+        """Return a random time, often just before or after another step."""
         at = self.random.uniform(0.0, self.seconds)
         if self.moments and self.chance(0.6):
             at = self.random.choice(self.moments)
@@ -72,11 +72,11 @@ class Plan:
         return round(min(max(at, 0.0), self.seconds), 3)
 
     def chance(self, probability: float) -> bool:
-        """Draw whether something happens."""
+        """Return True with this probability."""
         return self.random.random() < probability
 
     def step(self, at: float, actor: str, does: str, **args: Any) -> None:
-        """Add a step; none is later than the last moment."""
+        """Add a step; its time is at most the last moment of the run."""
         at = min(at, self.seconds)
         self.steps.append(Step(round(at, 3), actor, does, args))
         if at:
@@ -84,7 +84,7 @@ class Plan:
 
 
 class Actor:
-    """Something that changes the world; see `simulation.actors` for how to add one."""
+    """Changes the world; see `simulation.actors` for how to add one."""
 
     name: str = ""
 
@@ -92,13 +92,13 @@ class Actor:
         """Add the steps of a run to the plan."""
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step; do nothing where an object that it names does not exist."""
+        """Take one step; do nothing if an object that it names does not exist."""
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Note a change of the cluster, as a controller does; it may plan calls on the timeline."""
+        """React to a change of the cluster, like a controller, perhaps later on the timeline."""
 
     def calm(self, world: "World") -> None:
-        """End what would keep the cluster from coming to rest."""
+        """End everything that would keep the cluster from coming to rest."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Scenario:
     steps: Sequence[Step]
 
     def plain(self) -> dict[str, Any]:
-        """Return the scenario as a value that JSON has."""
+        """Return the scenario as a JSON value."""
         return {
             "seed": self.seed,
             "seconds": self.seconds,

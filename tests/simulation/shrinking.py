@@ -1,8 +1,8 @@
-"""Find the shortest history that breaks the same invariant.
+"""Finds the shortest history that breaks the same invariant.
 
-Steps are left out in ever smaller pieces (delta debugging), then each number of pods and each
-length of a fault is made smaller, as long as the same rule breaks. Runs are cheap, so that a bound
-on their number is enough.
+It leaves out steps in ever smaller pieces (delta debugging), then reduces the numbers of pods and
+the lengths of faults, as long as the same invariant breaks. Runs are cheap, so only their number is
+limited.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,7 @@ from simulation.world import Outcome, run
 
 
 def shrunk(outcome: Outcome, most_runs: int = 300) -> Outcome:
-    """Return the outcome of the shortest scenario found that breaks the same rule."""
+    """Return the outcome of the shortest scenario found that breaks the same invariant."""
     budget = _Budget(outcome, most_runs)
     size = len(outcome.scenario.steps) // 2
     while size and budget.left:
@@ -32,7 +32,7 @@ def shrunk(outcome: Outcome, most_runs: int = 300) -> Outcome:
 
 
 class _Budget:
-    """The best outcome so far, and how many runs are left."""
+    """The best outcome so far, and the number of remaining runs."""
 
     def __init__(self, outcome: Outcome, runs: int) -> None:
         self.best = outcome
@@ -40,7 +40,7 @@ class _Budget:
         self._run: Callable[[Scenario], Outcome] = run
 
     def attempt(self, scenario: Scenario) -> bool:
-        """Run a scenario; keep it, and return True, if it breaks the same rule."""
+        """Run a scenario; if it breaks the same invariant, keep it and return True."""
         if not self.left or scenario == self.best.scenario:
             return False
         self.left -= 1
@@ -52,7 +52,7 @@ class _Budget:
 
 
 def _without(scenario: Scenario, start: int, count: int) -> Scenario:
-    """Return the scenario without so many steps; the weather stays as it is or goes as a step."""
+    """Return the scenario without `count` steps from `start`; the weather counts as one step."""
     steps = scenario.steps
     return replace(scenario, steps=(*steps[:start], *steps[start + count :]))
 
@@ -63,7 +63,7 @@ def _with(scenario: Scenario, index: int, step: Step) -> Scenario:
 
 
 def _smaller(step: Step) -> Iterator[Step]:
-    """Yield the step with a smaller number of pods, the smallest first."""
+    """Yield versions of the step with fewer pods, the smallest first."""
     count = step.args.get("count")
     if isinstance(count, int):
         for fewer in range(1, count):

@@ -1,7 +1,7 @@
-"""What must hold in a replica's own state: its books, its queues and what it keeps.
+"""The invariants of a replica's own state: its books, its queue and its caches.
 
-These look into the running engine of each replica, and compare with the model server's history. How
-to add one: see `simulation.invariants`.
+They read the running engine of each replica, and compare it with the model server's history. How to
+add one: see `simulation.invariants`.
 """
 
 import re
@@ -33,9 +33,9 @@ _FEW: Final = 2
 
 
 def engines(world: "World") -> Iterator[tuple[str, Engine]]:
-    """Yield the engine of each replica that runs and has seen the whole cluster.
+    """Yield the engine of each running replica that has seen the whole cluster.
 
-    One whose attempt pauses is left out: a trial may be open.
+    Replicas with a paused attempt are left out, because a trial may be open.
     """
     for replica in world.replicas.values():
         if (engine := engine_of(world, replica.identity)) is not None:
@@ -43,7 +43,7 @@ def engines(world: "World") -> Iterator[tuple[str, Engine]]:
 
 
 def engine_of(world: "World", identity: str) -> Engine | None:
-    """Return the engine of the replica with this identity, if `engines` would yield it."""
+    """Return the engine of this replica, if `engines` yields it; else None."""
     for replica in world.replicas.values():
         if replica.identity == identity:
             engine = _engine(replica)
@@ -53,13 +53,13 @@ def engine_of(world: "World", identity: str) -> Engine | None:
 
 
 def leader(world: "World") -> tuple[str, Engine] | None:
-    """Return the engine of the replica that holds the lease, if it runs and no attempt pauses."""
+    """Return identity and engine of the leader if it runs and no attempt is paused; else None."""
     engine = engine_of(world, world.books.holder)
     return (world.books.holder, engine) if engine is not None else None
 
 
 def _engine(replica: "Replica") -> Engine | None:
-    """Return the engine of a replica that runs and has seen the whole cluster."""
+    """Return the engine of a running replica that has seen the whole cluster; else None."""
     scheduler = replica.scheduler
     if not replica.alive or scheduler is None:
         return None
@@ -69,7 +69,7 @@ def _engine(replica: "Replica") -> Engine | None:
 
 
 def a_replica_leads(world: "World") -> str | None:
-    """Check, some time after the last fault, that a current replica has the lease."""
+    """Check, some time after the last fault, that a replica with a current mirror leads."""
     leaders = (r for r in world.replicas.values() if r.identity == world.books.holder)
     if all(_engine(replica) is None for replica in leaders):
         lives = {replica.identity: replica.alive for replica in world.replicas.values()}
@@ -78,7 +78,7 @@ def a_replica_leads(world: "World") -> str | None:
 
 
 def nothing_is_assumed_beyond_its_deadline(world: "World") -> str | None:
-    """Check that a pod that the watch does not show is asked about after a minute."""
+    """Check that an assumed pod that no watch shows is read after a minute."""
     for identity, engine in engines(world):
         for placed in engine.scheduler.state.pods.assumed.values():
             if placed.deadline is None:
@@ -89,7 +89,7 @@ def nothing_is_assumed_beyond_its_deadline(world: "World") -> str | None:
 
 
 def the_books_equal_a_recount(world: "World") -> str | None:
-    """Check, by node, the uids of its pods and what they take."""
+    """Check the uids and the requests of the pods on each node."""
     for identity, engine in engines(world):
         state, books = engine.scheduler.state, world.books
         known = {name for name in state.nodes.row_of if name}
@@ -102,7 +102,7 @@ def the_books_equal_a_recount(world: "World") -> str | None:
 
 
 def _difference(engine: Engine, books: "Books", name: str) -> str | None:
-    """Return in what the books about a node differ."""
+    """Return the difference between the replica's and the model's data about a node, or None."""
     state, there = engine.scheduler.state, books.on_node[name]
     uids = {placed.pod.uid for placed in state.pods_of(name)}
     if uids != there.keys():
@@ -125,7 +125,7 @@ def _difference(engine: Engine, books: "Books", name: str) -> str | None:
 
 
 def every_pod_without_a_node_is_queued_once(world: "World") -> str | None:
-    """Check that the leader has each in its queue or among those that no profile takes."""
+    """Check that the leader has each such pod in its queue or among pods without a profile."""
     if (found := leader(world)) is None:
         return None
     identity, engine = found
@@ -144,10 +144,10 @@ def every_pod_without_a_node_is_queued_once(world: "World") -> str | None:
 
 
 def nothing_is_kept_of_pods_that_are_gone(world: "World") -> str | None:
-    """Check that no table of the engine has uids of more than a few pods that are gone.
+    """Check that no table of the engine has the uids of many deleted pods.
 
-    What counts its own bytes is left out: it forgets when it is full. To walk over all objects
-    costs a tenth of a run, so that one seed of a few does it.
+    Objects that count their own bytes are left out, because they forget when they are full. The
+    walk costs a tenth of a run, so only some seeds do it.
     """
     if world.scenario.seed % _WALKS:
         return None

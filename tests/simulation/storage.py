@@ -1,7 +1,7 @@
-"""What the model API server stores: objects, their versions, and every change there ever was.
+"""The storage of the model API server: objects, their versions, and every change.
 
-Objects are never changed in place: a write stores a new one. The history is what the watches read
-and what the invariants are checked against.
+A write stores a new object and changes none. Watches read the history, and invariants are checked
+against it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ BY_PATH: Final[Mapping[tuple[str, str, str], Resource]] = {
 
 
 class Change(NamedTuple):
-    """One write that was carried out."""
+    """A write that the server has carried out."""
 
     version: int
     at: float
@@ -42,14 +42,14 @@ class Change(NamedTuple):
 
     @property
     def object(self) -> Raw:
-        """The object as it is now, or was last."""
+        """The new version of the object, or its last one if it was deleted."""
         found = self.after if self.after is not None else self.before
         assert found is not None
         return found
 
     @property
     def name(self) -> str:
-        """The namespace, if it has one, and the name of the object."""
+        """The namespace (if any) and the name of the object."""
         metadata = self.object["metadata"]
         namespace = metadata.get("namespace")
         return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
@@ -70,20 +70,20 @@ class Storage:
         self._uids = 0
 
     def all(self, resource: Resource) -> Iterator[Raw]:
-        """Return all objects of a resource, in the order in which they came."""
+        """Yield all objects of a resource in the order of their creation."""
         return iter(tuple(self._objects[resource].values()))
 
     def get(self, resource: Resource, name: str, namespace: str | None = None) -> Raw | None:
-        """Return one object; None if there is none."""
+        """Return the object; None if it does not exist."""
         return self._objects[resource].get((namespace or "", name))
 
     def new_uid(self) -> str:
-        """Return a uid that no object has had."""
+        """Return a uid that was never used before."""
         self._uids += 1
         return f"uid-{self._uids:04d}"
 
     def put(self, resource: Resource, raw: Raw, by: str, what: str) -> Raw:
-        """Store a new object, or a new version of one; one that changes nothing is not stored."""
+        """Store a new object or version; a version without changes is not stored."""
         metadata = raw["metadata"]
         key = (metadata.get("namespace") or "", metadata["name"])
         before = self._objects[resource].get(key)
@@ -117,13 +117,13 @@ class Storage:
 
 
 def _same(before: Raw, after: Raw) -> bool:
-    """Return whether nothing but the version differs."""
+    """Return whether only the resource versions differ."""
     old = {**before, "metadata": {**before["metadata"], "resourceVersion": ""}}
     return old == {**after, "metadata": {**after["metadata"], "resourceVersion": ""}}
 
 
 def merged(target: Any, patch: Any, *, strategic: bool = False) -> Any:
-    """Return what a merge patch makes of a value; `strategic` merges conditions by their type."""
+    """Return the value after a merge patch; `strategic` merges conditions by their types."""
     if not isinstance(patch, Mapping):
         return patch
     result = dict(target) if isinstance(target, Mapping) else {}
@@ -145,7 +145,7 @@ def _merged_conditions(old: list[Raw], new: list[Raw]) -> list[Raw]:
 
 
 def selector(fields: str, labels: str = "") -> Matches:
-    """Return whether an object matches a field selector and a label selector, as a function."""
+    """Return a function that tells whether an object matches both selectors."""
     terms = [_term(text) for text in fields.split(",") if text]
     wanted = [_term(text) for text in labels.split(",") if text]
 

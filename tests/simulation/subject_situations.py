@@ -1,4 +1,4 @@
-"""Which situations of the subjects the runs have met: preemption, moves, shared devices, requests.
+"""Situations in runs about a subject: preemption, moves, shared devices and requests.
 
 How to add one: see `simulation.coverage`.
 """
@@ -33,7 +33,7 @@ POSSIBLE_OF_SUBJECTS: Final[list[tuple[str, str]]] = [
 
 
 def nominated(world: "World", change: Change) -> Iterator[tuple[str, str]]:
-    """Yield that a pod is nominated, or bound beside one that is, and what that one demands."""
+    """Yield that a pod is nominated, or bound beside a nominated pod, with this pod's demands."""
     if change.resource is not POD or change.after is None:
         return
     node = _nominated_to(change.after)
@@ -48,7 +48,7 @@ def nominated(world: "World", change: Change) -> Iterator[tuple[str, str]]:
 
 
 def victims(world: "World", change: Change) -> Iterator[tuple[str, str]]:
-    """Yield that a replica removes a pod for another one, and how many budgets select it."""
+    """Yield that a replica removes a pod for another one, and the number of its budgets."""
     removes = change.what in {"evict", "delete pods"} and change.resource is POD
     if not removes or change.before is None or _was_moved(world, change.before):
         return
@@ -59,7 +59,7 @@ def victims(world: "World", change: Change) -> Iterator[tuple[str, str]]:
 
 
 def moves(world: "World", change: Change) -> Iterator[tuple[str, str]]:
-    """Yield that a pod is moved, what for, and how many budgets select it."""
+    """Yield that a pod is moved, with the goal and the number of its budgets."""
     if change.resource is not POD or change.what != "evict" or change.before is None:
         return
     if not _was_moved(world, change.before):
@@ -75,7 +75,7 @@ def moves(world: "World", change: Change) -> Iterator[tuple[str, str]]:
 
 
 def shared_devices(world: "World", change: Change) -> Iterator[tuple[str, str]]:
-    """Yield that a claim gets a device that others may have, too, or that it frees one."""
+    """Yield that a claim gets or frees a device that other claims may share."""
     if change.resource is not RESOURCE_CLAIM:
         return
     had, has = _shares(change.before or {}), _shares(change.after or {})
@@ -91,7 +91,7 @@ def shared_devices(world: "World", change: Change) -> Iterator[tuple[str, str]]:
 
 
 def requests(what: str, outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Yield that a request does not go as it should, and whether it is a write."""
+    """Yield the fault of a request, and whether the request is a write."""
     if not what.startswith("connect"):
         yield f"request: {outcome}", "a read" if what.startswith(("get", "watch")) else "a write"
 
@@ -117,7 +117,7 @@ def _rebalancing(world: "World") -> Raw:
 
 
 def _was_moved(world: "World", raw: Raw) -> bool:
-    """Return whether the pod is evicted to be moved, and not for one that preempts it."""
+    """Return whether the pod is evicted for a move, and not by preemption."""
     is_its = raw["spec"].get("schedulerName") == MOVED
     return is_its and raw["metadata"]["uid"] not in world.preempted
 
@@ -127,7 +127,7 @@ def _budgets_of(world: "World", raw: Raw) -> str:
 
 
 def _shares(raw: Raw) -> set[str]:
-    """Return the devices of the claim of which it has a share, as pool/device."""
+    """Return the shared devices of the claim as pool/device."""
     allocation = (raw.get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
     return {f"{each['pool']}/{each['device']}" for each in results if each.get("shareID")}

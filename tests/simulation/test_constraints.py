@@ -1,4 +1,4 @@
-"""What the simulation's own recount says of a pod, a node and those beside them."""
+"""The simulation's own check of constraints between a pod, a node and neighbours."""
 
 from typing import Any
 
@@ -91,7 +91,7 @@ def test_a_node_that_was_suitable_a_moment_ago_is_not_refused() -> None:
 
 
 def test_a_nominated_pod_keeps_those_away_by_its_terms_who_have_terms_themselves() -> None:
-    """kube-scheduler's PreFilter skips the plugin for others, and counts no nominated pod then."""
+    """For pods without terms kube-scheduler's PreFilter skips the plugin, and nominations too."""
     nominated = pod("x", affinity=apart("db"))
     here, labels = NODES[0], {"app": "db"}
     assert keeps_away(pod(labels=labels), here, nominated) is None

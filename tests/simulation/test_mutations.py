@@ -1,7 +1,7 @@
 """The simulation finds mistakes that were put into Mooring on purpose.
 
-`make soak` looks for all of them. Which seed finds one depends on every request that is sent, and
-so changes with the code: here is one that many seeds find.
+`make soak` looks for all of them. The seed that finds a mistake depends on every request and so
+changes with the code; this test has a mistake that many seeds find.
 """
 
 import pytest

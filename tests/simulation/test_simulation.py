@@ -1,7 +1,7 @@
-"""A hundred seeds of the whole scheduler in a simulated world, and what was once wrong in one.
+"""Runs a hundred seeds of the simulated world, and the scenarios of former failures.
 
-A failure shows each seed, the invariant and the command that repeats it and finds the shortest
-history. `make soak` runs ten thousand.
+A failure prints the seed, the invariant and the command that repeats it and finds the shortest
+history. `make soak` runs ten thousand seeds.
 """
 
 import os
@@ -40,9 +40,9 @@ def test_what_was_once_wrong_is_right(kept: Regression) -> None:
 
 
 def test_a_seed_gives_the_same_history_in_every_process() -> None:
-    """Whatever the hashes of texts are, by which sets order them.
+    """The hashes of texts, which order sets, differ between processes and must not matter.
 
-    In each of these seeds but the first the order of a set has made a difference once.
+    In all of these seeds except the first, the order of a set once made a difference.
     """
     path = os.pathsep.join(sys.path)
     traces = [
@@ -61,7 +61,7 @@ def test_a_seed_gives_the_same_history_in_every_process() -> None:
 
 
 def test_a_history_is_the_same_whether_its_situations_are_asked_for_or_not() -> None:
-    """In this seed a look at the clock takes time, and those who count situations look at it."""
+    """In this seed reading the clock takes time, and counting situations reads it."""
     scenario = scenario_of(9721)
     assert run(scenario).trace == run(scenario, coverage=Coverage()).trace
 

@@ -1,4 +1,4 @@
-"""The world's time, and what is to happen at which time."""
+"""The time of the world, and the planned calls."""
 
 import heapq
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from math import inf
 
 
 class Timeline:
-    """The time of the world in seconds, and the calls that are due at later times.
+    """The time of the world in seconds, and the calls planned for later times.
 
-    Equal times keep the order in which the calls were planned.
+    Calls with equal times keep the order in which they were planned.
     """
 
     def __init__(self) -> None:
@@ -18,19 +18,19 @@ class Timeline:
         self._numbers = count()
 
     def at(self, time: float, call: Callable[[], object]) -> None:
-        """Plan a call; what is due already happens now, in its turn."""
+        """Plan a call; a time in the past means now, after calls that are already due."""
         heapq.heappush(self._planned, (max(time, self.now), next(self._numbers), call))
 
     def after(self, seconds: float, call: Callable[[], object]) -> None:
-        """Plan a call in so many seconds."""
+        """Plan a call `seconds` from now."""
         self.at(self.now + seconds, call)
 
     def next_due(self) -> float:
-        """Return when the next call is due; infinity if nothing is planned."""
+        """Return the time of the next call; infinity if none is planned."""
         return self._planned[0][0] if self._planned else inf
 
     def run_due(self) -> bool:
-        """Make the next call if it is due; return whether it was."""
+        """Make the next call if it is due; return whether it was due."""
         if not self._planned or self._planned[0][0] > self.now:
             return False
         heapq.heappop(self._planned)[2]()

@@ -1,8 +1,8 @@
-"""An event loop whose time is the world's: nothing sleeps, no socket is opened, no thread starts.
+"""An event loop with the world's time: it never sleeps, opens no socket and starts no thread.
 
-Each process of the simulated world has one. `turn` runs what is ready, as one turn of asyncio's own
-loop does; between two turns the world may stop the process, end it or let time pass. Connections
-are made by the `connect` that the loop is given.
+Each process of the simulated world has one. `turn` runs all ready callbacks, like one turn of
+asyncio's own loop; between two turns the world may stop or end the process, or let time pass. The
+argument `connect` makes connections.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _MANY_CANCELLED: Final = 100
 
 
 class NumberedTask(asyncio.Task[_T]):
-    """A task with its number as its hash, so that a set of tasks has the same order in each run."""
+    """A task whose hash is its number, so that a set of tasks has the same order in each run."""
 
     _count = 0
 
@@ -44,12 +44,12 @@ class NumberedTask(asyncio.Task[_T]):
 
     @classmethod
     def start_counting(cls, at: int = 0) -> None:
-        """Count from the beginning again; to be called before each run."""
+        """Restart the numbers at `at`; call this before each run."""
         cls._count = at
 
 
 class _Call(asyncio.Handle):
-    """A call that is planned."""
+    """A planned call."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class _Call(asyncio.Handle):
 
 
 class _TimedCall(asyncio.TimerHandle):
-    """A call that is planned at a time."""
+    """A planned call with a time."""
 
     def __init__(
         self,
@@ -83,14 +83,14 @@ class _TimedCall(asyncio.TimerHandle):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The event loop of one process; `now` is the time on its clock.
+    """The event loop of one process; `now` returns the time of its clock.
 
     Attributes:
-        errors: What `call_exception_handler` was called with.
-        signals: What is called at each signal.
+        errors: The contexts passed to `call_exception_handler`.
+        signals: The callback of each signal.
         halted: Set this to end the present turn at once.
-        is_turning: Whether a turn is under way.
-        ends_turn: Says after each step whether the turn ends there; None if nobody wants to know.
+        is_turning: Whether a turn is running.
+        ends_turn: Is called after each step; True ends the turn. None: is not called.
     """
 
     _ready: deque[Any]
@@ -116,7 +116,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now()
 
     def next_due(self) -> float | None:
-        """Return when there is work: 0 if some is ready, the time of the first timer, or None."""
+        """Return 0 if a callback is ready, else the time of the first timer, or None."""
         if self._ready:
             return 0.0
         timers = self._scheduled
@@ -126,7 +126,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timers[0]._when if timers else None
 
     def turn(self) -> bool:
-        """Run everything that is ready now; return whether there was any."""
+        """Run all callbacks that are ready; return whether there were any."""
         self._ready_timers()
         ready = self._ready
         if not ready:
@@ -150,7 +150,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return True
 
     def _ready_timers(self) -> None:
-        """Have the timers that are due be ready."""
+        """Move the callbacks of timers that are due to the ready callbacks."""
         if self._timer_cancelled_count > _MANY_CANCELLED:
             self._drop_cancelled()
         timers, now = self._scheduled, self._now()
@@ -163,14 +163,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._ready.append(timer)
 
     def after_steps(self, count: int, call: Callable[[], object]) -> None:
-        """Make a call after so many steps of tasks and callbacks, and end the turn there.
+        """Make the call after `count` steps of tasks and callbacks, and end the turn there.
 
-        A task's step lasts from one await that waits to the next, so that this is at any await.
+        A task's step lasts from one waiting await to the next, so the call may come at any await.
         """
         self._steps, self._at_step = count, call
 
     def _has_stopped(self) -> bool:
-        """Count a step; return whether the turn ends after it."""
+        """Count a step; return whether the turn ends after this step."""
         self._steps -= 1
         if self._steps > 0 or self._at_step is None:
             return False
@@ -180,7 +180,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     @contextmanager
     def entered(self) -> "Iterator[None]":
-        """Be the running loop inside."""
+        """Make this the running loop inside the context."""
         before = self._enter()
         try:
             yield
@@ -188,7 +188,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._leave(before)
 
     def _enter(self) -> asyncio.AbstractEventLoop | None:
-        """Be the running loop; return which was."""
+        """Make this the running loop; return the former one."""
         before = events._get_running_loop()
         self._thread_id = threading.get_ident()
         events._set_running_loop(self)
@@ -236,7 +236,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     async def getaddrinfo(  # type: ignore[override]  # only what Exchange asks for
         self, host: str, port: int, **_: Any
     ) -> list[tuple[int, int, int, str, tuple[str, int]]]:
-        """Return one address, which is the name of the host."""
+        """Return one address, which is the host's name."""
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
 
     async def create_connection(  # type: ignore[override]  # only what Exchange asks for
@@ -248,7 +248,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     async def create_unix_connection(  # type: ignore[override]  # only what aiohttp asks for
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], path: str, **_: Any
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Connect to what is behind the path."""
+        """Connect to the server at the path."""
         protocol = protocol_factory()
         return await self._connect(protocol, path), protocol
 
@@ -258,7 +258,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         func: Callable[..., Any],
         *args: Any,
     ) -> asyncio.Future[Any]:
-        """Call the function at once: no thread is started."""
+        """Call the function at once, because no thread is started."""
         done = self.create_future()
         try:
             done.set_result(func(*args))
@@ -269,14 +269,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def add_signal_handler(  # type: ignore[override]  # without type variables of its own
         self, sig: int, callback: Callable[..., object], *args: Any
     ) -> None:
-        """Note what is called at the signal."""
+        """Store the callback of the signal."""
         self.signals[sig] = lambda: callback(*args)
 
     def _write_to_self(self) -> None:
-        """Do nothing: the loop never waits."""
+        """Do nothing, because the loop never waits."""
 
     def _process_events(self, event_list: object) -> None:
-        """Do nothing: there are no sockets."""
+        """Do nothing, because there are no sockets."""
 
 
 def _numbered(loop: asyncio.AbstractEventLoop, coro: Any, /, **options: Any) -> asyncio.Task[Any]:

@@ -1,4 +1,4 @@
-"""What must hold of claims of the subject `volumes`: limits, space, and who may share a claim.
+"""The invariants of claims in runs about volumes: limits, space, and sharing of claims.
 
 How to add one: see `simulation.invariants`.
 """
@@ -36,7 +36,7 @@ def _claims(world: "World", pod: Raw) -> Iterator[Raw | None]:
 
 
 def no_claim_of_one_pod_has_two(world: "World", change: Change) -> str | None:
-    """Check that no pod that the replica knew on a node uses the same ReadWriteOncePod claim."""
+    """Check that no pod known to the replica on a node uses the same ReadWriteOncePod claim."""
     if change.what != "bind":
         return None
     once = {
@@ -67,7 +67,7 @@ def _decided_at(world: "World", change: Change) -> float:
 
 
 def _decided_before(world: "World", change: Change, uid: str, at: float) -> bool:
-    """Return whether the other pod was on its node, as the replica had it, before this time."""
+    """Return whether the other pod was bound, or decided by this replica, before this time."""
     bound_at = world.books.bound_at.get(uid, at)
     return min(world.decisions.decided_at(change.by, uid, bound_at), bound_at) < at - 1.0
 
@@ -80,7 +80,7 @@ def _attached(world: "World", pod: PodSeen) -> set[str]:
 
 
 def no_node_has_more_volumes_than_it_can_attach(world: "World", change: Change) -> str | None:
-    """Check the volumes of the pods that the replica knew there, by the highest limit it knew."""
+    """Check the volumes of the node's known pods against the highest known limit."""
     if change.what != "bind":
         return None
     own, node = PodSeen.read(change.object), change.object["spec"]["nodeName"]
@@ -115,7 +115,7 @@ def _known(world: "World", identity: str, resource: Resource, name: str) -> list
 
 
 def no_volume_is_asked_for_where_there_is_no_space(world: "World", change: Change) -> str | None:
-    """Check the space of the node that a replica selects for a claim."""
+    """Check the free space of the node that a replica selects for a claim."""
     if change.resource is not PERSISTENT_VOLUME_CLAIM or change.before is None:
         return None
     raw, by_replica = change.object, change.by.partition("-")[0] in world.replicas
@@ -133,7 +133,7 @@ def no_volume_is_asked_for_where_there_is_no_space(world: "World", change: Chang
 
 
 def no_volume_is_held_for_a_pod_that_is_not_bound(world: "World") -> str | None:
-    """Check that nothing is assumed of volumes for a pod that waits for its next attempt."""
+    """Check that no volume is assumed for a pod that waits for its next attempt."""
     for identity, engine in engines(world):
         scheduler = engine.scheduler
         for raw in world.server.storage.all(POD):
@@ -148,7 +148,7 @@ def no_volume_is_held_for_a_pod_that_is_not_bound(world: "World") -> str | None:
 
 
 def no_volume_is_held_for_a_pod_that_is_queued(world: "World", sent: "Sent") -> str | None:
-    """Check what the replica that sends this assumes of volumes: nothing between two attempts."""
+    """Check that the sending replica assumes no volumes for pods between two attempts."""
     engine = engine_of(world, sent.identity)
     if engine is None:
         return None
@@ -164,7 +164,7 @@ def no_volume_is_held_for_a_pod_that_is_queued(world: "World", sent: "Sent") -> 
 
 
 def every_pod_whose_claims_would_do_is_bound(world: "World") -> str | None:
-    """Check that no pod of the subject waits that a node would take with its volumes."""
+    """Check that no pod waits if a node has room for it and its volumes."""
     books = world.books
     for raw in world.server.storage.all(POD):
         pod = PodSeen.read(raw)
@@ -183,7 +183,7 @@ def every_pod_whose_claims_would_do_is_bound(world: "World") -> str | None:
 
 
 def _is_in_use(world: "World", claim: Raw) -> bool:
-    """Return whether the claim is for one pod, and a pod on a node has it."""
+    """Return whether the claim is ReadWriteOncePod and a pod on a node uses it."""
     if "ReadWriteOncePod" not in claim["spec"]["accessModes"]:
         return False
     name = claim["metadata"]["name"]
@@ -196,7 +196,7 @@ def _is_in_use(world: "World", claim: Raw) -> bool:
 
 
 def _would_do(world: "World", node: str, claims: list[Raw]) -> bool:
-    """Return whether all claims could be used on the node; unbound ones are made there."""
+    """Return whether all claims are usable on the node; unbound ones need a new volume there."""
     storage = world.server.storage
     there = {v for pod in world.books.on_node[node].values() for v in _attached(world, pod)}
     for claim in claims:

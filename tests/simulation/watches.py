@@ -1,9 +1,9 @@
-"""The watches of the model API server: each lags by itself.
+"""The watches of the model API server, each with its own delay.
 
-A stream keeps the order of its events. How long each takes is drawn, and faults stall a stream,
-repeat an event, leave its connection half-open or end it. `Watches.told` is the version up to which
-a process has received everything: invariants ask it what a replica could know. What was delivered
-to a process that is stopped is lost if the connection breaks before it goes on.
+A stream keeps the order of its events. The delay of each event is random. Faults stall a stream,
+repeat an event, leave its connection half-open or end it. `Watches.told` returns the version up to
+which a process has received everything, so that invariants know what a replica could know. Data
+delivered to a stopped process is lost if the connection breaks before the process continues.
 """
 
 from bisect import bisect_right
@@ -64,12 +64,12 @@ class Stream:
         """Up to which version all was delivered."""
 
     def send(self, kind: str, raw: Mapping[str, Any], delay: float, version: int) -> None:
-        """Send an event, after all that were sent before."""
+        """Send an event after all earlier events."""
         self._last = orjson.dumps({"type": kind, "object": raw}) + b"\n"
         self.send_line(self._last, delay, version)
 
     def send_line(self, line: bytes, delay: float, version: int) -> None:
-        """Send a line, or nothing but the news that there is nothing up to this version."""
+        """Send a line; an empty line only reports that there is nothing new up to this version."""
         self._version = version
         now = self._timeline.now
         due = max(self._last_due, now + delay, self.stalled_until)
@@ -82,20 +82,20 @@ class Stream:
             self.send_line(self._last, 0.0, self._version)
 
     def stall(self, seconds: float) -> None:
-        """Hold back what is sent from now on."""
+        """Hold back new events for `seconds`."""
         self.stalled_until = max(self.stalled_until, self._timeline.now + seconds)
 
     def tell_all(self) -> None:
-        """Tell of the next object that comes, too."""
+        """Stop hiding the next new object."""
         self.hides_next = False
 
     def end(self) -> None:
-        """End the stream in order, as a server does whose time is up."""
+        """End the stream in order, as a server does after its time limit."""
         self.link.deliver(b"0\r\n\r\n")
         self.link.finish()
 
     def end_after_what_was_sent(self) -> None:
-        """End the stream in order when all that was sent has been delivered."""
+        """End the stream in order after all sent events are delivered."""
         self._timeline.at(self._last_due, self.end)
 
     def _deliver(self, line: bytes, version: int) -> None:
@@ -110,14 +110,14 @@ class Stream:
             self._told(self.process.identity, self.agent, self.resource, version)
 
     def _received(self, version: int) -> None:
-        """Note what the process was told; after the last event also that there is nothing more."""
+        """Note a version that the process has received; after the last event, all before now."""
         self._unread -= 1
         version = version if self._unread else self._delivered
         self._told(self.process.identity, self.agent, self.resource, version)
 
 
 class Watches:
-    """All open watches, and what they may begin from."""
+    """All open watches, and the versions from which watches may begin."""
 
     def __init__(self, timeline: "Timeline", random: Random, storage: Storage) -> None:
         self.streams: dict[Stream, None] = {}
@@ -135,7 +135,7 @@ class Watches:
         self._storage = storage
 
     def open(self, request: Request, resource: Resource) -> dict[str, Any] | None:
-        """Open a watch; return the Status of its refusal."""
+        """Open a watch; return None, or the Status if it is rejected."""
         query = request.query
         since = query.get("resourceVersion")
         initial = query.get("sendInitialEvents") == "true"
@@ -162,7 +162,7 @@ class Watches:
         return None
 
     def changed(self, change: Change) -> None:
-        """Tell every watch of the resource."""
+        """Send the change to every watch of its resource."""
         for stream in self.streams:
             if stream.resource is change.resource:
                 self._tell(stream, change, self._delay(stream))
@@ -170,7 +170,7 @@ class Watches:
     def told(
         self, identity: str, resource: Resource, agent: str = "mooring", at: float = inf
     ) -> int:
-        """Return up to which version the process had received everything at this time."""
+        """Return the version up to which the process had received everything at this time."""
         told = self._told[identity, agent, resource]
         index = bisect_right(told, at, key=itemgetter(0))
         return told[index - 1][1] if index else 0
@@ -178,9 +178,9 @@ class Watches:
     def told_between(
         self, identity: str, resource: Resource, first: int, last: int, at: float
     ) -> bool:
-        """Return whether the process was told of one version, and later of another, by this time.
+        """Return whether the process received `first`, and later `last`, by this time.
 
-        It does not count if it was told of both at once, as by a list.
+        It does not count if both came at the same time, as in a list.
         """
         versions = [
             version for when, version in self._told[identity, "mooring", resource] if when <= at
@@ -188,14 +188,14 @@ class Watches:
         return any(first <= each < last for each in versions) and versions[-1] >= last
 
     def expire(self, stream: Stream) -> None:
-        """End the stream with 410: its version is not known any more."""
+        """End the stream with 410, because its version is too old."""
         body = status(410, "Expired", "too old resource version")
         stream.send("ERROR", body, 0.0, 0)
         self.streams.pop(stream, None)  # what would follow is not told
         stream.end_after_what_was_sent()
 
     def of(self, choose: Callable[[Stream], bool]) -> list[Stream]:
-        """Return the open watches that are chosen."""
+        """Return the open watches that `choose` accepts."""
         return [stream for stream in self.streams if choose(stream)]
 
     def _note_told(self, identity: str, agent: str, resource: Resource, version: int) -> None:
@@ -220,7 +220,7 @@ class Watches:
         stream.send_line(b"", 0.0, self._storage.version)
 
     def _tell(self, stream: Stream, change: Change, delay: float) -> None:
-        """Send the change as far as the stream's selector shows it (see apiserver's cacher.go)."""
+        """Send the change as the stream's selector shows it (see apiserver's cacher.go)."""
         before = change.before is not None and stream.matches(change.before)
         after = change.after is not None and stream.matches(change.after)
         if after and not before and stream.hides_next:

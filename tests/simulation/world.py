@@ -1,11 +1,11 @@
-"""The world of one run: a server, replicas, actors, and the order in which everything happens.
+"""The world of one run: a server, replicas and actors, and the order of all events.
 
     outcome = run(draw(seed, ACTORS))
 
-The world turns the replicas' event loops and makes the calls that are due; when nothing is ready,
-the time jumps to what is due next. After the last step faults end, and the cluster has time to come
-to rest; then the replicas are told to stop. Invariants are checked at every request and every
-change, when all is calm, and at the end.
+The world runs the replicas' event loops and makes planned calls; when nothing is ready, the time
+jumps to the next event. After the last step the faults end, and the cluster has time to come to
+rest; then the replicas are told to stop. Invariants are checked at every request and every change,
+when all is calm, and at the end.
 """
 
 import hashlib
@@ -87,12 +87,12 @@ _MOST_TURNS: Final = 200_000
 
 
 class Broken(Exception):  # noqa: N818 - says what happened
-    """An invariant does not hold; the text says which, when and how."""
+    """An invariant is broken; the text says which one, when and how."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A request at the moment when it left its process."""
+    """A request at the moment when it leaves its process."""
 
     at: float
     identity: str
@@ -104,7 +104,7 @@ class Sent:
 
 @dataclass
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     scenario: Scenario
     broken: str = ""
@@ -118,12 +118,12 @@ class Outcome:
 
     @property
     def rule(self) -> str:
-        """The invariant that does not hold, without the details."""
+        """The name of the broken invariant, without the details."""
         return self.broken.split(":", 1)[0]
 
 
 class World:
-    """One run; actors, faults and invariants get it."""
+    """One run; actors, faults and invariants get this object."""
 
     def __init__(
         self, scenario: Scenario, *, keep_log: bool = False, coverage: Coverage | None = None
@@ -165,7 +165,7 @@ class World:
 
     @property
     def now(self) -> float:
-        """Seconds since the beginning."""
+        """The seconds since the run's start."""
         return self.timeline.now - self.began
 
     def actor(self, kind: type[_Actor]) -> _Actor:
@@ -174,18 +174,18 @@ class World:
         return found
 
     def after(self, seconds: float, call: Callable[[], object]) -> None:
-        """Make a call in so many seconds."""
+        """Plan a call `seconds` from now."""
         self.timeline.after(seconds, call)
 
     def fail(self, broken: str) -> None:
-        """Note that an invariant does not hold; the run ends with the present turn."""
+        """Note a broken invariant; the run ends after the present turn."""
         self.problems.append(broken)
 
     def run(self) -> None:
-        """Take all steps, come to rest, and stop.
+        """Take all steps, let the cluster come to rest, and stop the replicas.
 
         Raises:
-            Broken: at the first invariant that does not hold.
+            Broken: At the first broken invariant.
         """
         for step in self.scenario.steps:
             self.timeline.at(self.began + step.at, partial(self.take, step))
@@ -198,13 +198,13 @@ class World:
         self._stop()
 
     def close(self) -> None:
-        """End every process."""
+        """End all processes."""
         for replica in self.replicas.values():
             replica.kill()
 
     @property
     def trace(self) -> str:
-        """A hash of all that has happened."""
+        """A hash of everything that has happened."""
         return self._trace.hexdigest()[:16]
 
     def _random(self, name: str) -> Random:
@@ -216,7 +216,7 @@ class World:
         return Replica(name, self.timeline, self.network, random, self.fail, announced)
 
     def _keep_running(self, replica: Replica) -> None:
-        """Start a replica, and look again whether it runs, as a kubelet does."""
+        """Start the replica if it has ended, and check again later, as a kubelet does."""
         if self._is_stopping:
             return
         if not replica.alive:
@@ -224,7 +224,7 @@ class World:
         self.timeline.after(_RESTART_SECONDS, partial(self._keep_running, replica))
 
     def take(self, step: Step) -> None:
-        """Have the actor of the step take it."""
+        """Let the step's actor take the step."""
         self._note(f"step {step}")
         is_fault = step.does in FAULTS and step.actor == Faults.name
         if is_fault:
@@ -234,7 +234,7 @@ class World:
             actor.act(self, step)
 
     def _look_at_progress(self) -> None:
-        """Check that everything goes on, now and every few seconds until the end."""
+        """Check the progress of pods now, and every few seconds until the end."""
         if self._is_stopping:
             return
         if (broken := self._progress.look(self)) is not None:
@@ -242,7 +242,7 @@ class World:
         self.timeline.after(LOOK_SECONDS, self._look_at_progress)
 
     def _calm(self) -> None:
-        """End all faults, and let everything come to rest."""
+        """End all faults, and wait until everything is at rest."""
         self.is_calm = True
         for actor in self.actors.values():
             actor.calm(self)
@@ -254,9 +254,9 @@ class World:
         self._check(invariants.WHEN_CALM)
 
     def _rests(self) -> bool:
-        """Return whether nothing has changed for a while, nothing is under way and all is well.
+        """Return whether nothing has changed for a while, nothing runs, and all invariants hold.
 
-        What goes wrong later is not seen then; some seeds wait for it.
+        Errors that appear later are missed; some seeds wait longer for them.
         """
         if self.scenario.seed % _WAITS_LONG == 0:
             return False
@@ -267,11 +267,11 @@ class World:
         return all(invariant(self) is None for invariant in invariants.WHEN_CALM)
 
     def _moves_nothing(self) -> bool:
-        """Return whether no replica awaits the replacement of a pod that it has moved."""
+        """Return whether no replica awaits the replacement of a moved pod."""
         return not any(move.place for _, each in engines(self) for move in each.expected.moves)
 
     def _empty(self) -> None:
-        """Delete all pods and what is theirs, and let the replicas forget them."""
+        """Delete all pods and their objects, and let the replicas forget them."""
         for resource in _EMPTIED:
             for raw in self.server.storage.all(resource):
                 self.server.delete(resource, raw, "end")
@@ -285,9 +285,9 @@ class World:
         self._check(invariants.WHEN_EMPTY)
 
     def _has_all_answers(self) -> bool:
-        """Return whether no replica has events to write, a pod that is being bound, or charges.
+        """Return whether no replica has unwritten events, pods being bound, or charged budgets.
 
-        The charge of a budget ends within two minutes if the budget's status is not written.
+        A charge ends within two minutes even if the budget's status is not written.
         """
         return not any(
             engine.recorder.unwritten
@@ -362,7 +362,7 @@ class World:
                 raise Broken(_sentence(invariant, broken, self.now))
 
     def note_log(self, record: logging.LogRecord) -> None:
-        """Keep a line of Mooring's log, if lines are wanted."""
+        """Keep a line of Mooring's log, if the log is wanted."""
         if self.log is not None:
             self.log.append(f"{self.now:.6f} logged: {record.getMessage()}")
 
@@ -379,14 +379,14 @@ def _sentence(invariant: Callable[..., object], broken: str, at: float) -> str:
 
 
 class _Logs(logging.Handler):
-    """Takes the place of the log; a traceback in it means a mistake of Mooring's own."""
+    """A log handler for Mooring's log; a traceback in it is a bug of Mooring."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line, and fail for a traceback."""
+        """Keep a line; fail the run if it has a traceback."""
         if record.exc_info:
             self._world.fail(
                 f"no traceback is logged: {record.getMessage()}: {record.exc_info[1]!r}"
@@ -396,7 +396,7 @@ class _Logs(logging.Handler):
 
 @contextmanager
 def _logs_to(world: World) -> Iterator[None]:
-    """Have Mooring log to the world only."""
+    """Send Mooring's log only to the world, inside this context."""
     loggers = [logging.getLogger("mooring"), logging.getLogger("simulation")]
     before = [(each.handlers, each.propagate, each.level) for each in loggers]
     for each in loggers:
@@ -412,13 +412,13 @@ def _logs_to(world: World) -> Iterator[None]:
 
 @contextmanager
 def _no_specs_known() -> Iterator[None]:
-    """Have no pods' specs known from other runs: a large one that is known is taken at once."""
+    """Use an empty cache of pod specs: large specs known from other runs would be read faster."""
     with patch.object(pod_spec, "_SPECS", pod_spec.PodSpecCache(64 * 1024 * 1024)):
         yield
 
 
 def run(scenario: Scenario, *, keep_log: bool = False, coverage: Coverage | None = None) -> Outcome:
-    """Return what comes of a scenario; `coverage` counts the situations that it meets."""
+    """Run a scenario and return its outcome; `coverage` counts its situations."""
     world = World(scenario, keep_log=keep_log, coverage=coverage)
     outcome = Outcome(scenario)
     with _logs_to(world), _no_specs_known():

@@ -1,15 +1,15 @@
-"""Who acts in the simulated world, each in a file of its own.
+"""The actors of the simulated world, each in its own file.
 
-How to add an actor: subclass `simulation.scenario.Actor` in a new file, and put the class into
-`ACTORS`. Its `draw` adds steps to the plan, with names and numbers as arguments; `act` takes one of
-them, and does nothing where an object does not exist (any step may be left out when a failure is
-shrunk); `changed` sees every change, as a controller does, and may plan what it does with
-`world.after`; `calm` is called after the last step. `world.server` has `create`, `change`, `delete`
-and `storage`; chance comes from `world.random`, or in `draw` from `plan.random`. A new instance is
-made for each run.
+To add an actor: subclass `simulation.scenario.Actor` in a new file, and put the class into
+`ACTORS`. Its `draw` adds steps to the plan, with names and numbers as arguments. `act` takes one of
+these steps, and does nothing if an object does not exist (any step may be left out when a failure
+is shrunk). `changed` sees every change, like a controller, and may plan its reactions with
+`world.after`. `calm` is called after the last step. `world.server` has `create`, `change`, `delete`
+and `storage`. Random numbers come from `world.random`, or in `draw` from `plan.random`. Each run
+has new instances.
 
-Faults are actors too: see `faults.py`. The order of `ACTORS` is the order in which they draw: put
-new ones at the end, so that seeds keep what they had of the others.
+Faults are actors too: see `faults.py`. Actors draw in the order of `ACTORS`: put new ones at the
+end, so that in each seed the steps of other actors stay the same.
 """
 
 from simulation.actors.accelerators import Accelerators

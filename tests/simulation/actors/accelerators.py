@@ -1,9 +1,9 @@
-"""A subject: devices with attributes and taints, and pods that get them as extended resources.
+"""A subject: devices with attributes and taints, and pods that get devices as extended resources.
 
-A class stands for an extended resource, for which a replica makes a claim of its own as it binds
-the pod. Other claims have selectors or tolerate taints, and several pods may share one. Devices of
-one model may be shared by claims, as long as their memory lasts. `Devices` has the controller that
-frees and deletes claims.
+A class stands for an extended resource; a replica creates a claim for it when it binds the pod.
+Other claims have selectors or tolerations, and several pods may share a claim. Claims may share
+devices of one model while its memory lasts. `Devices` has the controller that frees and deletes
+claims.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -48,7 +48,7 @@ _OUTCOMES: Final = (
 
 
 class Accelerators(Actor):
-    """The driver, the claims that people make, and the pods."""
+    """The driver, the users' claims, and the pods."""
 
     name = "accelerators"
 
@@ -170,7 +170,7 @@ class Accelerators(Actor):
 
 
 def suits(claim: "Raw", one: "Raw") -> bool:
-    """Return whether a claim may have a device of a slice, by its selector and its tolerations."""
+    """Return whether the claim's selector and tolerations accept the device."""
     labels = claim["metadata"].get("labels") or {}
     model = (one.get("attributes") or {}).get("model", {}).get("string", "")
     wanted = labels.get("model", "")
@@ -179,5 +179,5 @@ def suits(claim: "Raw", one: "Raw") -> bool:
 
 
 def wanted_memory(claim: "Raw") -> int:
-    """Return how many Gi of a shared device the claim wants; 0 if it wants devices of its own."""
+    """Return the Gi of a shared device that the claim requests; 0 if it requests whole devices."""
     return int((claim["metadata"].get("labels") or {}).get("memory", 0))

@@ -1,4 +1,4 @@
-"""Pods with claims: local volumes, provisioned volumes, and the controllers that bind these."""
+"""Pods with PersistentVolumeClaims: local volumes, provisioned volumes, and their controllers."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,8 +27,8 @@ _PROVISIONER: Final = "simulation.example"
 class Claims(Actor):
     """Claims that wait for their first consumer, the pods that use them, and both controllers.
 
-    The controller of volumes binds a claim to the volume whose claimRef names it. The provisioner
-    makes a volume on the selected node, or gives up and takes the annotation away.
+    The volume controller binds a claim to the volume whose claimRef names it. The provisioner
+    creates a volume on the selected node, or removes the annotation that selects the node.
     """
 
     name = "claims"
@@ -38,7 +38,7 @@ class Claims(Actor):
         self._fails = 0
 
     def draw(self, plan: Plan) -> None:
-        """Create volumes, claims and pods in some runs; pods and claims leave and return."""
+        """Draw volumes, claims and pods for some runs; pods and claims leave and return."""
         random = plan.random
         if plan.chance(0.6):
             return
@@ -59,7 +59,6 @@ class Claims(Actor):
                 plan.step(later, self.name, does, name=name, cpu=cpu, kind=kind)
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         server, args = world.server, step.args
         if step.does == "classes":
             self._fails = args["fails"]
@@ -108,7 +107,7 @@ class Claims(Actor):
         world.server.create(POD, raw, self.name)
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Bind claims, make volumes, and free the volume of a claim that has gone."""
+        """Bind claims, create volumes, and free the volumes of deleted claims."""
         delay = world.random.choice((0.001, 0.05, 1.0))
         if change.resource is PERSISTENT_VOLUME and change.after is not None:
             if "claimRef" in change.after["spec"]:
@@ -141,7 +140,7 @@ class Claims(Actor):
             server.change(PERSISTENT_VOLUME_CLAIM, claim, self.name, patch)
 
     def _provision(self, world: "World", claim: "Raw") -> None:
-        """Make a volume on the selected node, or give the node up."""
+        """Create a volume on the selected node, or remove the selection."""
         server, metadata = world.server, claim["metadata"]
         found = server.storage.get(PERSISTENT_VOLUME_CLAIM, metadata["name"], NAMESPACE)
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
@@ -161,7 +160,7 @@ class Claims(Actor):
         server.create(PERSISTENT_VOLUME, raw, self.name)
 
     def _release(self, world: "World", claim: "Raw") -> None:
-        """Give the volume of a claim that has gone to nobody any more."""
+        """Free the volume of a deleted claim."""
         for volume in world.server.storage.all(PERSISTENT_VOLUME):
             wanted = volume["spec"].get("claimRef") or {}
             if wanted.get("uid") == claim["metadata"]["uid"]:

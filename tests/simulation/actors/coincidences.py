@@ -1,8 +1,9 @@
-"""Changes that come right after others, in whose middle nobody else is: each waits for its cause.
+"""Changes right after other changes, at moments that random times hardly meet.
 
-A pod finishes while it terminates, a node goes and returns under one, a claim goes whose node has
-just been selected, pods come and go while a claim has devices and is reserved for nobody, a slice
-returns whose devices are in use, and a gang of which a part is left loses its node or its group.
+Each waits for its cause: a pod finishes while it terminates; a node goes and returns under such a
+pod; a claim is deleted after its node was selected; pods come and go while a claim has devices and
+is reserved for no pod; a slice returns whose devices are in use; an incomplete gang loses its node
+or its group.
 """
 
 from functools import partial
@@ -42,7 +43,7 @@ _KINDS: Final = {
 
 
 class Coincidences(Actor):
-    """Draws what is waited for, in runs without a subject, and lets it happen once."""
+    """Draws the causes to wait for, in runs without a subject; each happens once."""
 
     name = "coincidences"
 
@@ -51,7 +52,7 @@ class Coincidences(Actor):
         self._made = 0
 
     def draw(self, plan: Plan) -> None:
-        """Draw some of what the other actors of the run make possible."""
+        """Draw some of the coincidences that other actors of the run make possible."""
         random = plan.random
         if plan.subject or plan.chance(0.4):
             return
@@ -61,15 +62,15 @@ class Coincidences(Actor):
             plan.step(random.uniform(0.0, 0.7 * plan.seconds), self.name, "wait", kind=kind)
 
     def act(self, _world: "World", step: Step) -> None:
-        """Wait for the cause."""
+        """Begin to wait for the cause."""
         self._awaited.append(step.args["kind"])
 
     def calm(self, _world: "World") -> None:
-        """Wait for nothing more."""
+        """Stop waiting for causes."""
         self._awaited.clear()
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Look whether it is the cause of something, which then follows a moment later."""
+        """If the change is an awaited cause, let its effect follow a moment later."""
         if not self._awaited or change.after is None or change.by == self.name:
             return
         for kind in self._awaited:
@@ -115,9 +116,9 @@ class Coincidences(Actor):
         return 1.0 if pool_of(raw) and raw["status"].get("reservedFor") else None
 
     def _consumers(self, world: "World", raw: "Raw") -> None:
-        """Have the consumers go, and two others come, of which one goes at once.
+        """Remove the claim's consumers, and create two new ones, one of which is removed at once.
 
-        In between the claim has devices, reserved for nobody, as after an attempt that failed.
+        In between the claim has devices and no reservation, as after a failed attempt.
         """
         claim = _found(world, RESOURCE_CLAIM, raw)
         if claim is None or not pool_of(claim):
@@ -152,7 +153,7 @@ class Coincidences(Actor):
                 )
 
     def _after_group(self, world: "World", change: "Change", raw: "Raw") -> float | None:
-        """Wait for the last member that a gang needs."""
+        """Return the effect's delay if this change binds the last needed member; else None."""
         if change.what != "bind" or (name := group_of(raw)) is None:
             return None
         group = world.server.storage.get(POD_GROUP, name, NAMESPACE)
@@ -162,7 +163,7 @@ class Coincidences(Actor):
         return 2.0 if len(_bound(world, name)) >= max(least, 2) else None
 
     def _group(self, world: "World", raw: "Raw") -> None:
-        """Leave one member of the gang, then let its node or the definition of the group go."""
+        """Remove all bound members but one, then replace the group and its last member's node."""
         name = str(group_of(raw))
         group = world.server.storage.get(POD_GROUP, name, NAMESPACE)
         first, *others = _bound(world, name) or (None,)
@@ -179,7 +180,7 @@ class Coincidences(Actor):
 
 
 def _terminates(world: "World", raw: "Raw") -> bool:
-    """Return whether a pod terminates that runs on a node."""
+    """Return whether the pod is on a node and terminating."""
     ended = raw["status"].get("phase") in {"Succeeded", "Failed"}
     terminates = "deletionTimestamp" in raw["metadata"] and not ended
     node = raw["spec"].get("nodeName")
@@ -187,7 +188,7 @@ def _terminates(world: "World", raw: "Raw") -> bool:
 
 
 def _found(world: "World", resource: Resource, raw: "Raw") -> "Raw | None":
-    """Return the object as it is by now; None if it is gone."""
+    """Return the object's current version; None if it is gone."""
     metadata = raw["metadata"]
     found = world.server.storage.get(resource, metadata["name"], metadata.get("namespace"))
     return found if found is not None and found["metadata"]["uid"] == metadata["uid"] else None
@@ -199,7 +200,7 @@ def _bound(world: "World", group: str) -> "list[Raw]":
 
 
 def _anew(raw: "Raw") -> "Raw":
-    """Return an object with the name and the content of one that has gone."""
+    """Return a new object with the name and the content of a deleted one."""
     kept = ("name", "namespace", "labels", "annotations")
     metadata = {name: raw["metadata"][name] for name in kept if name in raw["metadata"]}
     return {**raw, "metadata": metadata}

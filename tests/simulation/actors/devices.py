@@ -1,8 +1,8 @@
-"""Pods with claims for devices: drivers publish slices, tenants claim, and a controller frees.
+"""Pods with ResourceClaims: drivers publish slices, tenants create claims, a controller frees them.
 
-The controller is that of kube-controller-manager (`pkg/controller/resourceclaim/controller.go`): it
-makes claims of templates, removes consumers that have ended, frees what nobody uses any more, and
-deletes the claims that it made for pods that have gone.
+The controller works like kube-controller-manager's (`pkg/controller/resourceclaim/controller.go`):
+it creates claims from templates, removes ended consumers, frees unused claims, and deletes claims
+that it created for deleted pods.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -40,14 +40,14 @@ _ONCE: Final = (Outcome.KILLS, Outcome.KILLS_FIRST, Outcome.STALLS)
 
 
 class Devices(Actor):
-    """Devices of nodes, pods with claims for them, and the controllers of both.
+    """Devices of nodes, pods with claims for devices, and both controllers.
 
-    A slice is its node's: it goes with the node, and a node that returns has another one. Claims
-    are made of a template, for one pod each, or shared by the pods of a step.
+    A slice belongs to its node: it goes with the node, and a returning node has a new slice. A
+    claim is made from a template for one pod, or is shared by the pods of a step.
 
     Attributes:
-        allocated: By uid, the last change that gave each claim devices.
-        gone_at: By name, when a claim last went.
+        allocated: By claim uid, the last change that allocated devices to the claim.
+        gone_at: By claim name, when a claim was last deleted.
     """
 
     name = "devices"
@@ -61,7 +61,7 @@ class Devices(Actor):
         self._made = 0
 
     def draw(self, plan: Plan) -> None:
-        """Draw devices, pods that claim them, and faults while claims are written."""
+        """Draw devices, pods with claims, and faults while claims are written."""
         random = plan.random
         if plan.chance(0.7):
             return
@@ -108,7 +108,6 @@ class Devices(Actor):
         )
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         args = step.args
         if step.does == "drivers":
             self._counts = dict(args["counts"])
@@ -139,14 +138,14 @@ class Devices(Actor):
             self._pod(world, args, args["index"])
 
     def _claim(self, world: "World", args: Any) -> None:
-        """Create the claim that pods share."""
+        """Create a claim for several pods."""
         if args["kind"] == _SHARED:
             wanted = request(count=args["wanted"], device_class=_CLASS)
             raw = device_claim(args["name"], wanted, namespace=NAMESPACE)
             world.server.create(RESOURCE_CLAIM, raw, self.name)
 
     def _unclaim(self, world: "World", args: Any) -> None:
-        """Delete the claim that pods share, and create it again a little later."""
+        """Delete the shared claim, and create it again a little later."""
         found = world.server.storage.get(RESOURCE_CLAIM, args["name"], NAMESPACE)
         if found is not None:
             world.server.delete(RESOURCE_CLAIM, found, self.name)
@@ -168,7 +167,7 @@ class Devices(Actor):
         world.server.create(POD, raw, self.name)
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Have the controllers look, some time after what they care for has changed."""
+        """Let the controllers work some time after a change that concerns them."""
         if change.resource is RESOURCE_CLAIM:
             self._note(change)
         if change.resource is NODE and self._counts and change.verb != "MODIFIED":
@@ -187,7 +186,7 @@ class Devices(Actor):
     # The drivers.
 
     def _publish(self, world: "World") -> None:
-        """Have a slice for each node that exists, and none for one that has gone."""
+        """Create missing slices of existing nodes, and remove slices of deleted nodes."""
         server = world.server
         for name, count in self._counts.items():
             node = server.storage.get(NODE, name)
@@ -211,7 +210,7 @@ class Devices(Actor):
     # The controller of claims.
 
     def _control(self, world: "World") -> None:
-        """Look at all pods and claims."""
+        """Do the work of the claim controller for all pods and claims."""
         storage = world.server.storage
         pods = [raw for raw in storage.all(POD) if _has_claims(raw)]
         live = {raw["metadata"]["uid"]: raw for raw in pods if not _has_ended(raw)}
@@ -221,7 +220,7 @@ class Devices(Actor):
             self._free(world, claim, live)
 
     def _make(self, world: "World", raw: "Raw") -> None:
-        """Make the claim of a pod's template, and tell the pod its name."""
+        """Create the claim from the pod's template, and write its name into the pod's status."""
         metadata, server = raw["metadata"], world.server
         entries = raw["spec"].get("resourceClaims") or [{}]
         by_template = "resourceClaimTemplateName" in entries[0]
@@ -237,7 +236,7 @@ class Devices(Actor):
         server.change(POD, raw, self.name, {"status": {"resourceClaimStatuses": statuses}})
 
     def _free(self, world: "World", claim: "Raw", live: "dict[str, Raw]") -> None:
-        """Remove consumers that have ended, and with the last of them the devices."""
+        """Remove ended consumers from the claim; without consumers, deallocate it."""
         server, metadata = world.server, claim["metadata"]
         reserved = claim["status"].get("reservedFor") or []
         left = [consumer for consumer in reserved if consumer["uid"] in live]
@@ -254,7 +253,7 @@ class Devices(Actor):
 
 
 def claim_of(world: "World", raw: "Raw") -> "Raw | None":
-    """Return the claim for devices of a pod that has one; None if it does not exist."""
+    """Return the claim of a pod that has one; None if the claim does not exist."""
     name = raw["spec"]["resourceClaims"][0].get("resourceClaimName")
     for status in raw["status"].get("resourceClaimStatuses") or ():
         name = status["resourceClaimName"]
@@ -262,13 +261,13 @@ def claim_of(world: "World", raw: "Raw") -> "Raw | None":
 
 
 def pool_of(claim: "Raw") -> str:
-    """Return the pool of a claim's devices, which all are of one node; empty without any."""
+    """Return the pool of a claim's devices, all of one node; "" without devices."""
     allocation = claim["status"].get("allocation") or {"devices": {"results": [{"pool": ""}]}}
     return str(allocation["devices"]["results"][0]["pool"])
 
 
 def _has_claims(raw: "Raw") -> bool:
-    """Return whether the pod names claims for devices, or gets one for extended resources."""
+    """Return whether the pod names ResourceClaims, or has one for extended resources."""
     by_scheduler = "extended" in (raw["metadata"].get("labels") or {})
     return bool(raw["spec"].get("resourceClaims")) or by_scheduler
 

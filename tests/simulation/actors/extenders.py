@@ -1,4 +1,4 @@
-"""An extender that filters and scores, and is slow, fails, lies or never answers for a while."""
+"""An extender that filters and scores; at times it is slow, fails, gives wrong answers or none."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -19,9 +19,9 @@ _ADDRESS: Final = "extender:80"
 
 
 def _preempted(args: Any) -> dict[str, Any]:
-    """Return the candidates that are left: none on which the pod would not pass the filter.
+    """Return only candidates that pass the extender's filter.
 
-    Otherwise the pod preempts there again and again.
+    Otherwise the pod would preempt on other candidates again and again.
     """
     found = preempted(args)
     key = "NodeNameToMetaVictims"
@@ -49,11 +49,11 @@ _TROUBLES: Final = ("slow", "fails", "lies", "silent", "resets")
 
 
 class Extenders(Actor):
-    """The server of the extender that the run's profile has, from then on.
+    """The server of the extender, from when a profile names it.
 
     Attributes:
-        is_needed: Whether nothing may be bound without its answer.
-        has_lied: Whether an answer was not what the extender stands for.
+        is_needed: Whether no pod may be bound without the extender's answer.
+        has_lied: Whether it has given a wrong answer.
     """
 
     name = "extenders"
@@ -65,7 +65,7 @@ class Extenders(Actor):
         """How slow it is; None: now and then."""
 
     def draw(self, plan: Plan) -> None:
-        """Draw when the server is in trouble."""
+        """Draw the times of the server's troubles."""
         if not plan.extender:
             return
         for _ in range(plan.random.choice((0, 1, 3))):
@@ -76,9 +76,9 @@ class Extenders(Actor):
             self._draw_late_pod(plan)
 
     def _draw_late_pod(self, plan: Plan) -> None:
-        """Draw a pod that only a node would take which comes while the extender is asked.
+        """Draw a pod that fits only on a node that arrives while the extender is called.
 
-        Nothing happens afterwards, so that no other event has the pod tried again.
+        Nothing happens afterwards, so no other event causes a retry.
         """
         names = (f"late{number}" for number in range(5_000))
         suits = (
@@ -109,22 +109,22 @@ class Extenders(Actor):
                 world.network.servers[_ADDRESS] = _Server(self, world)
 
     def calm(self, world: "World") -> None:
-        """Answer at once, and the truth; nodes change, because of pods that it refused wrongly."""
+        """Answer correctly and at once; change nodes, so that wrongly rejected pods are retried."""
         self._trouble = ""
         if self.has_lied:
             touch_all(world, self.name)
 
     @property
     def is_troubled(self) -> bool:
-        """Whether its answers are late, wrong or missing."""
+        """Whether answers are late, wrong or missing now."""
         return bool(self._trouble)
 
     def refuses(self, node: str, pod: PodSeen) -> bool:
-        """Return whether it refuses the node for the pod, if nothing goes wrong."""
+        """Return whether a correct answer rejects the node for the pod."""
         return self._serves and pod.scheduler == SCHEDULER and _refuses(node, pod.key)
 
     def answer(self, world: "World", request: Request) -> Reply | None:
-        """Answer one call, or not."""
+        """Return the answer to one call; None if it comes later or never."""
         trouble, random = self._trouble, world.random
         if trouble == "resets":
             request.link.reset()
@@ -146,18 +146,18 @@ class Extenders(Actor):
 
 
 class _Server:
-    """What the network reaches at the extender's address."""
+    """The server at the extender's address."""
 
     def __init__(self, actor: Extenders, world: "World") -> None:
         self._actor, self._world = actor, world
 
     def answer(self, request: Request) -> Reply | None:
-        """Answer one call; None if the answer comes later or never."""
+        """Return the answer to one call; None if it comes later or never."""
         return self._actor.answer(self._world, request)
 
 
 def extender(*, ignorable: bool) -> dict[str, Any]:
-    """Return what a profile says of the extender."""
+    """Return the extender's configuration in a profile."""
     return {
         "urlPrefix": f"http://{_ADDRESS}",
         "filterVerb": "filter",
@@ -171,7 +171,7 @@ def extender(*, ignorable: bool) -> dict[str, Any]:
 
 
 def _refuses(node: str, pod: str) -> bool:
-    """Return whether the extender refuses this node for the pod with this key."""
+    """Return whether the extender rejects the node for the pod with this key."""
     name = pod.partition("/")[2]
     args = {"Pod": {"metadata": {"name": name}}, "NodeNames": [node], "Nodes": None}
     return not filtered(args)["NodeNames"]

@@ -1,7 +1,7 @@
-"""What goes wrong: requests, watches, the server, and the processes of the replicas.
+"""Faults of requests, watches, the server, and the processes of replicas.
 
-How to add a fault: add its name to `_DRAWS` with what is drawn of it, and a method `_name` that
-carries it out. All that a fault needs is drawn into its step.
+To add a fault: add its name to `_DRAWS` with a function that draws its arguments, and add a method
+`_name` that causes it. The step contains everything that the fault needs.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ _AGENTS: Final = ("mooring", "kopf", "")
 
 
 class Faults(Actor):
-    """Draws faults for some runs, and carries them out.
+    """Draws faults for some runs, and causes them.
 
     Attributes:
-        over_at: When the last fault until now ends; infinite while only calm will end it.
+        over_at: When the last fault so far ends; infinite if only `calm` ends it.
     """
 
     name = "faults"
@@ -49,7 +49,7 @@ class Faults(Actor):
         """When whose clock has jumped, and from which error."""
 
     def draw(self, plan: Plan) -> None:
-        """Draw the weather of the run, and faults."""
+        """Draw the network's general quality, and single faults."""
         random = plan.random
         plan.step(
             0.0,
@@ -70,9 +70,9 @@ class Faults(Actor):
             self._draw_late_read(plan)
 
     def _draw_late_read(self, plan: Plan) -> None:
-        """Draw a pod of which the first comparison learns before kopf, and that goes meanwhile.
+        """Draw a pod that the first comparison sees before kopf does, and that ends meanwhile.
 
-        It is read, the answer is slow, and kopf tells of its end before that.
+        The comparison reads the pod; the answer is slow, so kopf shows the pod's end first.
         """
         of = {"replica": "", "plural": "pods", "agent": "kopf"}
         fields = {"kind": "bare", "count": 1, "cpu": "100", "priority": 0}
@@ -85,7 +85,7 @@ class Faults(Actor):
         plan.step(gone_at, "pods", "remove", name="unseen", index=0)
 
     def act(self, world: "World", step: Step) -> None:
-        """Carry out one fault."""
+        """Cause one fault."""
         if step.does != "weather":
             seconds = max(step.args.get("seconds", 0.0), step.args.get("lasts", 0.0))
             lasts = inf if step.does == "half open" else max(seconds, 0.0)
@@ -93,7 +93,7 @@ class Faults(Actor):
         getattr(self, f"_{step.does.replace(' ', '_')}")(world, **step.args)
 
     def calm(self, world: "World") -> None:
-        """End all that goes on; connections that are half-open are found out."""
+        """End all faults; half-open connections are noticed."""
         self.over_at = world.timeline.now
         world.network.rules.clear()
         world.server.watches.behind = 0.0
@@ -120,14 +120,14 @@ class Faults(Actor):
         world.network.token = world.server.renew_token()
 
     def _hide(self, world: "World", replica: str) -> None:
-        """Have kopf's watches tell nothing of the next pod that comes, until it changes."""
+        """Let kopf's watches hide the next new pod until it changes."""
         self._hides_until = world.timeline.now + _HIDES_SECONDS
         for stream in _streams(world, replica, "pods", "kopf"):
             stream.hides_next = True
             world.after(_HIDES_SECONDS, stream.tell_all)
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Change a pod that a watch may have told nothing of."""
+        """Change a new pod that a watch may have hidden."""
         comes = change.resource is POD and change.verb == "ADDED"
         if comes and world.timeline.now <= self._hides_until:
             world.after(0.4, partial(self._change, world, change.object))
@@ -187,9 +187,9 @@ class Faults(Actor):
             self._after(world, replica, steps, lambda: paused.pause(seconds))
 
     def _after(self, world: "World", replica: str, steps: int, call: Callable[[], object]) -> None:
-        """Make the call now, or in the middle of a turn after so many steps of the process.
+        """Make the call now, or after this number of steps of the process, in a turn.
 
-        Those that have not been taken when all is calm bring no fault.
+        Calls that are not made before everything is calm are dropped.
         """
         if steps and world.replicas[replica].alive:
             world.replicas[replica].after_steps(steps, lambda: world.is_calm or call())
@@ -203,19 +203,19 @@ class Faults(Actor):
             world.replicas[replica].wall_clock_error += seconds
 
     def clock_errors(self, world: "World", identity: str, since: float) -> list[float]:
-        """Return by how much the clock of a replica was wrong at any time since then."""
+        """Return all errors of the replica's clock since this time, in seconds."""
         name = identity.partition("-")[0]
         before = [error for at, jumped, error in self._jumps if jumped == name and at >= since]
         return [*before, world.replicas[name].wall_clock_error]
 
 
 def drawn(name: str, plan: Plan) -> dict[str, Any]:
-    """Return what is drawn of a fault of this name."""
+    """Return random arguments for the fault of this name."""
     return _DRAWS[name](plan.random, plan)
 
 
 def _streams(world: "World", replica: str, plural: str, agent: str) -> "list[Stream]":
-    """Return the open watches that are meant; empty texts mean all."""
+    """Return the open watches with these properties; "" matches all."""
     return world.server.watches.of(
         lambda stream: (
             replica in {"", stream.process.name}
@@ -249,7 +249,7 @@ def _one(random: Random, plan: Plan) -> dict[str, Any]:
 
 
 def _steps(random: Random) -> dict[str, Any]:
-    """Draw after how many steps of its tasks it strikes: at any await, or between two turns."""
+    """Draw after how many task steps the fault strikes; so it may strike at any await."""
     return {"steps": random.choice((0, 1, 2, 5, random.randint(1, 400)))}
 
 

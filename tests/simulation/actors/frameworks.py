@@ -1,4 +1,4 @@
-"""Gangs as Volcano, KAI, Grove and YuniKorn have them, some within a HyperNode; see `Groups`."""
+"""Gangs in the formats of Volcano, KAI, Grove and YuniKorn, some in a HyperNode; see `Groups`."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,12 +21,12 @@ _FORMATS: Final = tuple(name for name in FORMATS if name != KUBERNETES)
 
 
 class Frameworks(Actor):
-    """Draws them for some runs, with a profile of their own; `Groups` has them."""
+    """Draws such gangs for some runs, with their own profile; `Groups` creates the members."""
 
     name = FRAMEWORKS
 
     def draw(self, plan: Plan) -> None:
-        """Draw some gangs, let members come and go, and let minimums change."""
+        """Draw gangs, let members come and go, and change minimums."""
         random = plan.random
         if plan.subject or not plan.chance(0.25):
             return
@@ -47,7 +47,7 @@ class Frameworks(Actor):
                 plan.step(at + random.uniform(0.0, 5.0), Groups.name, "undefine", name=name)
 
     def _create(self, plan: Plan, at: float, name: str, minimum: int, form: str) -> bool:
-        """Draw a gang; return whether it is left alone, because its leader comes late."""
+        """Draw a gang; return True if nothing else may happen to it (its leader comes late)."""
         random = plan.random
         near = form == "volcano" and plan.chance(0.4)
         count, more = minimum + random.choice((-1, 0, 0, 0, 1, 2)), dict[str, Any]()
@@ -79,7 +79,7 @@ class Frameworks(Actor):
         return is_late
 
     def act(self, world: "World", step: Step) -> None:
-        """Create the profile, or a HyperNode of each half of the nodes."""
+        """Create the profile, or one HyperNode for each half of the nodes."""
         if step.does == "profile":
             config = [{"name": "GangScheduling", "args": {"podGroupPresets": [*_PRESETS]}}]
             raw = api_object("SchedulingProfile", FRAMEWORKS, spec={"pluginConfig": config})

@@ -1,4 +1,4 @@
-"""Gangs whose members have gates, constraints, volumes or devices, beside those of `Groups`."""
+"""Gangs whose members have gates, constraints, volumes or devices; see also `Groups`."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,12 +24,12 @@ _NAMING: Final = tuple(i for i, each in enumerate(_POLICIES) if "podGroupPresets
 
 
 class Gangs(Actor):
-    """Draws them for some runs, and what the profile does about gangs; `Groups` has them."""
+    """Draws such gangs for some runs, and the profile's settings; `Groups` creates the members."""
 
     name = "gangs"
 
     def draw(self, plan: Plan) -> None:
-        """Draw some, and let members come and go."""
+        """Draw gangs, and let members come and go."""
         random = plan.random
         if not plan.chance(0.4):
             return
@@ -92,7 +92,7 @@ class Gangs(Actor):
         )
 
     def act(self, world: "World", step: Step) -> None:
-        """Change what the profile does about gangs."""
+        """Change the profile's settings for gangs."""
         raw = world.server.storage.get(SCHEDULING_PROFILE, SCHEDULER)
         if raw is None:
             return

@@ -1,4 +1,4 @@
-"""Gangs in the formats of other schedulers: their objects, and what their members say."""
+"""The formats of gangs of other schedulers: their objects, and the labels of their members."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ WORKER: Final = "worker"
 
 @dataclass(frozen=True)
 class Format:
-    """How members name their group and their role; `resource` is None if no object defines it."""
+    """How members name their group and role; `resource` is None if no object defines the group."""
 
     source: GroupSource
     resource: Resource | None
@@ -56,7 +56,7 @@ def format_of(drawn: Mapping[str, Any]) -> Format:
 
 
 def roles_of(drawn: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many members of each role the gang needs; empty if it has no roles."""
+    """Return the number of needed members by role; {} if the gang has no roles."""
     if not drawn.get("roles"):
         return {}
     minimum = drawn["minimum"]
@@ -64,7 +64,7 @@ def roles_of(drawn: Mapping[str, Any]) -> dict[str, int]:
 
 
 def definition_of(name: str, drawn: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the object that defines the gang; None if its members do."""
+    """Return the object that defines the gang; None if its members define it."""
     form = format_of(drawn)
     if form.source is GroupSource.KUBERNETES:
         raw = pod_group(
@@ -83,7 +83,7 @@ def definition_of(name: str, drawn: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def spec_of(drawn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the spec that say what the gang needs."""
+    """Return the fields of the object's spec with the gang's requirements."""
     minimum, roles = drawn["minimum"], roles_of(drawn)
     match format_of(drawn).source:
         case GroupSource.KUBERNETES:
@@ -103,7 +103,7 @@ def spec_of(drawn: Mapping[str, Any]) -> dict[str, Any]:
 def marks_of(
     name: str, role: str, drawn: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the labels and the annotations of a member, which its controller writes."""
+    """Return the labels and annotations that a controller gives to a member."""
     form = format_of(drawn)
     if form.source is GroupSource.KUBERNETES:
         return {}, {}

@@ -1,4 +1,4 @@
-"""Pod groups: gangs whose members come one by one, leave, and return; definitions that change."""
+"""Pod groups: members come one by one, leave and return; the groups' definitions change."""
 
 import math
 from collections import Counter, defaultdict
@@ -44,12 +44,12 @@ _MINIMUM_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 
 class Groups(Actor):
-    """Gangs, and a record of what their members were bound for.
+    """Gangs, and a record of the bindings of their members.
 
     Attributes:
-        bound: By group, the uids of the members that are bound.
-        disturbed: By group, when something last happened to it that excuses a part of a gang.
-        all_disturbed: When something last happened that excuses a part of any gang.
+        bound: By group, the uids of the bound members.
+        disturbed: By group, the last time of an event that excuses an incomplete gang.
+        all_disturbed: The last time of an event that excuses any incomplete gang.
     """
 
     name = "groups"
@@ -61,7 +61,7 @@ class Groups(Actor):
         self._drawn: dict[str, dict[str, Any]] = {}
 
     def draw(self, plan: Plan) -> None:
-        """Create gangs in some runs; let members leave and definitions change."""
+        """Draw gangs for some runs; let members leave and definitions change."""
         random = plan.random
         for number in range(random.choice((0, 0, 1, 2, 3))):
             name, at = f"g{number}", plan.time() * 0.7
@@ -99,7 +99,7 @@ class Groups(Actor):
             self._do(world, step.does, name, step.args)
 
     def calm(self, world: "World") -> None:
-        """Let every member go that gates hold back."""
+        """Open the gates of every member."""
         for name, drawn in self._drawn.items():
             drawn["gates"] = 0
             for raw in self._members(world, name):
@@ -158,7 +158,7 @@ class Groups(Actor):
             server.change(POD, raw, self.name, {"status": {"phase": "Succeeded"}})
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Replace a member that has gone; note what excuses a part of a gang."""
+        """Replace a deleted member; note events that excuse an incomplete gang."""
         if change.verb != "ADDED" and "status" not in change.what:
             if change.resource in {NODE, SCHEDULING_PROFILE, HYPER_NODE}:
                 self.all_disturbed = change.at
@@ -177,30 +177,30 @@ class Groups(Actor):
             world.after(delay, lambda: self._join(world, name))
 
     def is_of_plugin(self, name: str) -> bool:
-        """Return whether the members are those of the profile with the plugin."""
+        """Return whether the gang belongs to the profile with the plugin of `Plugins`."""
         return bool(self._drawn[name].get("scheduler") == ACME)
 
     def is_whole(self, name: str) -> bool:
-        """Return whether the members are evicted all together or not at all."""
+        """Return whether members may only be evicted all together."""
         return bool(self._drawn[name].get("whole"))
 
     def has_topology(self, name: str) -> bool:
-        """Return whether the members belong into one domain."""
+        """Return whether all members must be in one topology domain."""
         return bool(self._drawn[name]["topology"])
 
     def must_be_near(self, name: str) -> bool:
-        """Return whether the members belong into one HyperNode of the lowest tier."""
+        """Return whether all members must be in one HyperNode of the lowest tier."""
         return bool(self._drawn[name].get("near"))
 
     def has_constraints(self, name: str) -> bool:
-        """Return whether a node that has room for a member may refuse it."""
+        """Return whether a node may reject a member although it has room."""
         return bool(self._drawn[name].get("more"))
 
     def format_of(self, name: str) -> Format:
         return format_of(self._drawn[name])
 
     def needs(self, world: "World", name: str) -> tuple[int, dict[str, int]] | None:
-        """Return the minimum of the gang, and of each role; None if nothing defines it now."""
+        """Return the minimum of the gang, and of each role; None if no object defines it now."""
         drawn = self._drawn.get(name)
         if drawn is None or drawn.get("labels_name_it"):
             return None
@@ -210,11 +210,11 @@ class Groups(Actor):
         return drawn["minimum"], roles_of(drawn)
 
     def was_disturbed(self, name: str, since: float) -> bool:
-        """Return whether something has happened since that excuses a part of this gang."""
+        """Return whether an event since this time excuses an incomplete gang."""
         return max(self.all_disturbed, self.disturbed.get(name, -math.inf)) >= since
 
     def _join(self, world: "World", name: str) -> None:
-        """Create one more member; names return."""
+        """Create one more member; names of earlier members are used again."""
         drawn = self._drawn[name]
         taken = {raw["metadata"]["name"] for raw in world.server.storage.all(POD)}
         called = next(f"{name}-{n}" for n in range(100) if f"{name}-{n}" not in taken)
@@ -251,16 +251,16 @@ class Groups(Actor):
             world.after(late, lambda: self._name_group(world, called, form.name_key, name))
 
     def _name_group(self, world: "World", called: str, key: str, name: str) -> None:
-        """Write the name of its group to a member, as KAI's pod grouper does."""
+        """Write the name of its group into a member's annotation, as KAI's pod grouper does."""
         raw = world.server.storage.get(POD, called, NAMESPACE)
         if raw is not None:
             patch = {"metadata": {"annotations": {key: name}}}
             world.server.change(POD, raw, self.name, patch)
 
     def _role(self, world: "World", name: str) -> str:
-        """Return the role of which the gang has too few members; "" if it has no roles.
+        """Return a role with too few members; "" if the gang has no roles.
 
-        There may be no leader before a certain time.
+        Some gangs get no leader before a certain time.
         """
         drawn = self._drawn[name]
         if not (roles := roles_of(drawn)):
@@ -281,13 +281,13 @@ class Groups(Actor):
         ]
 
     def _name_of(self, raw: "Raw") -> str | None:
-        """Return the name of the pod's group, also of one that labels name."""
+        """Return the name of the pod's group, even if only labels name it; None without a group."""
         labelled = (raw["metadata"].get("labels") or {}).get(_NAME_LABEL)
         return group_of(raw) or (labelled if labelled in self._drawn else None)
 
 
 def _leaves(change: "Change") -> bool:
-    """Return whether the pod ends with this change, or begins to."""
+    """Return whether the pod ends or begins to terminate with this change."""
     after, before = change.after, change.before
     if after is None or before is None:
         return after is None
@@ -295,7 +295,7 @@ def _leaves(change: "Change") -> bool:
 
 
 def group_of(raw: "Raw") -> str | None:
-    """Return the name of the pod's group; None if it has none of this actor's."""
+    """Return the name of the pod's group; None if it has no group of this actor."""
     if raw["metadata"].get("namespace") != NAMESPACE:
         return None
     group = raw["spec"].get("schedulingGroup")

@@ -1,4 +1,4 @@
-"""The kubelets: pods that are bound run, pods that terminate go; and the collector of lost pods."""
+"""The kubelets run bound pods and end terminating pods; the collector deletes lost pods."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -18,12 +18,12 @@ _LOST_SECONDS: Final = 5.0
 
 
 class Kubelets(Actor):
-    """What happens to pods that have a node."""
+    """The kubelets of all nodes, and the pod garbage collector."""
 
     name = "kubelets"
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Run a pod that is bound, remove one that terminates."""
+        """Run a pod after its binding; remove a pod that terminates."""
         if change.resource is NODE and change.after is None:
             world.after(_LOST_SECONDS, lambda: self._collect(world, change.object))
         if change.resource is not POD or change.after is None:
@@ -52,7 +52,7 @@ class Kubelets(Actor):
             world.server.remove(POD, pod, self.name)
 
     def _collect(self, world: "World", node: "Raw") -> None:
-        """Delete the pods of a node that has gone."""
+        """Delete the pods of a deleted node."""
         name = node["metadata"]["name"]
         for pod in world.server.storage.all(POD):
             if pod["spec"].get("nodeName") == name:
@@ -66,7 +66,7 @@ class Kubelets(Actor):
 
 
 def _found(world: "World", raw: "Raw", uid: str) -> "Raw | None":
-    """Return the pod as it is by now; None if it is gone."""
+    """Return the pod's current version; None if it is gone."""
     metadata = raw["metadata"]
     pod = world.server.storage.get(POD, metadata["name"], metadata["namespace"])
     return pod if pod is not None and pod["metadata"]["uid"] == uid else None

@@ -1,8 +1,8 @@
-"""A pod that may not be where others are, and the others, which are on every node and go.
+"""A pod that must not be beside certain other pods, which are on every node and leave.
 
-Only one of the two sides says so: the pod, or the others about it. Nothing else keeps the pod from
-a node, and so nothing else has it tried again when they go. Now and then kopf's watch is late, and
-the pod finishes soon: it has ended when kopf shows how it was while it waited.
+Only one side has the anti-affinity: the pod or the others. No other rule keeps the pod from a node,
+so only their leaving can cause a retry. At times kopf's watch is late and the pod finishes soon: it
+has ended when kopf shows an older version of it.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class Loners(Actor):
-    """Binds pods to each node, creates one that may not be there, and has the others go."""
+    """Binds pods to each node, creates one pod that must not be there, and removes the others."""
 
     name = "loners"
 
@@ -37,7 +37,7 @@ class Loners(Actor):
         self._soon_finished = set[str]()
 
     def draw(self, plan: Plan) -> None:
-        """Draw nodes, who says it, and how the others go; for runs about this subject."""
+        """Draw nodes, the side with anti-affinity, and the removal, in runs about this subject."""
         random = plan.random
         if plan.subject != self.name:
             return
@@ -56,7 +56,6 @@ class Loners(Actor):
                 plan.step(later - 0.1, self.name, "late", number=number)
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         args = step.args
         if step.does == "crowd":
             self._bind_crowd(world, args["number"], args["says"], args["key"])
@@ -69,7 +68,7 @@ class Loners(Actor):
             self._go(world, step.does, args["number"], args["most"])
 
     def _bind_crowd(self, world: "World", number: int, says: str, key: str) -> None:
-        """Bind one of the others to each node that takes it."""
+        """Bind one of the other pods to each node with room."""
         for node in world.server.storage.all(NODE):
             name = node["metadata"]["name"]
             made = world.server.create(POD, _pod(_CROWD, number, says, key, name), self.name)
@@ -78,7 +77,7 @@ class Loners(Actor):
                 world.server.change(POD, made, self.name, patch, BOUND_BY_ANOTHER)
 
     def _hold_back(self, world: "World", number: int) -> None:
-        """Have kopf told late of a change of the loner, and later of all that follows."""
+        """Delay kopf's news of one change of the loner, and even more of all later ones."""
         raw = world.server.storage.get(POD, f"{_LONER}-{number}", NAMESPACE)
         if raw is None or raw["spec"].get("nodeName"):
             return
@@ -92,7 +91,7 @@ class Loners(Actor):
         self._soon_finished.add(raw["metadata"]["uid"])
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Have a loner that was held back finish soon after it is bound."""
+        """Finish a held-back loner soon after its binding."""
         raw = change.object
         if change.what == "bind" and raw["metadata"]["uid"] in self._soon_finished:
             world.after(0.3, lambda: self._finish(world, raw["metadata"]["name"]))
@@ -103,7 +102,7 @@ class Loners(Actor):
             world.server.change(POD, raw, self.name, {"status": {"phase": "Succeeded"}})
 
     def _go(self, world: "World", does: str, number: int, most: int) -> None:
-        """Have so many of the others go, or be others."""
+        """Remove or relabel up to `most` of the other pods."""
         server, role = world.server, f"{_CROWD}-{number}"
         crowd = [raw for raw in server.storage.all(POD) if _role(raw) == role]
         for raw in crowd[:most]:
@@ -116,7 +115,7 @@ class Loners(Actor):
 
 
 def _pod(kind: str, number: int, says: str, key: str, node: str = "") -> dict[str, Any]:
-    """Return the loner, or one of the crowd for a node."""
+    """Return the loner, or a pod of the crowd for `node`."""
     other = _CROWD if kind == _LONER else _LONER
     selector = {"matchLabels": {_ROLE: f"{other}-{number}"}}
     terms = [{"topologyKey": key, "labelSelector": selector}]

@@ -1,8 +1,9 @@
-"""What happens in short moments: while a pod is active, tried, or being bound.
+"""Events in short moments: while a pod is active, tried, or being bound.
 
-A step of it waits until the leader has a pod in such a state, which is asked after each step of the
-leader's tasks. Then its turn ends, and a fault strikes, somebody asks, or the pod itself changes or
-goes. Such states often last from one await to the next, so that steps with a time seldom meet them.
+A step of this actor waits until the leader has a pod in such a state; this is checked after each
+step of the leader's tasks. Then the turn ends, and a fault strikes, a reader asks, or the pod
+changes or goes. Such states often last only from one await to the next, so steps at random times
+hardly meet them.
 """
 
 from collections.abc import Callable
@@ -51,7 +52,7 @@ _READ_OR_TOLD: Final = ("get", "watch", "patch status")
 
 
 class Moments(Actor):
-    """Waits for moments; what happens then other actors do, or it is about a pod in that state."""
+    """Waits for moments; then another actor takes a step, or the pod in this state changes."""
 
     name = _NAME
 
@@ -59,7 +60,7 @@ class Moments(Actor):
         self._awaited: list[Step] = []
 
     def draw(self, plan: Plan) -> None:
-        """Draw what happens when, for runs without a subject."""
+        """Draw the states and the events, for runs without a subject."""
         random = plan.random
         if plan.subject or plan.chance(0.4):
             return
@@ -73,7 +74,7 @@ class Moments(Actor):
             plan.step(plan.time(), self.name, "wait", state=state, of=of, then=does, args=args)
 
     def act(self, world: "World", step: Step) -> None:
-        """Wait for the moment of a step, or do something with a pod in its state."""
+        """Wait for the moment of a step, or change a pod in its state."""
         if step.does == "wait":
             self._awaited.append(step)
             world.after(_LASTS, partial(self._give_up, world, step))
@@ -82,7 +83,7 @@ class Moments(Actor):
             self._change(world, found[1].scheduler, step)
 
     def calm(self, world: "World") -> None:
-        """Wait for nothing more."""
+        """Stop waiting for moments."""
         self._awaited.clear()
         self._look_out(world)
 
@@ -91,14 +92,14 @@ class Moments(Actor):
         self._look_out(world)
 
     def _look_out(self, world: "World") -> None:
-        """Have all replicas ask after each step of their tasks, while there is something to do."""
+        """Check all replicas after each step of their tasks while a step waits for a moment."""
         for replica in world.replicas.values():
             replica.end_turns_when(
                 partial(self._has_come, world, replica) if self._awaited else None
             )
 
     def _has_come(self, world: "World", replica: "Replica") -> bool:
-        """Return whether this is a moment that a step has waited for, and have it taken."""
+        """Return whether a step has waited for this moment, and let the step be taken."""
         scheduler = replica.scheduler
         if scheduler is None or replica.identity != world.books.holder:
             return False
@@ -117,7 +118,7 @@ class Moments(Actor):
             world.take(Step(world.now, args["of"], args["then"], {**args["args"], **more}))
 
     def _change(self, world: "World", scheduler: SchedulerState, step: Step) -> None:
-        """Change a pod that is in the state, delete it or remove it."""
+        """Change, delete or remove a pod that is in the state."""
         state = PodState(step.args["state"])
         pods = [
             raw
@@ -137,12 +138,12 @@ class Moments(Actor):
 
 
 class RareMoments(Actor):
-    """Draws more of what too few runs have met; `Moments` takes the steps."""
+    """Draws more of the rare situations; `Moments` takes the steps."""
 
     name = "rare moments"
 
     def draw(self, plan: Plan) -> None:
-        """Draw faults while a pod is tried, and reads that go wrong."""
+        """Draw faults while a pod is tried, and failing reads."""
         random = plan.random
         if plan.subject or plan.chance(0.7):
             return

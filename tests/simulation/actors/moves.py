@@ -1,8 +1,8 @@
-"""A subject: what rebalancing is for, and what comes between two of its moves.
+"""A subject: situations in which rebalancing helps, and disturbances between two moves.
 
-Pods wait for room that moves can make, nodes have little on them, whole groups are on nodes that
-they require no more; small pods take the room meanwhile, controllers are slow, leaders end, and
-windows open and close. `Rebalancing` has the profile and the workloads.
+Pods wait for room that moves can make; nodes have few pods; whole groups are on nodes that no
+longer meet their requirements. Meanwhile small pods take the room, controllers are slow, leaders
+end, and windows open and close. `Rebalancing` has the profile and the workloads.
 """
 
 import time
@@ -42,7 +42,7 @@ _GOALS: Final = {
 
 
 class Moves(Actor):
-    """Draws the situations, and sees to it that something is moved where it should be."""
+    """Draws these situations, and checks that pods are moved where they should be."""
 
     name = "moves"
 
@@ -51,7 +51,7 @@ class Moves(Actor):
         self._stolen = 0
 
     def draw(self, plan: Plan) -> None:
-        """Draw the profile, nodes and workloads, and what disturbs the moves."""
+        """Draw the profile, nodes, workloads, and disturbances of moves."""
         random = plan.random
         if plan.subject != self.name:
             return
@@ -98,7 +98,7 @@ class Moves(Actor):
         )
 
     def _draw_room(self, plan: Plan) -> None:
-        """Draw nodes that are half full, one that waits for room on one of them, and thieves."""
+        """Draw nodes that are half full, a pod that waits for room on one of them, and thieves."""
         random = plan.random
         count, cpu, large = random.choice(_FULL)
         parts = random.choice((1, 2))
@@ -115,7 +115,7 @@ class Moves(Actor):
         self._draw_labels(plan)
 
     def _draw_pack(self, plan: Plan) -> None:
-        """Draw nodes with little on them, and pods that come to them meanwhile."""
+        """Draw nodes with few pods, and pods that come to these nodes meanwhile."""
         random = plan.random
         self._create(plan, 1.0, "m0", random.randint(2, 5), random.choice(("500m", "1")))
         for number in range(random.choice((0, 1, 2, 3))):
@@ -123,7 +123,7 @@ class Moves(Actor):
             self._create(plan, at, f"s{number}", random.choice((1, 2)), "100m")
 
     def _draw_labels(self, plan: Plan) -> None:
-        """Draw a workload that requires a label, and take it away from a node."""
+        """Draw a workload that requires a node label, and remove the label from a node."""
         random = plan.random
         rest = {"late": random.choice((0.1, 3.0)), "slow": random.choice((0.0, 2.0, 6.0))}
         count = random.choice((2, 4, 6))
@@ -137,7 +137,7 @@ class Moves(Actor):
                 plan.step(later, "rebalancing", "label", node=node, value="yes")
 
     def _draw_whole(self, plan: Plan) -> None:
-        """Draw gangs whose members all have to leave a node if one of them has."""
+        """Draw gangs whose members must all leave if one of them must leave its node."""
         random = plan.random
         for number in range(random.choice((1, 2))):
             count = random.choice((2, 3))
@@ -160,12 +160,12 @@ class Moves(Actor):
                 plan.step(later, "rebalancing", "label", node=node, value="yes")
 
     def act(self, _world: "World", step: Step) -> None:
-        """Let a thief wait for a move; other actors take the other steps."""
+        """Let a thief wait for a move; other actors take all other steps."""
         if step.does == "thief":
             self._thieves.append(dict(step.args))
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Have members of gangs become ready that run, as pods of workloads do.
+        """Let running members of gangs become ready, as pods of workloads do.
 
         A thief comes to the node that a moved pod leaves.
         """
@@ -181,7 +181,7 @@ class Moves(Actor):
             world.after(0.5, partial(self._ready, world, raw))
 
     def _steal(self, world: "World", node: str, cpu: str, tries: int) -> None:
-        """Have another scheduler bind a pod to the node as soon as it has room for it."""
+        """Let another scheduler bind a pod to the node as soon as the node has room."""
         raw = pod(f"thief-{self._stolen}", namespace=NAMESPACE, cpu=cpu, priority=1000)
         raw["spec"]["schedulerName"] = "other"
         books = world.books
@@ -204,7 +204,7 @@ class Moves(Actor):
             world.server.change(POD, found, self.name, {"status": ready})
 
     def calm(self, world: "World") -> None:
-        """Look shortly before no more pods are moved whether those were that should be."""
+        """Check, shortly before rebalancing ends, that all pods that should be moved were moved."""
         if world.server.storage.get(SCHEDULING_PROFILE, MOVED) is not None:
             world.after(STOPPED_AFTER - 1.0, partial(self._look, world))
 
@@ -214,7 +214,7 @@ class Moves(Actor):
 
 
 def _window(begins: int, minutes: int) -> dict[str, str]:
-    """Return a window that begins so many minutes after the run and lasts so long."""
+    """Return a window that begins `begins` minutes after the run's start and lasts `minutes`."""
     start = EPOCH + _BEGIN + 60.0 * begins
     times = (time.gmtime(start), time.gmtime(start + 60.0 * minutes))
     return {

@@ -1,7 +1,7 @@
-"""Pods that care who else is on their node or in their zone, and nodes that change zone and taints.
+"""Pods with rules about other pods on their node or zone; nodes change zones and taints.
 
-Their labels `app` change too, so that what a term or a constraint selects comes and goes without
-any pod that does. How to add a kind of constraint: a function like those in `KINDS`.
+Labels `app` of the pods change too, so that terms and constraints select other pods without a new
+pod. To add a kind of constraint, write a function like those in `KINDS`.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _selector(random: Random) -> dict[str, Any]:
-    """Draw whom a term is about; an app, the ordinary pods of a workload, or all but an app."""
+    """Draw a label selector: an app, the ordinary pods of a workload, or all except an app."""
     app = random.choice(_APPS)
     return random.choice(
         (
@@ -40,7 +40,7 @@ def _selector(random: Random) -> dict[str, Any]:
 
 
 def _term(random: Random) -> dict[str, Any]:
-    """Draw a term: about pods of its own namespace, of the tenants' or of all."""
+    """Draw an inter-pod term for its own namespace, the tenants' namespaces or all."""
     return {
         "topologyKey": random.choice(_TOPOLOGIES),
         "labelSelector": _selector(random),
@@ -89,7 +89,7 @@ def _nodes(random: Random) -> dict[str, Any]:
 
 
 def _preferred(random: Random) -> dict[str, Any]:
-    """Draw what is only preferred, and so keeps a pod from no node."""
+    """Draw a preferred rule, which keeps the pod from no node."""
     kind = random.choice(("podAffinity", "podAntiAffinity"))
     terms = [{"weight": 50, "podAffinityTerm": _term(random)}]
     soft = {"maxSkew": 1, "topologyKey": random.choice(_TOPOLOGIES)}
@@ -110,12 +110,12 @@ KINDS: Final[Mapping[str, Callable[[Random], dict[str, Any]]]] = {
 
 
 class Neighbours(Pods):
-    """Workloads whose pods have constraints."""
+    """Workloads whose pods have such constraints."""
 
     name = "neighbours"
 
     def draw(self, plan: Plan) -> None:
-        """Create some in a third of the runs, and change labels of pods and nodes."""
+        """Draw such workloads for a third of the runs, and changes of pods' and nodes' labels."""
         random = plan.random
         if not plan.chance(0.35):
             return
@@ -137,7 +137,7 @@ class Neighbours(Pods):
             plan.step(plan.time(), self.name, does, name=node, **args)
 
     def _with(self, plan: Plan, possible: list[str]) -> dict[str, Any]:
-        """Draw a workload with some of these kinds of constraints."""
+        """Draw a workload with some of the `possible` kinds of constraints."""
         random = plan.random
         kinds = random.sample(possible, min(len(possible), random.choice((1, 1, 1, 2))))
         return {
@@ -150,7 +150,6 @@ class Neighbours(Pods):
         }
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         node = world.server.storage.get(NODE, step.args["name"])
         if node is None:
             super().act(world, step)
@@ -183,7 +182,7 @@ class Neighbours(Pods):
 
 
 def kinds_of(raw: "Raw") -> list[str]:
-    """Return which kinds of constraints a pod has."""
+    """Return the kinds of constraints that the pod has."""
     spec = raw["spec"]
     affinity = spec.get("affinity") or {}
     has = {
@@ -198,7 +197,7 @@ def kinds_of(raw: "Raw") -> list[str]:
 
 
 def _merged(given: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return all arguments; affinities of several kinds are one."""
+    """Merge the arguments of several kinds; their affinities become one affinity."""
     affinity: dict[str, Any] = {}
     for one in given:
         for kind, terms in one.get("affinity", {}).items():

@@ -1,4 +1,4 @@
-"""Nodes that come and go; names return with other nodes."""
+"""Nodes come and go; a name may return with another node."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,7 @@ class Nodes(Actor):
     name = "nodes"
 
     def draw(self, plan: Plan) -> None:
-        """Create all nodes soon, and let some of them change."""
+        """Draw early creations of all nodes, and changes of some nodes."""
         random = plan.random
         for name in plan.nodes:
             at = 0.0 if plan.chance(0.8) else plan.time()
@@ -50,7 +50,6 @@ class Nodes(Actor):
         }
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         args, server = step.args, world.server
         name: str = args["name"]
         if step.does == "create":
@@ -78,6 +77,6 @@ class Nodes(Actor):
 
 
 def touch_all(world: "World", by: str) -> None:
-    """Change a label of every node, which has pods tried again that were refused for no reason."""
+    """Change a label of every node, so that wrongly rejected pods are tried again."""
     for raw in world.server.storage.all(NODE):
         world.server.change(NODE, raw, by, {"metadata": {"labels": {"touched-by": by}}})

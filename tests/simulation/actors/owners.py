@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class DaemonSets(Actor):
-    """Pods each of which names one node, and tolerates that it is cordoned.
+    """Pods that each name one node and tolerate its cordon.
 
-    A node that comes gets one, and one that goes takes it along, also before it is bound.
+    Each node has one such pod, which comes and goes with the node even if it is not bound.
     """
 
     name = "daemon sets"
@@ -25,7 +25,7 @@ class DaemonSets(Actor):
         self._made = 0
 
     def draw(self, plan: Plan) -> None:
-        """Create one in some runs."""
+        """Draw a DaemonSet for some runs."""
         random = plan.random
         for number in range(random.choice((0, 0, 0, 1, 2))):
             name, at = f"d{number}", plan.time()
@@ -35,7 +35,6 @@ class DaemonSets(Actor):
                 plan.step(at + random.uniform(0.0, 9.0), self.name, "end", name=name)
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         name, server = step.args["name"], world.server
         if step.does == "create":
             self._sets[name] = dict(step.args)
@@ -48,7 +47,7 @@ class DaemonSets(Actor):
                     server.delete(POD, raw, self.name)
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Follow the nodes, and replace pods that have gone."""
+        """Create and delete pods with their nodes, and replace deleted pods."""
         raw = change.object
         if change.resource is NODE and change.verb != "MODIFIED":
             node = raw["metadata"]["name"]
@@ -64,14 +63,14 @@ class DaemonSets(Actor):
             self._create(world, name, node)
 
     def _leave(self, world: "World", node: str) -> None:
-        """Delete the pods that wait for a node which has gone."""
+        """Delete the pods that wait for a deleted node."""
         if world.server.storage.get(NODE, node) is None:
             for raw in world.server.storage.all(POD):
                 if _label(raw, "for-node") == node and not raw["spec"].get("nodeName"):
                     world.server.delete(POD, raw, self.name)
 
     def _create(self, world: "World", name: str, node: str) -> None:
-        """Create the pod for a node, unless it is there."""
+        """Create the pod for a node, unless it exists."""
         drawn, storage = self._sets.get(name), world.server.storage
         there = any(
             (_label(raw, "daemon-set"), _label(raw, "for-node")) == (name, node)
@@ -95,7 +94,7 @@ class DaemonSets(Actor):
 
 
 class Jobs(Actor):
-    """Pods that finish some time after they were bound, until so many have; some run at once."""
+    """Pods that finish some time after their binding, until enough have; some run in parallel."""
 
     name = "jobs"
 
@@ -104,7 +103,7 @@ class Jobs(Actor):
         self._made = 0
 
     def draw(self, plan: Plan) -> None:
-        """Create some in some runs."""
+        """Draw Jobs for some runs."""
         random = plan.random
         for number in range(random.choice((0, 0, 0, 1, 2))):
             plan.step(
@@ -126,7 +125,7 @@ class Jobs(Actor):
             self._create(world, name)
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Finish a pod that runs, and go on when one has finished or gone."""
+        """Finish a running pod later; create the next pod after one has finished or gone."""
         if change.resource is not POD or not (name := _label(change.object, "job")):
             return
         drawn, raw = self._jobs[name], change.object

@@ -1,7 +1,7 @@
-"""More that goes wrong with the plugin of another distribution, while each method is called.
+"""More faults of the third-party plugin, while each of its methods is called.
 
-Pods come in the middle of the trouble, of which one is too large for every node, and nodes change.
-Where a method is called only if something else fails, that fails, too.
+Pods come during the trouble, one of them too large for every node, and nodes change. If a method is
+called only after another failure, that failure is drawn too.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -25,12 +25,12 @@ _WAYS: Final = tuple((method, how) for method, ways in WRONGS.items() for how in
 
 
 class PluginTrials(Actor):
-    """Draws troubles for runs with the plugin; `Plugins` takes most steps."""
+    """Draws such faults in runs with the plugin; `Plugins` takes most steps."""
 
     name = "plugin trials"
 
     def draw(self, plan: Plan) -> None:
-        """Draw some of the ways, one after the other."""
+        """Draw some kinds of faults, one after the other."""
         random = plan.random
         if plan.subject or not plan.has_plugin:
             return
@@ -47,5 +47,5 @@ class PluginTrials(Actor):
             plan.step(at + 1.5, self.name, "touch")
 
     def act(self, world: "World", step: Step) -> None:  # noqa: ARG002 - there is one step
-        """Change all nodes."""
+        """Change a label of all nodes."""
         touch_all(world, self.name)

@@ -1,4 +1,4 @@
-"""A plugin of another distribution that is slow, raises and lies, and the pods of its profile."""
+"""A third-party plugin that is slow, raises errors or gives wrong results, and its pods."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -60,13 +60,13 @@ _LINGER_SECONDS: Final = 1.0
 
 
 class Plugins(Actor):
-    """The profile of the plugin, its pods, and what goes wrong with it for a while.
+    """The profile with the plugin, its pods, and the plugin's faults.
 
     Attributes:
-        made: The plugins that were built, in all processes.
+        made: The plugin objects of all processes.
         skipped: The uids of pods for which the plugin's filter did not run.
-        bound: The uids of pods that were bound once, or that the plugin says to have bound.
-        troubled_until: Until when its pods may wait for no reason; infinite until all is calm.
+        bound: The uids of pods that were bound, or that the plugin claims to have bound.
+        troubled_until: Until when pods may wait without a reason; infinite until all is calm.
     """
 
     name = "plugins"
@@ -81,7 +81,7 @@ class Plugins(Actor):
         self._world: World | None = None
 
     def draw(self, plan: Plan) -> None:
-        """Draw the profile, its pods, and what goes wrong when."""
+        """Draw the profile, its pods, and the times of faults."""
         random = plan.random
         if not plan.has_plugin:
             return
@@ -106,7 +106,6 @@ class Plugins(Actor):
             plan.step(later, self.name, "trouble", method=method, how="")
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         args, server = step.args, world.server
         if step.does == "profile":
             server.create(SCHEDULING_PROFILE, _profile(), self.name)
@@ -131,19 +130,19 @@ class Plugins(Actor):
             self.bound.add(change.object["metadata"]["uid"])
 
     def calm(self, world: "World") -> None:
-        """Work well; nodes change, because pods were refused for no reason."""
+        """End all faults; change nodes, because pods were rejected for no reason."""
         if self._troubles:
             self._troubles = {}
             self.troubled_until = max(self._lied_until, world.timeline.now)
             touch_all(world, self.name)
 
     def announced(self, world: "World") -> dict[str, EntryPoint]:
-        """Return the entry points by which a registry finds the plugin."""
+        """Return the entry points of the plugin, for a registry."""
         self._world = world
         return {_Acme.name: _Announced(self)}
 
     def wrong(self, method: str) -> str:
-        """Return what goes wrong with this call, and count it; empty if nothing does."""
+        """Return the fault of this call and count it; "" if the call works."""
         how, world = self._troubles.get(method, ""), self._world
         if how and world is not None:
             world.coverage.note_plugin(method, how)
@@ -155,7 +154,7 @@ class Plugins(Actor):
 
     @staticmethod
     def refuses(node: str, pod: PodSeen) -> bool:
-        """Return whether the plugin refuses the node for the pod, if nothing goes wrong."""
+        """Return whether the plugin, without a fault, rejects the node for the pod."""
         return pod.scheduler == ACME and _refuses(node, pod.key.partition("/")[2])
 
 
@@ -167,12 +166,12 @@ class _Announced(EntryPoint):
         vars(self)["actor"] = actor
 
     def load(self) -> Any:
-        """Return the plugin, which asks the actor what goes wrong."""
+        """Return the plugin class; its calls ask the actor for faults."""
         return type(_Acme.name, (_Acme,), {"actor": vars(self)["actor"]})
 
 
 class _Acme:
-    """Refuses some nodes, waits at Permit, and binds by itself."""
+    """Rejects some nodes, waits at Permit, and binds pods itself."""
 
     name: ClassVar[str] = "Acme"
     depends_on_node_only: ClassVar[bool] = False
@@ -188,7 +187,7 @@ class _Acme:
         self.actor.made.append(self)
 
     def pre_filter(self, pod: Pod, _cluster: Any) -> Any:
-        """Return what `filter` needs: nothing."""
+        """Return the pod's name as state, or SKIP or a wrong value if the fault says so."""
         how = self._wrong("pre_filter")
         if how == "skips":
             self.actor.skipped.add(pod.uid)
@@ -196,7 +195,7 @@ class _Acme:
         return _LIES.get(how, pod.name)
 
     def filter(self, pod: Pod, nodes: Any, _state: Any) -> Any:
-        """Return where the pod fits."""
+        """Return the mask of nodes that the plugin accepts."""
         names = [nodes.name(row) for row in range(len(nodes))]
         honest = np.array([not _refuses(name, pod.name) for name in names], np.bool_)
         return _bent(honest, self._wrong("filter"))
@@ -207,16 +206,16 @@ class _Acme:
         return Explanation.single("acme refuses it", len(nodes), resolvable=False)
 
     def score(self, _pod: Pod, nodes: Any, _state: Any) -> Any:
-        """Return the same for every node."""
+        """Return the same score for every node."""
         return _bent(np.full(len(nodes), 7, np.int64), self._wrong("score"))
 
     def queueing_hint(self, _pod: Pod, _event: Any, _cluster: Any) -> Any:
-        """Return that any change of a node may help."""
+        """Return QUEUE for any change of a node."""
         how = self._wrong("queueing_hint")
         return {"nothing": None, "skips": QueueingHint.SKIP}.get(how, QueueingHint.QUEUE)
 
     def post_filter(self, _state: Any) -> Any:
-        """Return that nothing helps."""
+        """Return that evictions cannot help."""
         return _LIES.get(self._wrong("post_filter"), Unschedulable("acme knows no way"))
 
     def reserve(self, pod: Pod, node: str) -> Any:
@@ -243,7 +242,7 @@ class _Acme:
         return Wait(3.0)
 
     async def pre_bind(self, _pod: Pod, _node: str) -> None:
-        """Wait a moment."""
+        """Wait for a moment."""
         await _asleep(self._wrong("pre_bind"))
 
     async def bind(self, pod: Pod, node: str) -> Any:
@@ -263,15 +262,15 @@ class _Acme:
         return None
 
     async def post_bind(self, _pod: Pod, _node: str) -> None:
-        """Wait a moment."""
+        """Wait for a moment."""
         await _asleep(self._wrong("post_bind"))
 
     def keeps(self, waiting: Any) -> set[str]:
-        """Return for which pods it keeps something, if it is of the process with these pods."""
+        """Return the uids of reserved pods; empty unless `waiting` belongs to its own process."""
         return set(self._reserved) if self._handle.waiting_pods is waiting else set()
 
     def _wrong(self, method: str) -> str:
-        """Return what goes wrong; raise if that is to raise."""
+        """Return the fault of this call; raise an error if the fault is an exception."""
         how = self.actor.wrong(method)
         if how == "raises":
             raise RuntimeError(f"acme cannot {method}")
@@ -290,7 +289,7 @@ async def _asleep(how: str) -> None:
 
 
 def _bent(honest: Any, how: str) -> Any:
-    """Return the array as it goes wrong."""
+    """Return the array with this fault, for example a wrong dtype or shape."""
     bent: Mapping[str, Callable[[], Any]] = {
         "dtype": lambda: honest.astype(np.float32),
         "shape": lambda: np.append(honest, honest[:1]),

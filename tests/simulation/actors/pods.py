@@ -1,4 +1,4 @@
-"""Pods of Deployments and StatefulSets: they come in numbers, are deleted, finish, and return."""
+"""Pods of Deployments and StatefulSets: they are created, deleted, finish and return."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Pods(Actor):
     """Workloads of equal pods, and their controllers.
 
-    The pods of a Deployment get new names, those of a StatefulSet return under their own. Bare pods
+    New pods of a Deployment get new names; pods of a StatefulSet return with their names. Bare pods
     do not return.
     """
 
@@ -26,7 +26,7 @@ class Pods(Actor):
         self._made: dict[str, int] = {}
 
     def draw(self, plan: Plan) -> None:
-        """Create workloads, and delete and finish some of their pods."""
+        """Draw workloads, and deletions and ends of some of their pods."""
         random = plan.random
         for number in range(random.randint(1, 6)):
             name, at = f"w{number}", plan.time() if plan.chance(0.8) else 0.0
@@ -51,7 +51,6 @@ class Pods(Actor):
         }
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         name: str = step.args["name"]
         if step.does == "create":
             self._workloads[name] = dict(step.args)
@@ -70,7 +69,7 @@ class Pods(Actor):
             self._do(world, step, pods[step.args["index"] % len(pods)])
 
     def _do(self, world: "World", step: Step, raw: "Raw") -> None:
-        """Do to a pod what the step says."""
+        """Apply the step's action to a pod."""
         server, does = world.server, step.does
         if does == "delete":
             server.delete(POD, raw, self.name)
@@ -82,7 +81,7 @@ class Pods(Actor):
             server.change(POD, raw, self.name, {"metadata": {"labels": {"changed": "yes"}}})
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Replace a pod that has gone, as its controller does."""
+        """Replace a deleted pod, as its controller does."""
         if change.resource is not POD or change.after is not None or world.is_calm:
             return
         raw = change.object
@@ -104,7 +103,7 @@ class Pods(Actor):
         world.server.create(POD, self._raw(f"{name}-{index}", name, workload), self.name)
 
     def _raw(self, called: str, name: str, workload: dict[str, Any]) -> "Raw":
-        """Return a pod of the workload of this name."""
+        """Return the pod `called` of this workload."""
         card = workload.get("card", 0)
         return pod(
             called,
@@ -127,7 +126,7 @@ class Pods(Actor):
             world.server.change(POD, raw, self.name, {"spec": {"schedulingGates": None}})
 
     def _of(self, world: "World", name: str) -> list["Raw"]:
-        """Return the pods of a workload that do not terminate."""
+        """Return the pods of the workload that are not terminating."""
         return [
             raw
             for raw in world.server.storage.all(POD)

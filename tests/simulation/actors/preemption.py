@@ -1,7 +1,7 @@
-"""A subject: pods that preempt others within the limits of their profile, and those in their way.
+"""A subject: pods that preempt within the limits of their profile, and pods in their way.
 
-Nodes are full of pods of low priority, which budgets of all kinds of selectors protect. Pods of
-high priority come shortly after each other, some with a host port, and thieves come after them that
+Nodes are full of pods of low priority, which budgets with all kinds of selectors protect. Pods of
+high priority come shortly after each other, some with a host port. After them come thieves that
 would take the room while the victims terminate.
 """
 
@@ -37,7 +37,7 @@ _REMOVES: Final = {"Default": "delete pods", "Strict": "evict"}
 
 
 class Preemption(Actor):
-    """The profile, its budgets and its pods; those of low priority return."""
+    """The profile, its budgets and its pods; pods of low priority return."""
 
     name = "preemption"
 
@@ -48,7 +48,7 @@ class Preemption(Actor):
         self._over = False
 
     def draw(self, plan: Plan) -> None:
-        """Fill the nodes, then let the important pods come."""
+        """Draw pods that fill the nodes, and then important pods."""
         random = plan.random
         if plan.subject != self.name:
             return
@@ -79,9 +79,9 @@ class Preemption(Actor):
             self._draw_wave(plan, number, port, removes, spread=spread)
 
     def _draw_wave(self, plan: Plan, number: int, port: int, removes: str, *, spread: bool) -> None:
-        """Draw important pods that come together, thieves after them, and what goes wrong.
+        """Draw important pods that come together, thieves after them, and faults.
 
-        With `spread` both are spread over the nodes together.
+        With `spread` both kinds are spread over the nodes together.
         """
         random = plan.random
         at = began = random.uniform(8.0, plan.seconds)
@@ -155,7 +155,7 @@ class Preemption(Actor):
         world.server.create(POD, raw, self.name)
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Replace pods of low priority that have gone; have those that run become ready."""
+        """Replace deleted pods of low priority; let running ones become ready."""
         self._budgets.changed(world, change)
         self._over |= change.by == "end"
         raw = change.object

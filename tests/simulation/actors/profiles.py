@@ -1,4 +1,4 @@
-"""The SchedulingProfile that takes the pods, and PriorityClasses; both change while pods wait."""
+"""The SchedulingProfile of the pods, and PriorityClasses; both change while pods wait."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,12 +23,12 @@ _INVALID: Final[dict[str, Any]] = {"plugins": {"score": {"enabled": [{"name": "N
 
 
 class Profiles(Actor):
-    """One profile, which is created, changed, broken, deleted and created again."""
+    """A profile that is created, changed, made invalid, deleted and created again."""
 
     name = "profiles"
 
     def draw(self, plan: Plan) -> None:
-        """Create it early, and change it sometimes."""
+        """Draw an early creation of the profile, and some changes."""
         random = plan.random
         at = 0.0 if plan.chance(0.7) else plan.time()
         with_ = {"cards": plan.has_cards, "extender": plan.extender}
@@ -42,7 +42,6 @@ class Profiles(Actor):
             plan.step(later, self.name, does, spec=spec, **with_)
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         server = world.server
         if step.does == "create":
             server.create(NAMESPACE, builders.namespace(TEAM), self.name)
@@ -61,7 +60,7 @@ class Profiles(Actor):
             server.storage.put(SCHEDULING_PROFILE, _changed(raw, spec), self.name, step.does)
 
     def calm(self, world: "World") -> None:
-        """See to it that a valid profile takes the pods."""
+        """Make sure that a valid profile takes the pods."""
         steps = (step for step in world.scenario.steps if step.actor == self.name)
         spec = next((_spec(step) for step in steps if step.does == "create"), {})
         raw = world.server.storage.get(SCHEDULING_PROFILE, SCHEDULER)
@@ -73,7 +72,7 @@ class Profiles(Actor):
 
     @staticmethod
     def is_valid(world: "World") -> bool:
-        """Return whether there is a profile that takes the pods."""
+        """Return whether a valid profile takes the pods now."""
         raw = world.server.storage.get(SCHEDULING_PROFILE, SCHEDULER)
         return raw is not None and not _is_invalid(raw)
 
@@ -86,7 +85,7 @@ class Profiles(Actor):
 
 
 def _spec(step: Step) -> dict[str, Any]:
-    """Return the spec of a step, with the plugin for cards and the extender of the run."""
+    """Return the profile's spec for a step, with the run's plugin for cards and extender."""
     spec = dict(_SPECS[step.args["spec"]])
     if step.args.get("cards"):
         enabled = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
@@ -97,7 +96,7 @@ def _spec(step: Step) -> dict[str, Any]:
 
 
 def _is_invalid(raw: dict[str, Any]) -> bool:
-    """Return whether the profile is broken; others may have written other fields since."""
+    """Return whether the profile is invalid, even if other writers changed other fields."""
     return bool(raw["spec"].get("plugins") == _INVALID["plugins"])
 
 

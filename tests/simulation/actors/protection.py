@@ -1,7 +1,7 @@
-"""Budgets for the pods that rebalancing moves, important pods among these, and clocks that jump.
+"""Budgets for pods that rebalancing moves, important pods among them, and clocks that jump.
 
-Several budgets of different selectors may select a pod, which then nobody may evict. Important pods
-preempt those that are moved, in some runs by a profile that is Strict.
+Several budgets may select one pod, which then must not be evicted. Important pods preempt moved
+pods, in some runs with a profile that has `disruptionBudgets: Strict`.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +31,7 @@ _CHANCES: Final = {"moves": 0.4, "preemption": 0.25}
 
 
 class Protection(Actor):
-    """Draws for the runs about moves; budgets and jumps for those about preemption, too."""
+    """Draws for runs about moves; budgets and clock jumps also for runs about preemption."""
 
     name = "protection"
 
@@ -39,7 +39,7 @@ class Protection(Actor):
         self._budgets = DisruptionController()
 
     def draw(self, plan: Plan) -> None:
-        """Draw budgets, which may come while pods are moved, and the other things."""
+        """Draw budgets (perhaps while pods are moved), important pods and clock jumps."""
         random = plan.random
         if plan.subject in _CHANCES and plan.chance(0.15):
             replica, seconds = random.choice(plan.replicas), random.choice((-3600.0, 60.0))
@@ -78,5 +78,5 @@ class Protection(Actor):
         world.server.create(POD, raw, self.name)
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Have the disruption controller count anew."""
+        """Let the disruption controller compute the budgets again."""
         self._budgets.changed(world, change)

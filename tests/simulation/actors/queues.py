@@ -1,6 +1,6 @@
-"""A subject: queues whose quotas change, and pods and gangs in them that lend, borrow and reclaim.
+"""A subject: Queues whose quotas change; their pods and gangs lend, borrow and reclaim quota.
 
-The nodes have room for little more than the quotas, so that borrowers are soon in the way.
+The nodes have little more room than the quotas, so borrowers are soon in the way.
 """
 
 from functools import partial
@@ -24,14 +24,14 @@ _CHANGES: Final = ("quota", "quota", "delete", "finish", "remove", "leave")
 
 
 class Queues(Actor):
-    """Three levels of queues for cpu, and their pods; some pods return.
+    """Three levels of Queues for cpu, and their pods; some pods return.
 
     Attributes:
-        changed_at: When a queue changed, or who is in one on a node or nominated.
-        queues_changed_at: When a queue came, went or got another spec.
-        left: By queue, when each of its pods began to go or ended, and who did it.
-        bound_at: By queue, when one of its pods was bound last.
-        preempted: When a pod (its uid) first had a pod of a workload evicted.
+        changed_at: When a Queue, or the use or nomination of a pod in a Queue, last changed.
+        queues_changed_at: When a Queue was last created, deleted or got another spec.
+        left: By Queue, when each of its pods began to leave or ended, and by whose write.
+        bound_at: By Queue, when one of its pods was last bound.
+        preempted: By uid, when the pod's preemption first evicted a pod of a workload.
     """
 
     name = "queues"
@@ -46,7 +46,7 @@ class Queues(Actor):
         self._over = False
 
     def draw(self, plan: Plan) -> None:
-        """Draw nodes, queues, what borrows, and what comes to take its share back."""
+        """Draw nodes, Queues, borrowing pods, and pods that take their quota back."""
         random = plan.random
         if plan.subject != self.name:
             return
@@ -98,7 +98,6 @@ class Queues(Actor):
         }
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         name: str = step.args["name"]
         if step.does == "quota":
             self._put(world, **step.args)
@@ -115,7 +114,7 @@ class Queues(Actor):
                 self._end(world, step.does, pods[step.args["which"] % len(pods)])
 
     def _put(self, world: "World", name: str, nominal: int, **drawn: Any) -> None:
-        """Create the queue, or give it another quota."""
+        """Create the Queue, or change its quota."""
         limits = {"borrowingLimit": drawn.get("borrows"), "lendingLimit": drawn.get("lends")}
         quota = {"nominalQuota": nominal, **{k: v for k, v in limits.items() if v is not None}}
         policies = {
@@ -156,7 +155,7 @@ class Queues(Actor):
         world.server.create(POD, raw, self.name)
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Replace pods that have gone; note what excuses a decision or changes what fits."""
+        """Replace deleted pods; note events that excuse a decision or change which pods fit."""
         self._over |= change.by == "end"
         if change.resource is QUEUE and "status" not in change.what:
             self.changed_at = self.queues_changed_at = change.at
@@ -178,11 +177,11 @@ class Queues(Actor):
 
 
 def queue_of(raw: "Raw") -> str | None:
-    """Return the queue that the pod names; None if it names none."""
+    """Return the name of the pod's Queue; None if it names none."""
     return (raw["metadata"].get("labels") or {}).get(QUEUE_LABEL)
 
 
 def _place(raw: "Raw") -> tuple[str, str, bool]:
-    """Return the pod's node, the node it is nominated to, and whether it ends."""
+    """Return the pod's node, its nominated node, and whether it is ending."""
     seen = PodSeen.read(raw)
     return seen.node, seen.nominated, seen.leaving or seen.finished

@@ -1,6 +1,6 @@
-"""People who ask what would make a pod fit, what a plan would move, and where new pods would go.
+"""Readers who ask for suggestions, for plans of moves, and for the nodes of new pods.
 
-All of it is decided in trials on the live state, between the decisions about other pods.
+The answers come from trials on the live state, between decisions about other pods.
 """
 
 from collections.abc import Iterable
@@ -32,12 +32,12 @@ _GROUP: Final = "tried"
 
 
 class Readers(Actor):
-    """Asks in some runs, each replica at once."""
+    """Asks all replicas at once, in some runs."""
 
     name = "readers"
 
     def draw(self, plan: Plan) -> None:
-        """Draw who asks what, and when."""
+        """Draw the questions and their times."""
         random = plan.random
         if not plan.chance(0.3):
             return
@@ -46,7 +46,7 @@ class Readers(Actor):
             plan.step(plan.time(), self.name, does, number=random.randrange(20))
 
     def act(self, world: "World", step: Step) -> None:
-        """Have each replica that knows the cluster work on it."""
+        """Let each replica that mirrors the cluster answer the question."""
         world.coverage.note_question(world, step.does)
         for replica in world.replicas.values():
             scheduler = replica.scheduler
@@ -119,7 +119,7 @@ def _reports(engine: "Engine") -> PodReportBuilder:
 
 
 def _tried(number: int) -> list[dict[str, Any]]:
-    """Return pods to try: some that preempt, and some in a gang."""
+    """Return pods to try; some preempt, some are in a gang."""
     fields: dict[str, Any] = {"namespace": NAMESPACE, "cpu": "1", "priority": number % 4 * 500}
     pods = [pod(f"tried-{index}", **fields) for index in range(1 + number % 3)]
     if number % 5:

@@ -1,7 +1,7 @@
-"""A profile with rebalancing, pods that it moves, their controllers, and what gives it reasons.
+"""A profile with rebalancing, pods that it moves, their controllers, and reasons for moves.
 
-Nodes are labelled and lose their labels, which pods require. Meanwhile templates change, workloads
-are scaled, and the profile changes its mode, goes and returns.
+Nodes get and lose labels that pods require. Meanwhile templates change, workloads are scaled, and
+the profile changes its mode, is deleted and returns.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _READY: Final = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
 class Rebalancing(Actor):
-    """One profile, some workloads, and labels that move from node to node."""
+    """One profile, some workloads, and labels that move between nodes."""
 
     name = "rebalancing"
 
@@ -36,7 +36,7 @@ class Rebalancing(Actor):
         self._over = False
 
     def draw(self, plan: Plan) -> None:
-        """Draw it for some runs."""
+        """Draw the profile and the workloads for some runs."""
         random = plan.random
         if not plan.chance(0.4):
             return
@@ -135,7 +135,7 @@ class Rebalancing(Actor):
         self._fill(world, name)
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Replace pods that leave, and have those that run become ready after a while."""
+        """Replace leaving pods; let running pods become ready after a while."""
         self._over |= change.by == "end"
         if change.resource is not POD:
             return
@@ -160,7 +160,7 @@ class Rebalancing(Actor):
             world.server.change(POD, found, self.name, _READY)
 
     def _fill(self, world: "World", name: str) -> None:
-        """Create the pods that are missing, as the controller does."""
+        """Create missing pods of the workload, as its controller does."""
         workload = self._workloads.get(name)
         if workload is None or self._over:
             return
@@ -195,7 +195,7 @@ class Rebalancing(Actor):
         world.server.create(POD, raw, self.name)
 
     def calm(self, world: "World") -> None:
-        """Have pods moved for a while, and then no more."""
+        """Let pods be moved for a while, then end rebalancing."""
         profiles = [s for s in world.scenario.steps if s.actor == self.name and s.does == "profile"]
         if profiles:
             args = dict(profiles[0].args)
@@ -213,7 +213,7 @@ def _spec(
     per: int = 0,
     windows: Sequence[dict[str, str]] = (),
 ) -> dict[str, Any]:
-    """Return the profile's spec; `goals` take the place of Violations and Spread."""
+    """Return the profile's spec; without `goals` the goals are Violations and Spread."""
     if mode == "none":
         return {}
     return {
@@ -235,7 +235,7 @@ def _spec(
 
 
 def _of(world: "World", name: str) -> list["Raw"]:
-    """Return the pods of a workload that do not terminate."""
+    """Return the pods of the workload that are not terminating."""
     return [
         raw
         for raw in world.server.storage.all(POD)

@@ -1,6 +1,6 @@
-"""A second profile that takes the same pods while their namespace has a label, and other upheavals.
+"""A second profile that takes the same pods while their namespace has a label; other changes.
 
-The API server is upgraded and downgraded, and pods are resized in place, to less than they had.
+The API server is upgraded and downgraded, and pods are resized in place to smaller requests.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +30,7 @@ _SPECS: Final[tuple[dict[str, Any], ...]] = (
 
 
 class Rivals(Actor):
-    """The second profile has no extender and no cards, so that it is only where these are not."""
+    """The second profile; it has no extender and no cards, so it is absent in runs with these."""
 
     name = "rivals"
 
@@ -58,7 +58,7 @@ class Rivals(Actor):
         world.server.minor = minor
 
     def _shrink(self, world: "World", number: int) -> None:
-        """Have a pod request less than before, if it is none of a template."""
+        """Reduce the requests of a pod, unless it is made from a template."""
         found = [
             raw
             for raw in world.server.storage.all(POD)

@@ -1,6 +1,6 @@
-"""Another scheduler: it binds pods of its own, and some of Mooring's; and a profile in mode Shadow.
+"""Another scheduler, which binds its own pods and some of Mooring's; a profile in mode Shadow.
 
-Some of its pods take long to terminate, and some have a disruption budget.
+Some of its pods terminate slowly, and some have a disruption budget.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ _SPEC: Final = {"mode": "Shadow", "match": {"schedulerNames": [_OTHER]}}
 
 
 class Strangers(Actor):
-    """Binds a pod of its own wherever there is room, and a pod of Mooring's now and then."""
+    """Binds its own pods to nodes with room, and sometimes one of Mooring's pods."""
 
     name = "strangers"
 
@@ -35,7 +35,7 @@ class Strangers(Actor):
         """How many of its pods the budget keeps."""
 
     def draw(self, plan: Plan) -> None:
-        """Draw its pods, and when it takes one of Mooring's."""
+        """Draw its pods, and the times when it binds a pod of Mooring's."""
         random = plan.random
         if not plan.chance(0.3):
             return
@@ -89,7 +89,7 @@ class Strangers(Actor):
                 world.after(delay, partial(self._bind, world, made, number))
 
     def _take(self, world: "World", number: int) -> None:
-        """Bind a pod that Mooring tries."""
+        """Bind a pod that Mooring is trying."""
         waiting = [
             raw
             for raw in world.server.storage.all(POD)
@@ -106,7 +106,7 @@ class Strangers(Actor):
             world.server.delete(POD, own[number % len(own)], self.name)
 
     def _bind(self, world: "World", raw: "Raw", number: int) -> None:
-        """Bind the pod to a node that takes it, unless somebody else has."""
+        """Bind the pod to a node with room, unless it is bound already."""
         metadata = raw["metadata"]
         found = world.server.storage.get(POD, metadata["name"], metadata["namespace"])
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
@@ -132,7 +132,7 @@ class Strangers(Actor):
             world.server.change(POD, found, self.name, {"status": {"phase": "Running", **ready}})
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Have the disruption controller look a moment later."""
+        """Let the disruption controller compute the budgets a moment later."""
         if self._least is not None and change.resource is POD and _is_own(change.object):
             delay = world.random.choice((0.01, 0.5))
             world.after(delay, lambda: self._count(world))

@@ -1,9 +1,10 @@
-"""Decides whether a run is about one subject, without the crowd of all other actors.
+"""Decides whether a run is about one subject, without the steps of most other actors.
 
-In a crowd rare situations drown, and what a feature is for can seldom be said. So in a part of the
-runs everything that was drawn before is left out but the weather, and in half of these the faults
-stay too. Then the actor of the subject draws its nodes, its profile and its pods. How to add a
-subject: an actor whose `draw` returns at once unless `plan.subject` is its name, and its name here.
+Among many actors, rare situations hardly occur, and the expected result is often unknown. So in
+some runs all steps drawn before are removed except the network's quality, and in half of these runs
+the faults stay too. Then the subject's actor draws its nodes, its profile and its pods. To add a
+subject: write an actor whose `draw` returns at once unless `plan.subject` is its name, and add the
+name here.
 """
 
 from typing import Final
@@ -18,12 +19,12 @@ _SUBJECTS: Final = (
 
 
 class Subjects(Actor):
-    """Draws the subject, if there is one, and sends the crowd away."""
+    """Draws the subject, if any, and removes the steps of other actors."""
 
     name = "subjects"
 
     def draw(self, plan: Plan) -> None:
-        """Leave out what was drawn; keep the weather, and perhaps the faults."""
+        """Remove the steps drawn so far, except the network's quality and perhaps the faults."""
         if not plan.chance(0.35):
             return
         plan.subject = plan.random.choice(_SUBJECTS)

@@ -1,4 +1,4 @@
-"""Tenants that send what nobody should send, as far as the API server would take it."""
+"""Tenants that send hostile objects, as far as the API server would accept them."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +44,7 @@ class Tenants(Actor):
     name = "tenants"
 
     def draw(self, plan: Plan) -> None:
-        """Draw which, and when."""
+        """Draw the hostile objects and their times."""
         random = plan.random
         if plan.chance(0.6):
             return
@@ -63,7 +63,6 @@ class Tenants(Actor):
                 plan.step(at + 1.0, self.name, "flood", name=f"t{number}", times=30)
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         server, args = world.server, step.args
         if step.does == "begin":
             server.create(NAMESPACES, namespace(_TENANT), self.name)
@@ -88,7 +87,7 @@ class Tenants(Actor):
             found = server.change(POD, found, self.name, patch)
 
     def calm(self, world: "World") -> None:
-        """Go, and leave nothing behind."""
+        """Delete all hostile objects."""
         for resource in (POD, POD_GROUP, POD_DISRUPTION_BUDGET, SERVICE):
             for raw in world.server.storage.all(resource):
                 if raw["metadata"]["namespace"] == _TENANT:
@@ -96,7 +95,7 @@ class Tenants(Actor):
 
 
 def _pod(args: Any) -> "Raw":
-    """Return a pod that asks for what it should not."""
+    """Return a pod with hostile fields."""
     labels = {CONSTRAINED: "by what it asks for"}
     raw = pod(args["name"], namespace=_TENANT, labels=labels, spec={"schedulerName": SCHEDULER})
     extra = dict(_METADATA[args["metadata"]])

@@ -1,8 +1,8 @@
 """A subject: pods with several volumes, drivers with limits, and claims that come late.
 
-Claims of the class `csi` get a volume of a driver on the selected node, which attaches only so many
-and has only so much space; those of the class `now` are bound as soon as they exist, a while later,
-to a volume that everybody can reach. Some claims are ReadWriteOncePod, and two pods name them.
+A claim of the class `csi` gets a volume of a driver on the selected node; the driver has a limit
+and limited space there. A claim of the class `now` is bound some time after its creation, to a
+volume that every node can use. Some claims are ReadWriteOncePod, and two pods name them.
 """
 
 from functools import partial
@@ -53,7 +53,7 @@ class Volumes(Actor):
         self._made = 0
 
     def draw(self, plan: Plan) -> None:
-        """Draw the driver's limits, then claims and pods that come before or after them."""
+        """Draw the driver's limits, then claims and pods in any order."""
         random = plan.random
         if plan.subject != self.name:
             return
@@ -139,7 +139,7 @@ class Volumes(Actor):
             world.server.remove(POD, raw, self.name)
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Make the volume of a claim for which a node has been selected."""
+        """Create the volume of a claim whose node was selected."""
         if change.resource is not PERSISTENT_VOLUME_CLAIM or change.after is None:
             return
         raw = change.after
@@ -150,7 +150,7 @@ class Volumes(Actor):
             world.after(delay, partial(self._provision, world, raw))
 
     def _provision(self, world: "World", raw: "Raw") -> None:
-        """Make a volume and bind it, where everybody or the selected node can reach it."""
+        """Create a volume and bind it; the selected node (or every node) can use it."""
         server, metadata = world.server, raw["metadata"]
         found = server.storage.get(PERSISTENT_VOLUME_CLAIM, metadata["name"], NAMESPACE)
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
