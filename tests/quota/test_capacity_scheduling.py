@@ -1,4 +1,4 @@
-"""Which pods and groups a queue takes."""
+"""The pods and groups that a Queue accepts."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What placed and nominated pods use of their queues."""
+"""The usage of Queues by placed and nominated pods."""
 
 from typing import Any
 

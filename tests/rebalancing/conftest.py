@@ -1,4 +1,4 @@
-"""An API server that answers the writes of rebalancing."""
+"""A fixture: an API server that answers the writes of rebalancing."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Estimates for alike pods, compared with the decision about each of them."""
+"""Estimates for equal pods agree with the decision about each of the pods."""
 
 import pytest
 

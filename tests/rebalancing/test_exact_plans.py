@@ -1,4 +1,4 @@
-"""Plans compared with the best ones, which an integer program finds for small clusters."""
+"""Plans are compared with the best plans for small clusters, by an integer program."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_the_same_seed_has_the_same_cluster() -> None:
 
 @pytest.mark.deep
 def test_plans_are_as_good_as_documented() -> None:
-    """Compare plans for 40 clusters; `docs/rebalancing.md` has the figures of 300."""
+    """The test compares 40 clusters; `docs/rebalancing.md` has the figures for 300."""
     found = compare(range(40))
     assert found.possible > 10
     assert found.missed == 0

@@ -24,7 +24,7 @@ def required(kind: str, term: dict[str, Any]) -> dict[str, Any]:
 
 
 def found(replanning: Replanning) -> ComparedNodes | None:
-    """Return the comparison of the pod "web"."""
+    """Return the result of `compared` for the pod "web"."""
     placed = replanning.cluster.pod(uid_of("web"))
     assert placed is not None
     return compared(replanning.planning(), placed.pod)

@@ -1,4 +1,4 @@
-"""The goal MakeRoom, and plans for one pod or group: the fewest moves after which it fits."""
+"""The goal MakeRoom, and plans for one pod or group: the fewest moves that make room."""
 
 import pytest
 
@@ -15,7 +15,7 @@ GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
 
 
 def told(plan: Plan) -> str:
-    """Return the message as people read it who may read all pods."""
+    """Return the plan's message for users who may get all pods."""
     return plan.message if isinstance(plan.message, str) else plan.message.text
 
 

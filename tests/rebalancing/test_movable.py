@@ -1,4 +1,4 @@
-"""Which running pods may be moved, and why others may not."""
+"""The running pods that may be moved, and the reasons why others may not."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ def refusal(
     now: float = NOW,
     **spec: Any,
 ) -> str | None:
-    """Return why the pod `web` may not be moved in the cluster of these objects."""
+    """Return why the pod `web` may not be moved in a cluster with these objects."""
     replanning = Replanning(node("a"), *objects, rebalancing={"pods": pods or {}}, **spec)
     placed = replanning.cluster.pod(uid_of("web"))
     assert placed is not None
@@ -103,7 +103,7 @@ def test_the_section_selects_pods_namespaces_owners_and_allows_local_storage() -
 def test_a_pod_that_may_terminate_for_longer_than_its_replacement_is_awaited_stays(
     kind: str, grace: int, *, stays: bool
 ) -> None:
-    """Its move would hold up all others until it has gone."""
+    """Its move would block all other moves until the pod has gone."""
     web = owned("web", node="a", kind=kind, spec={"terminationGracePeriodSeconds": grace})
     why = "may take longer than limits.replacementSeconds to terminate"
     assert refusal(web) == (why if stays else None)
@@ -167,7 +167,7 @@ def test_a_pod_with_a_volume_for_one_pod_stays_if_its_replacement_comes_first(
 
 @pytest.mark.parametrize("labels", [{}, LABELS])
 def test_a_budget_with_an_empty_selector_is_for_all_pods(labels: dict[str, str]) -> None:
-    """That is so for the Eviction API, by which pods are moved."""
+    """The Eviction API, which moves pods, reads empty selectors in this way."""
     why = "has a disruption budget that allows no eviction now"
     web = owned("web", node="a", labels=labels)
     assert refusal(web, pdb("all", {}, selector={}, allowed=0)) == why

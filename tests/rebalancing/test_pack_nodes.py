@@ -1,4 +1,4 @@
-"""The goal Pack: nodes are emptied whole or not at all."""
+"""The goal Pack: each node is emptied completely or not at all."""
 
 from mooring.policy.rebalancing import Goal
 from mooring.testing.builders import node, pod
@@ -68,7 +68,7 @@ def test_a_node_to_which_a_pod_is_nominated_is_not_emptied() -> None:
 
 
 def test_pods_move_past_a_node_that_can_be_emptied_in_the_end() -> None:
-    """Node a is the fullest on which the pod of b fits, and its own pod fits on c afterwards."""
+    """Node a is the fullest node that fits the pod of b; later a's own pod fits on c."""
     replanning = Replanning(
         node("a", cpu="2"),
         node("b", cpu="4"),
@@ -86,7 +86,7 @@ def test_pods_move_past_a_node_that_can_be_emptied_in_the_end() -> None:
 
 
 def test_a_node_stays_in_use_if_what_moves_to_it_does_not_fit_beside_its_own_pods() -> None:
-    """The pod of a would fit on c, but not together with the one that has come from b."""
+    """The pod of a fits on c, but not together with the pod that comes from b."""
     replanning = Replanning(
         node("a", cpu="1500m"),
         node("b", cpu="4"),

@@ -1,4 +1,4 @@
-"""What a plan says of its steps and moves."""
+"""The properties of plans, steps and moves."""
 
 from mooring.model.pod import parse_pod
 from mooring.policy.rebalancing import Goal

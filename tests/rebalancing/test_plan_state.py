@@ -1,4 +1,4 @@
-"""What the searches of one plan share."""
+"""The data that the searches of one plan share."""
 
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.rebalancing import Goal

@@ -1,4 +1,4 @@
-"""The trial of a plan: changes that are made and taken back, and where pods fit in it."""
+"""The trial of a plan: changes that are made and undone, and where pods fit in it."""
 
 import numpy as np
 import pytest
@@ -34,12 +34,12 @@ class Stage:
         self.trial.make([Move(placed.pod, "a", "b")])
 
     def where(self, name: str = "web") -> str | None:
-        """Return the pod's node in the present state."""
+        """Return the pod's node in the trial."""
         placed = self.cluster.pod(uid_of(name))
         return self.cluster.node_names[placed.row] if placed is not None else None
 
     def where_after_a_pause(self) -> str | None:
-        """Move the pod, pause, and return where it is then."""
+        """Move the pod, pause, and return its node after the pause."""
         with self.trial.undone():
             self.move()
             pause()
@@ -136,7 +136,7 @@ def test_members_get_the_nodes_that_moves_have_left() -> None:
 
 
 def test_moves_that_belong_together_are_possible_together() -> None:
-    """Each of two pods needs the room of the other one."""
+    """Each of the two pods needs the other pod's room."""
     replanning = Replanning(
         *(node(name, cpu="2") for name in "ab"),
         owned("first", cpu="2", node="a"),

@@ -1,4 +1,4 @@
-"""Plans with what pods may have and clusters may do: volumes, devices, rules, other profiles."""
+"""Plans for pods with volumes, devices, rules or other profiles."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def test_a_claim_is_allocated_anew_where_its_pod_may_run_and_nothing_is_left_of_
 
 
 def test_a_plan_has_the_devices_of_all_moves_before_it() -> None:
-    """Each move is charged for itself."""
+    """The trial reserves devices for each move."""
     objects = [device_class()]
     for number in range(10):
         claim, name, old, new = f"c{number}", f"web-{number}", f"a{number}", f"b{number}"
@@ -285,7 +285,7 @@ def pod_of(replanning: Replanning, name: str) -> Pod:
 
 
 def replayed(replanning: Replanning, *steps: tuple[str, str, str, int]) -> list[str]:
-    """Return the pods of the steps that are left, in order; a step is a move and its gain."""
+    """Return the pods of the remaining steps in order; `steps` are moves with their gains."""
     planning = replanning.planning()
     for name, source, target, gain in steps:
         moved = pod_of(replanning, name)
@@ -321,13 +321,13 @@ def test_what_is_possible_in_no_order_is_left_out() -> None:
 
 
 def member(number: int, **fields: Any) -> dict[str, Any]:
-    """Return a member of a group of three, of which each needs half a node with an SSD."""
+    """Return a member of a group of three; each needs half of a node with an SSD."""
     given = {"cpu": "2", "node_selector": ON_SSD, "group": "train", "labels": {"app": "train"}}
     return owned(f"m{number}", owner="train", kind="Job", **given | fields)
 
 
 def replanning(*objects: dict[str, Any], section: dict[str, Any] | None = None) -> Replanning:
-    """Return a cluster where one of three members is on a node that has lost its SSD."""
+    """Return a cluster in which one of three members is on a node without an SSD."""
     return Replanning(
         node("lost", cpu="4"),
         *(node(f"n{n}", cpu="4", labels=ON_SSD) for n in range(3)),

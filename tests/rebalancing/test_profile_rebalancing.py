@@ -1,4 +1,4 @@
-"""The way of a plan and of its moves, with an API server that answers evictions."""
+"""A plan and its moves, with an API server that answers evictions."""
 
 import asyncio
 import gc
@@ -53,36 +53,36 @@ def stage(connected: ApiClient) -> Stage:
 
 
 class Executing:
-    """A plan that is being carried out; the test says how each move ends."""
+    """A plan in execution; the test decides how each move ends."""
 
     def __init__(self, stage: Stage, api: Api) -> None:
         self.stage = stage
         self.api = api
 
     async def begins(self, *names: str) -> None:
-        """Wait until these pods have been evicted, and no more are."""
+        """Wait until exactly these pods were evicted."""
         await until(self.stage, lambda: len(self.api.evicted) >= len(names), within=400)
         await self.look()
         assert self.api.evicted == [*names]
 
     async def look(self) -> None:
-        """Let it look twice more."""
+        """Let two checking intervals pass."""
         end = self.stage.clock.time + 2 * LOOK_SECONDS
         await until(self.stage, lambda: self.stage.clock.time >= end)
 
     def moved(self, name: str, node: str = "b") -> None:
-        """Have the replacement of the pod ready on the node."""
+        """Add the ready replacement of the pod on the node."""
         fields = {"owner": OTHER, "labels": {"app": "db"}} if name.startswith("db") else {}
         self.stage.replaced(name, node, **fields)
 
     async def stops(self) -> str:
-        """Return what is said when the plan has ended."""
+        """Wait for the end of the plan; return the profile's message."""
         await until(self.stage, lambda: not self.stage.message.endswith("planned"), within=900)
         return self.stage.message
 
     @property
     def is_going_on(self) -> bool:
-        """Whether the plan has not ended."""
+        """Whether the plan is still running."""
         return self.stage.message.endswith("planned")
 
 
@@ -90,7 +90,7 @@ class Executing:
 async def executing(
     stage: Stage, api: Api, *steps: Step, limits: dict[str, int] | None = None, **section: Any
 ) -> AsyncIterator[Executing]:
-    """Yield the plan of these steps, which is made and carried out."""
+    """Make a plan of these steps and execute it; yield the plan in execution."""
     stage.put_profile(**section, limits={"replacementSeconds": 60, **(limits or {})})
     stage.rebalancer.profile_found(NAME, UID, {})
     stage.steps = [*steps]
@@ -110,7 +110,7 @@ def group(stage: Stage) -> Step:
 
 
 def making_room(stage: Stage) -> Step:
-    """Return a step that makes room on node a for a pod, by moves of web-1 and web-2 to node b."""
+    """Return a step that moves web-1 and web-2 from node a to b, to make room for a pod."""
     waiting = stage.pending(pod("large", cpu="3"))
     return stage.room(waiting, "a", stage.move("web-1", "b"), stage.move("web-2", "b"))
 
@@ -311,7 +311,7 @@ async def test_a_budget_is_waited_for_as_long_as_moves_are_under_way(
 async def test_a_step_that_needs_the_room_of_a_move_before_it_waits_for_that(
     stage: Stage, api: Api
 ) -> None:
-    """Node b has room for web-2 as soon as its own pod has moved to node c."""
+    """Node b has room for web-2 after its own pod has moved to node c."""
     stage.add_node("c")
     stage.show(running("db-2", "b", cpu="3500m", owner=OTHER, labels={"app": "db"}))
     planned = [stage.step(stage.move("db-2", "c")), *steps(stage, "web-2")]
@@ -353,7 +353,7 @@ async def test_nothing_is_evicted_once_the_profile_has_changed(stage: Stage, api
 
 
 class PausingClock(VirtualClock):
-    """Pauses whoever reads it in work that may pause, as long as it `pauses`."""
+    """A clock that pauses work at each reading while `pauses` is set."""
 
     pauses = reads = False
 
@@ -362,7 +362,7 @@ class PausingClock(VirtualClock):
         self.paused = asyncio.Event()
 
     def __call__(self) -> float:
-        """Return the time."""
+        """Return the time, after a pause if `pauses` is set."""
         if self.pauses and not self.reads:
             self.reads = True  # a pause reads it too
             for _ in range(20):
@@ -373,7 +373,7 @@ class PausingClock(VirtualClock):
 
 
 async def begins(stage: Stage, api: Api, clock: PausingClock) -> None:
-    """Wait until a move begins, in a turn that pauses; the first status is held until then."""
+    """Wait until a move begins in a turn that pauses; the first status write is held until then."""
     held = api.held
     assert held is not None
     await until(stage, lambda: held)
@@ -387,7 +387,7 @@ async def begins(stage: Stage, api: Api, clock: PausingClock) -> None:
 async def test_nothing_is_kept_for_a_move_whose_profile_changes_as_its_turn_ends(
     connected: ApiClient, api: Api
 ) -> None:
-    """The profile's work is cancelled while it waits for the end of the turn of its move."""
+    """The profile's work is cancelled while it waits for the end of its turn."""
     clock = PausingClock()
     stage, api.held = Stage(connected, running("web-1", "a"), clock=clock), []
     async with executing(stage, api, *steps(stage, "web-1")) as plan:
@@ -403,7 +403,7 @@ async def test_nothing_is_kept_for_a_move_whose_profile_changes_as_its_turn_ends
 async def test_nothing_is_kept_for_a_move_that_is_cancelled_before_its_first_step(
     connected: ApiClient, api: Api
 ) -> None:
-    """The replica stops while an attempt has the turn for which the move waits."""
+    """The replica stops while an attempt has the turn that the move needs."""
     clock = PausingClock()
     stage, api.held = Stage(connected, running("web-1", "a"), clock=clock), []
 
@@ -639,7 +639,7 @@ async def test_a_pod_that_is_not_evicted_is_told_without_its_name_to_who_may_not
 async def test_an_eviction_that_was_carried_out_without_an_answer_counts(
     stage: Stage, api: Api, *, lost: bool
 ) -> None:
-    """The pod is read, and never evicted a second time."""
+    """The pod is read, and no second eviction is sent."""
     terminating = {"uid": uid_of("web-1"), "deletionTimestamp": "2026-01-01T00:00:00Z"}
     api.answers["GET"] = partial(Request.reply, body={"metadata": terminating})
     error = partial(Request.refuse, status=500, reason="InternalError", message="etcd timed out")
@@ -687,7 +687,7 @@ async def test_an_eviction_that_waits_is_not_sent_once_its_profile_has_changed(a
 async def test_a_pod_that_a_preemption_begins_to_evict_is_not_evicted_for_a_move(
     stage: Stage, api: Api
 ) -> None:
-    """It begins when the move has begun, and before its eviction is sent."""
+    """The preemption begins after the move, and before the move's eviction is sent."""
     stage.add_node("c")
     stage.show(running("db-2", "b", cpu="3500m", owner=OTHER, labels={"app": "db"}))
     planned = [stage.step(stage.move("db-2", "c")), *steps(stage, "web-2")]

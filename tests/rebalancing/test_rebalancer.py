@@ -1,4 +1,4 @@
-"""Plans that are made from time to time, shown, and carried out while the profile says so."""
+"""Plans are made periodically, shown, and executed while the profile allows it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +24,7 @@ def stage(connected: ApiClient) -> Stage:
 
 
 def replace_at(stage: Stage, node: str) -> Callable[[str], None]:
-    """Return what does after an eviction what a controller and a kubelet do."""
+    """Return a function that replaces an evicted pod on the node, as controller and kubelet do."""
     return lambda name: stage.replaced(name, node)
 
 
@@ -83,7 +83,7 @@ async def test_the_status_tells_of_a_move_before_the_pod_is_evicted(stage: Stage
 
 
 async def test_a_status_is_written_after_the_one_before_has_arrived(stage: Stage, api: Api) -> None:
-    """Of two that are on their way the older one might arrive last, and hide a move."""
+    """With two writes in flight, the older one could arrive last and hide a move."""
     stage.steps = [stage.step(stage.move("web-1", "b"))]
     held = api.held = []
     api.evict = replace_at(stage, "b")
@@ -115,7 +115,7 @@ async def test_what_was_moved_is_left_alone_by_the_next_plans(stage: Stage, api:
 async def test_a_replacement_that_lands_elsewhere_stops_the_plan_with_an_event(
     stage: Stage, api: Api
 ) -> None:
-    """It is in the namespace default, where people read who may get no other pods: no name."""
+    """The Event is in the namespace default, so its text must not name pods."""
     api.evict = replace_at(stage, "a")
     stage.steps = [stage.step(stage.move(name, "b")) for name in ("web-1", "web-2")]
     async with working(stage):

@@ -1,4 +1,4 @@
-"""What is remembered of a profile's moves, and what the next leader makes of its status."""
+"""The record of a profile's moves, and its restoration from the status by the next leader."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -66,7 +66,7 @@ def end(record: Record, name: str, result: Result = Result.MOVED) -> None:
 
 
 def taken_over(status: dict[str, Any], clock: VirtualClock) -> tuple[Record, Rests]:
-    """Return what another leader makes of the status."""
+    """Return the record and the rests that the next leader restores from the status."""
     new, rests = (
         Record("web", ExpectedReplacements(ClusterState()), clock, clock, RecentEvictions(clock)),
         Rests(clock),
@@ -213,7 +213,7 @@ def stage(connected: ApiClient) -> Stage:
 async def test_another_leader_keeps_to_the_limits(
     stage: Stage, api: Api, connected: ApiClient
 ) -> None:
-    """The first one evicts and ends; the next one waits for the replacement before it goes on."""
+    """The first leader evicts and ends; the next one waits for the replacement."""
     stage.steps = [stage.step(stage.move("web-1", "b"))]
     async with working(stage):
         await until(stage, lambda: api.evicted)
@@ -239,7 +239,7 @@ async def test_another_leader_keeps_to_the_limits(
 
 
 def successor(connected: ApiClient, stage: Stage, api: Api, *pods: dict[str, Any]) -> Stage:
-    """Return the stage of another leader, which finds the status that the first one wrote."""
+    """Return the stage of another leader, which reads the status that the first one wrote."""
     second = Stage(connected, *pods)
     second.clock.time = stage.clock.time
     status = {"rebalancing": api.status}
@@ -277,7 +277,7 @@ async def test_a_pod_of_another_namespace_that_names_the_controller_holds_no_lea
 async def led(
     stage: Stage, api: Api, connected: ApiClient, *left: dict[str, Any], owner: str = "ReplicaSet"
 ) -> Stage:
-    """Have a leader evict web-1 and end; return the next one, with what is left of the pods."""
+    """Let a leader evict web-1 and end; return the next leader's stage with the pods `left`."""
     stage.show(running("web-1", "a", owner={**OWNER, "kind": owner}))
     stage.steps = [stage.step(stage.move("web-1", "b"))]
     stage.put_profile(pods={"owners": ["ReplicaSet", "StatefulSet"]})
@@ -289,7 +289,7 @@ async def led(
 async def test_a_move_of_a_former_leader_goes_on_while_its_replacement_does_not_exist(
     stage: Stage, api: Api, connected: ApiClient
 ) -> None:
-    """All pods of the controller that exist are ready, and one is missing."""
+    """All existing pods of the controller are ready, and one pod is missing."""
     second = await led(stage, api, connected, running("web-2", "a"))
     second.steps = [second.step(second.move("web-2", "b"))]
     async with working(second):
@@ -366,7 +366,7 @@ def window(start: str, end: str, *days: str) -> Window:
 
 
 def at(day: int, hour: int, minute: int = 0) -> float:
-    """Return this time of a day from Monday, which is 0, in seconds since the epoch."""
+    """Return the time in seconds since the epoch; day 0 is a Monday."""
     return MONDAY.replace(day=MONDAY.day + day, hour=hour, minute=minute).timestamp()
 
 

@@ -1,4 +1,4 @@
-"""Plans as documents: what they gain in sum, nodes before and after, and whose names are shown."""
+"""Plans as documents: total gain, nodes before and after, and hidden names of pods."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The search for room: which pods leave which node, and where they go."""
+"""The search for room: the pods that leave a node, and their targets."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def room(
 
 
 def names(found: Room | None) -> list[tuple[str, str, str]]:
-    """Return name, source and target of each move."""
+    """Return the pod's name, the source and the target of each move."""
     assert found is not None
     return [(each.pod.name, each.source, each.target) for each in found.moves]
 
@@ -93,7 +93,7 @@ def test_moves_are_made_in_the_trial_and_kept_as_the_plan_has_them() -> None:
 
 
 def zoned(*zones: str) -> list[dict[str, Any]]:
-    """Return a node of four cores in each zone, named after it."""
+    """Return a node of four cores in each zone, with the zone's name."""
     return [node(name, cpu="4", zone=name) for name in zones]
 
 
@@ -118,7 +118,7 @@ def test_the_pods_to_which_a_pod_has_affinity_follow_it_to_its_zone() -> None:
 
 @pytest.mark.parametrize("theirs", [True, False])
 def test_pods_leave_the_zone_from_which_they_keep_a_pod_apart(*, theirs: bool) -> None:
-    """They are on another node than the one on which the pod then fits."""
+    """They are on another node of the zone than the node on which the pod then fits."""
     away: dict[str, Any] = {"affinity": apart(to_pods({"app": "db"}, ZONE))}
     replanning = Replanning(
         *zoned("a", "b"),
@@ -139,7 +139,7 @@ def test_pods_leave_the_zone_from_which_they_keep_a_pod_apart(*, theirs: bool) -
 
 
 def test_a_pod_leaves_a_zone_that_has_too_many_by_topology_spread() -> None:
-    """The pod is too large for zone a, in which there are none."""
+    """The waiting pod is too large for zone a, which has no such pods."""
     spread = {"topologySpreadConstraints": [spread_evenly({"app": "web"}, ZONE)]}
     replanning = Replanning(
         node("a", cpu="1", zone="a"),

@@ -1,4 +1,4 @@
-"""Steps of a plan: each is looked at again before its moves, with what it is for."""
+"""The steps of a plan in execution: each is checked again before its moves."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ Raw = dict[str, Any]
 
 
 def with_devices(*names: str, on_b: Sequence[str]) -> list[Raw]:
-    """Return pods on node a, each with a device by a claim of its template, and devices of b."""
+    """Return pods on node a that each have a device by a template's claim, and devices of b."""
     pods = [
         running(
             name,
@@ -66,20 +66,20 @@ def stage(client: ApiClient) -> Stage:
 def why_not(
     stage: Stage, *names: str, goal: Goal = Goal.PACK, resting: Collection[str] = ()
 ) -> str | None:
-    """Return why these pods are not moved to node b together."""
+    """Return why these pods may not be moved to node b together; None if they may."""
     return of(stage, *(stage.move(name, "b") for name in names), goal=goal, resting=resting)
 
 
 def of(
     stage: Stage, *moves: Move, goal: Goal = Goal.PACK, resting: Collection[str] = ()
 ) -> str | None:
-    """Return why these moves are not made together."""
+    """Return why these moves may not be made together; None if they may."""
     step = replace(stage.step(*moves), goal=goal)
     return in_vain(stage.running(step), count=len(moves), resting=resting)
 
 
 def in_vain(step: RunningStep, *, count: int = 1, resting: Collection[str] = ()) -> str | None:
-    """Return why so many next moves of the step are not made."""
+    """Return why the step's next `count` moves may not be made; None if they may."""
     moves = step.step.moves[step.begun :][:count]
     try:
         step.check_unchanged(moves)
@@ -227,7 +227,7 @@ def begin(stage: Stage, step: RunningStep) -> UnderWay:
 
 
 def making_room(stage: Stage) -> RunningStep:
-    """Return a step that makes room on node a for a pod that needs all of it."""
+    """Return a step that empties node a for a pod that needs the whole node."""
     stage.gone("big")
     stage.show(running("web-2", "a"))
     waiting = stage.come("large", cpu="4", owner=None)

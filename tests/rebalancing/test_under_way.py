@@ -1,4 +1,4 @@
-"""Moves that have begun: places that are kept for replacements, who gets them, and what rests."""
+"""Moves that have begun: room for replacements, their nominations, and resting pods."""
 
 import pytest
 
@@ -18,12 +18,12 @@ PLACE = place_uid(uid_of("web-1"))
 
 @pytest.fixture
 def stage(client: ApiClient) -> Stage:
-    """Return a stage on which node b has room for one more pod."""
+    """Return a stage with room for one more pod on node b."""
     return Stage(client, running("web-1", "a"), running("big", "b", cpu="3"))
 
 
 def decided(stage: Stage, found: Pod) -> str | None:
-    """Return the node that the profile chooses for the pod now."""
+    """Return the node that the profile would choose for the pod now; None if none fits."""
     cache = ResultCache(stage.scheduler.cluster)
     outcome = decide(found, stage.entry.pipeline, cache, seed=1)
     return outcome.node if isinstance(outcome, ScheduleResult) else None
@@ -65,7 +65,7 @@ def test_the_place_of_another_pod_of_the_controller_is_not_taken_twice(stage: St
 
 
 def test_a_pod_that_waited_before_is_no_replacement(stage: Stage) -> None:
-    """Kopf is not the first to tell that it is bound: it was, by a former leader."""
+    """A former leader bound the pod, so kopf is not the first to show it on a node."""
     stage.come("waits")
     expected = stage.keep("web-1", "b")
     stage.show(running("waits", "a"))
@@ -90,7 +90,7 @@ def test_a_pod_of_another_spec_says_that_no_replacement_will_come(stage: Stage) 
 def test_a_pod_of_another_namespace_that_names_the_controller_changes_nothing(
     stage: Stage, cpu: str
 ) -> None:
-    """A tenant writes what it likes into its pods' owner references."""
+    """Tenants can write any owner reference into their pods."""
     expected = stage.keep("web-1", "b")
     stage.come("web-2", namespace="mallory", cpu=cpu)
     assert (expected.replacement, expected.changed) == (None, False)

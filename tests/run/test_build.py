@@ -1,4 +1,4 @@
-"""The engine as it is wired: events reach every part, and what is chosen reaches the parts."""
+"""The parts of the engine are connected: events and options reach every part."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ from scheduler_states import put_profile
 
 
 def put_node(engine: Engine, name: str) -> None:
-    """Let the watch show the node."""
+    """Put the node into the state."""
     engine.scheduler_state.state.put(Kind.NODE, name, parse_node(node(name)))
 
 
@@ -68,7 +68,7 @@ async def test_no_room_is_made_for_a_pod_that_waits_for_an_autoscaler(client: Ap
 
 
 async def test_nothing_is_written_for_a_pod_that_is_only_tried(server: ApiServer) -> None:
-    """PostFilter runs, because the pod may preempt, and would have the claim freed."""
+    """PostFilter runs, because the pod may preempt, and would otherwise deallocate the claim."""
     entry = {"name": "gpu", "resourceClaimName": "mine"}
     wanted = parse_pod(pod("web", cpu="6", spec={"resourceClaims": [entry]}))
     objects = (
@@ -104,7 +104,7 @@ async def test_an_engine_is_busy_while_a_pod_is_active(client: ApiClient) -> Non
 
 
 async def test_the_queue_is_flushed_and_pods_are_told_why_they_wait(client: ApiClient) -> None:
-    """As often as kube-scheduler flushes its unschedulable pods; the rest is soon enough."""
+    """The interval of the flush is kube-scheduler's; the other intervals are short enough."""
     periodic = Engine(client).parts.housekeeping.periodic
     found = {work.__name__: seconds for work, seconds in periodic.items()}
     seconds = {"flush": 30.0, "report": 5.0, "report_new": 1.0, "expire_nominations": 5.0}

@@ -1,4 +1,4 @@
-"""One replica as a whole, against a small API server; with a cluster worth the name: tests/e2e."""
+"""One whole replica against a small API server; tests/e2e has tests with a real cluster."""
 
 import asyncio
 import logging
@@ -58,7 +58,7 @@ def pending(name: str, **fields: Any) -> dict[str, Any]:
 
 
 class Cluster:
-    """The responder of an API server with one node, one profile, one lease and one pending pod."""
+    """The handler of an API server with one node, one profile, one lease and one pending pod."""
 
     def __init__(self) -> None:
         self.leases = LeaseServer()
@@ -105,19 +105,19 @@ class Cluster:
         request.send(*objects, bookmark(1, initial_end=True))
 
     def stop_serving_nodes(self) -> None:
-        """End watches of nodes, and accept no others."""
+        """End the watches of nodes, and accept no new ones."""
         self.nodes_allowed = False
         for request in self._node_watches:
             request.cut()
 
     @property
     def writes(self) -> list[Request]:
-        """Every request to change something, in the order of arrival."""
+        """All write requests in the order of their arrival."""
         return [request for request in self.seen if request.method != "GET"]
 
     @property
     def holder(self) -> str | None:
-        """Who holds the lease; None as long as nobody has asked for it."""
+        """The holder of the lease; None before the first request for it."""
         if self.leases.lease is None:
             return None
         holder: str = self.leases.spec["holderIdentity"]
@@ -125,7 +125,7 @@ class Cluster:
 
 
 class SlowKopf:
-    """Shows one profile and the pods one by one, with time between them; never other profiles."""
+    """A replacement of kopf that shows one profile and the pods slowly, one by one."""
 
     restarts: Final = 0
 
@@ -174,9 +174,9 @@ async def replica(server: ApiServer) -> AsyncIterator[tuple[str, asyncio.Task[in
 
 @asynccontextmanager
 async def electing(cluster: Cluster, **environment: Any) -> AsyncIterator[asyncio.Task[int]]:
-    """Yield a replica that takes part in the election; `cluster.ends` gets its ends at once.
+    """Yield a replica that takes part in the election; its exit codes go to `cluster.ends`.
 
-    `environment` is that of the replica, where it is another than usual.
+    `environment` has fields of the replica's Environment that differ from the default.
     """
     settings = RunSettings(
         bind_address="127.0.0.1", secure_port=0, stop_seconds=STOP_SECONDS, **QUICK
@@ -219,7 +219,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 async def answer(url: str) -> tuple[int, str]:
-    """Return the endpoint's answer, as soon as there is one."""
+    """Wait until the endpoint answers; return status and text."""
     async with aiohttp.ClientSession() as session, asyncio.timeout(SECONDS):
         while True:
             try:
@@ -247,7 +247,7 @@ async def test_a_replica_that_has_not_seen_the_cluster_lives_but_is_not_ready() 
 async def test_a_replica_that_waits_for_the_clients_ca_stops_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The endpoints are not served before the CA is known, or has not come for ten seconds."""
+    """The endpoints are served when the CA is known, or after ten seconds."""
     monkeypatch.setattr(reviews_module, "REVIEW_SECONDS", 10 * SECONDS)
     async with ApiServer() as server, replica(server) as (_, running):
         request = await server.next()
@@ -304,7 +304,7 @@ async def test_a_replica_asks_for_the_lease_only_once_it_has_seen_the_whole_clus
 
 
 async def test_a_stand_by_whose_watch_is_broken_does_not_ask_for_the_lease() -> None:
-    """It has not seen all that the last leader bound, so that full nodes look free to it."""
+    """It may have missed bindings of the last leader, so full nodes may look free."""
     cluster = Cluster()
     cluster.leases.write("another")
 
@@ -326,7 +326,7 @@ async def test_a_stand_by_whose_watch_is_broken_does_not_ask_for_the_lease() -> 
 
 
 async def test_nothing_is_decided_before_all_profiles_of_the_beginning_are_in_force() -> None:
-    """Kopf shows them one by one, and reading the rules of one may take long."""
+    """kopf shows profiles one by one, and reading a profile's rules may take long."""
     cluster = Cluster()
     mine = {"schedulerNames": ["mooring"], "precedence": 1}
     elsewhere = {"name": "elsewhere", "filter": "node.name == 'b'"}
@@ -343,7 +343,7 @@ async def test_nothing_is_decided_before_all_profiles_of_the_beginning_are_in_fo
 async def test_a_profile_that_goes_before_kopf_lists_is_soon_out_of_force(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No watch tells of it: kopf was never shown it, and is shown nothing else."""
+    """No watch shows the deletion, because kopf has never seen this profile."""
     monkeypatch.setattr("mooring.mirroring.comparer.PAUSE_SECONDS", 0.0)
     cluster = Cluster()
     cluster.pods.clear()
@@ -364,7 +364,7 @@ async def test_a_profile_that_goes_before_kopf_lists_is_soon_out_of_force(
 
 
 async def test_nothing_is_decided_before_all_pods_of_the_beginning_have_come_in() -> None:
-    """Else one that is listed early takes the room of another one of higher priority."""
+    """Otherwise a pod listed early could take the room of a pod of higher priority."""
     cluster = Cluster()
     cluster.pods[:] = [pending("early", cpu="3"), pending("urgent", cpu="3", priority=10)]
     async with electing(cluster, kopf=lambda handlers, *_: SlowKopf(cluster, handlers)):
@@ -375,7 +375,7 @@ async def test_nothing_is_decided_before_all_pods_of_the_beginning_have_come_in(
 async def test_on_sigterm_the_lease_is_released_after_the_last_write_and_within_the_deadline() -> (
     None
 ):
-    """A Binding that is never answered is given up at the deadline."""
+    """The replica stops waiting for an unanswered Binding at the deadline."""
     cluster = Cluster()
     async with electing(cluster) as running:
         await until(lambda: cluster.bindings)
@@ -387,7 +387,7 @@ async def test_on_sigterm_the_lease_is_released_after_the_last_write_and_within_
 
 
 async def test_on_sigterm_the_answer_to_a_write_of_a_claim_is_waited_for() -> None:
-    """Else the next leader may read the claim before the server carries the write out."""
+    """Otherwise the next leader could read the claim before the server carries out the write."""
     cluster = Cluster()
     async with electing(cluster) as running:
         await until(lambda: cluster.bindings)
@@ -477,7 +477,7 @@ async def test_a_replica_whose_server_has_another_version_stops_in_order_to_begi
 
 
 def test_a_replica_stops_within_the_grace_period_of_the_shipped_deployment() -> None:
-    """What follows --stop-seconds: undoing, the last writers, the release, the endpoints."""
+    """After --stop-seconds come undoing, the last writes, the release and the endpoints' end."""
     settings = RunSettings()
     with (ROOT / "manifests" / "deployment.yaml").open() as manifests:
         deployment = next(yaml.safe_load_all(manifests))

@@ -1,4 +1,4 @@
-"""Starting a replica: what it needs, and the one line it says when it lacks it."""
+"""The start of a replica, and the one-line errors if something is missing."""
 
 import asyncio
 import logging
@@ -44,7 +44,7 @@ def test_a_server_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
 
 
 def test_sigterm_ends_a_replica_that_no_api_server_has_answered_yet(tmp_path: Path) -> None:
-    """The first process of a container does not get SIGTERM at all unless it has a handler."""
+    """The kernel does not deliver SIGTERM to a container's first process without a handler."""
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         with socket.create_server(("127.0.0.1", 0)) as listening:

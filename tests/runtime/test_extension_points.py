@@ -1,4 +1,4 @@
-"""A plugin that returns something useless fails the attempt, with its name and distribution."""
+"""A plugin with a wrong result fails the attempt; the error has its name and distribution."""
 
 import re
 from collections.abc import Callable
@@ -50,7 +50,7 @@ Answer = Callable[[NodeView], Any]
 
 
 def always(answer: Any) -> Callable[[object], Any]:
-    """Return a function with the same answer whatever the nodes."""
+    """Return a function that ignores its argument and returns `answer`."""
     return lambda _: answer
 
 
@@ -58,7 +58,7 @@ NODES = (node("n1"), node("n2"), node("n3"))
 
 
 class Odd:
-    """Lets every pod pass and scores nothing, except where a test says otherwise."""
+    """A plugin that accepts every pod and scores nothing, except where a test replaces a method."""
 
     name: ClassVar[str] = "Odd"
     depends_on_node_only: ClassVar[bool] = False
@@ -92,13 +92,13 @@ class Odd:
 
 
 class OddRows(Odd):
-    """The same, and its results are kept per spec."""
+    """An Odd plugin whose results are cached per spec."""
 
     depends_on_node_only: ClassVar[bool] = True
 
 
 class OddPercentages(Odd):
-    """The same, with scores that are used as they are."""
+    """An Odd plugin whose scores are not normalized."""
 
     normalize: ClassVar[Normalize] = Normalize.NONE
 
@@ -113,7 +113,7 @@ def deciding(plugin: type[Odd] = Odd, **answers: Answer) -> Deciding:
 
 
 def blame(found: Deciding, raw: dict[str, Any] | None = None) -> str:
-    """Return the one line of the error that the decision ends in."""
+    """Decide about the pod, which fails; return the error's text of one line."""
     with pytest.raises(PluginError) as error:
         found.outcome(raw or pod())
     text = str(error.value)
@@ -146,7 +146,7 @@ def test_a_filter_returns_one_bool_per_node(plugin: type[Odd], mask: Answer, fou
 
 
 def test_a_single_false_does_not_stand_for_all_nodes() -> None:
-    """It was broadcast silently, and the other way round an excluded node was chosen."""
+    """numpy would silently broadcast it, so that a rejected node could be chosen."""
     assert "bool[1]" in blame(deciding(filter=lambda _: np.zeros(1, np.bool_)))
 
 
@@ -180,7 +180,7 @@ def test_a_raw_score_is_small_enough_to_be_multiplied() -> None:
 
 
 def test_a_score_that_is_not_normalized_is_between_0_and_100() -> None:
-    """As in kube-scheduler, which checks it after normalizing (framework/runtime)."""
+    """kube-scheduler checks this after normalizing (framework/runtime)."""
     assert blame(deciding(OddPercentages, score=lambda n: np.full(len(n), 101))) == (
         "score returned numbers from 101 to 101; they must be from 0 to 100"
     )
@@ -295,7 +295,7 @@ def test_a_nomination_of_a_node_and_pods_is_used() -> None:
 
 
 class OddForGroups(Odd):
-    """A plugin whose answers about a group a test gives."""
+    """A plugin whose results for groups a test chooses."""
 
     def generate_placements(self, _group: Any, parent: Placement, cluster: ClusterView) -> Any:
         return self._answer("generate_placements", cluster.nodes, (parent,))
@@ -376,7 +376,7 @@ def after_pauses(pauses: int, answer: Any) -> Callable[[object], Any]:
 
 
 def group_post_filter(answer: Callable[[object], Any]) -> Callable[[], GroupPreemption]:
-    """Return what runs a plugin with this method for a group of one member."""
+    """Return a function that runs a plugin with this method for a group of one member."""
     found = deciding(OddForGroups, pod_group_post_filter=answer)
     plugin = next(p for p in found.pipeline.post_filter if p.name == "Odd")
     assert isinstance(plugin, PodGroupPostFilterPlugin)

@@ -30,7 +30,7 @@ class Racks(BaseModel):
 
 
 class RackAware:
-    """Serves two points, and keeps what it was built with."""
+    """A plugin at two extension points that keeps its constructor's arguments."""
 
     name: ClassVar[str] = "RackAware"
     depends_on_node_only: ClassVar[bool] = True
@@ -46,12 +46,12 @@ class RackAware:
     def pre_score(self, _pod: Pod, _nodes: NodeView, _cluster: ClusterView) -> None: ...
 
     def score(self, _pod: Pod, nodes: NodeView, _state: None) -> IntArray:
-        """Prefer the later rows."""
+        """Return higher scores for later rows."""
         return nodes.rows
 
 
 def built(**spec: Any) -> Pipeline:
-    """Build the pipeline of a profile with this spec; RackAware is known beside the shipped."""
+    """Return the pipeline of a profile with this spec; the registry also has RackAware."""
     registry = Registry((*SHIPPED, RackAware), {})
     profile = read_profile(api_object("SchedulingProfile", "batch", spec=spec))
     return build_pipeline(profile, resolve(profile.spec, registry), registry, handle(cluster()))
@@ -147,9 +147,9 @@ def test_a_constructor_that_fails_is_named_with_its_cause() -> None:
 def test_what_a_plugin_says_of_itself_must_be_of_use(
     monkeypatch: pytest.MonkeyPatch, attribute: str, value: object
 ) -> None:
-    """Formats that are none keep all pods from being taken in, also those of other profiles.
+    """Invalid formats of pod groups would stop all pods, also those of other profiles.
 
-    Scores with another `normalize` would count as if that were MAX.
+    An unknown `normalize` would count as MAX.
     """
     monkeypatch.setattr(RackAware, attribute, value, raising=False)
     with pytest.raises(ProfileInvalid, match=f"its {attribute} must be") as failure:

@@ -1,4 +1,4 @@
-"""What is measured of decisions of the real cycle, on a clock that each plugin moves."""
+"""The metrics of real decisions, on a clock that each plugin moves."""
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterator
@@ -49,12 +49,12 @@ class Slow:
         return np.array([nodes.name(i) != "bad" for i in range(len(nodes))], np.bool_)
 
     def explain(self, _pod: Pod, nodes: NodeView, _state: object) -> Explanation:
-        """Explain why a node is rejected."""
+        """Return one reason for all rejected nodes."""
         return Explanation.single("bad", len(nodes), resolvable=True)
 
 
 class Scorer:
-    """Scores that take three seconds and are not shared."""
+    """A score plugin that takes three seconds and whose scores are not cached."""
 
     name: ClassVar[str] = "Scorer"
     depends_on_node_only: ClassVar[bool] = False
@@ -70,7 +70,7 @@ class Scorer:
 
 
 class Recorded:
-    """Notes what is measured."""
+    """A recorder that keeps all measurements."""
 
     def __init__(self) -> None:
         self.points: list[tuple[str, str, str, float]] = []
@@ -109,15 +109,15 @@ class Recorded:
         return self.counters.setdefault((plugin, point.value), Count())
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Keep everything that was recorded."""
+        """Keep all measurements."""
 
     def seconds(self, point: str) -> list[tuple[str, float]]:
-        """Return status and duration of each time that the extension point ran."""
+        """Return the status and the duration of each run of the extension point."""
         return [(status, took) for name, status, _, took in self.points if name == point]
 
 
 class Measuring:
-    """Decides as the loop does, with `Slow` and `Scorer`, and notes what is measured."""
+    """Decides like the loop, with the plugins `Slow` and `Scorer`, and keeps the measurements."""
 
     def __init__(self, *objects: dict[str, Any]) -> None:
         Slow.clock[0] = 0.0
@@ -129,7 +129,7 @@ class Measuring:
 
     @contextmanager
     def attempt(self, *, sampled: bool = False) -> Iterator[None]:
-        """Measure what runs inside as a decision of the loop."""
+        """Measure the decision inside this context as the loop does."""
         outer = self.metrics.begin_attempt()
         self.metrics.sampled = sampled
         self.metrics.begin_decision()

@@ -1,4 +1,4 @@
-"""A pod in the queue, before anything has happened to it."""
+"""A queued pod before its first attempt."""
 
 from mooring.runtime.queued_pod import PodState, StateTimes, SubQueue
 from mooring.testing.builders import pod

@@ -1,4 +1,4 @@
-"""After a slow decision the plugins of the profile are timed, until decisions are fast again."""
+"""After a slow decision the profile's plugins are timed until decisions are fast again."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ from mooring.testing.fakes import pipeline
 
 
 class Sleepy:
-    """Takes three seconds to filter, and two more in post_filter, which filters as well."""
+    """A plugin whose filter takes three seconds; post_filter takes two more and calls it."""
 
     name: ClassVar[str] = "Sleepy"
     depends_on_node_only: ClassVar[bool] = False
@@ -25,7 +25,7 @@ class Sleepy:
 
 
 class Preemptor(Sleepy):
-    """Takes two seconds, and calls the filter."""
+    """A plugin whose post_filter takes two seconds and calls the filter."""
 
     name = "Preemptor"
 
@@ -35,7 +35,7 @@ class Preemptor(Sleepy):
 
 
 class Timed:
-    """A pipeline with both plugins, and what was counted."""
+    """A pipeline with both plugins, and the recorded failures."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -52,7 +52,7 @@ class Timed:
         self.slow = SlowDecisions()
 
     def decide(self, *, fast: bool = False) -> Pipeline:
-        """Make one decision; unless it is fast, both plugins run."""
+        """Make one decision; with `fast`, the slow plugins do not run."""
         used = self.slow.pipeline_for(self.pipeline)
         began = self.now
         if not fast:

@@ -1,4 +1,4 @@
-"""Assume, Reserve and Permit, and what undoes them."""
+"""Assume, Reserve and Permit, and their undoing."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Bind plugins of other distributions that bind through the handle, and end otherwise than told."""
+"""Third-party Bind plugins that bind through the handle, and end in unexpected ways."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,9 +29,9 @@ Calls = Callable[[], Awaitable[None]]
 
 
 class Acme:
-    """Binds the first pod as `first` says, and skips all others.
+    """A plugin that binds the first pod by calling `first`, and returns SKIP for all others.
 
-    `first` gets what sends the Binding, and what waits until the server has it.
+    `first` gets two functions: one sends the Binding, one waits until the server has it.
     """
 
     name: ClassVar[str] = "Acme"
@@ -44,7 +44,7 @@ class Acme:
         self._handle = handle
 
     async def bind(self, pod: Pod, node: str) -> Skip | None:
-        """Bind the pod once; let the next plugin do it afterwards."""
+        """Call `first` for the first pod; return SKIP afterwards."""
         type(self).calls += 1
         if self.calls > 1:
             return SKIP
@@ -54,7 +54,7 @@ class Acme:
 
 
 class Stage:
-    """An engine with one node that has room for one pod, which Acme binds."""
+    """An engine whose only node has room for one pod, which Acme binds."""
 
     def __init__(self, client: ApiClient, bindings: Bindings, acme: type[Acme]) -> None:
         entry: Any = SimpleNamespace(
@@ -75,12 +75,12 @@ class Stage:
 
     @property
     def has_failed(self) -> bool:
-        """Whether Acme was cancelled, or has raised."""
+        """Whether Acme was cancelled or raised an error."""
         return bool(self.failures)
 
     @property
     def is_assumed(self) -> bool:
-        """Whether the node has no room for others."""
+        """Whether the pod still uses the room on the node."""
         return uid_of("web") in self.engine.scheduler_state.state.pods.assumed
 
 
@@ -93,12 +93,12 @@ async def stage(client: ApiClient, bindings: Bindings, monkeypatch: pytest.Monke
 
 
 async def waits(send: Calls, _arrived: Calls) -> None:
-    """Wait for the answer; the time is over before it comes."""
+    """Send the Binding and wait for its answer, which comes after the plugin's time limit."""
     await send()
 
 
 async def raises(send: Calls, arrived: Calls) -> None:
-    """Send the Binding in a task of its own, and fail before it is answered."""
+    """Send the Binding in another task, and raise an error before the answer."""
     sent = asyncio.ensure_future(send())
     await arrived()
     sent.cancel()
@@ -106,7 +106,7 @@ async def raises(send: Calls, arrived: Calls) -> None:
 
 
 async def cancels(send: Calls, arrived: Calls) -> None:
-    """Send the Binding in a task of its own, cancel it, and wait for ever."""
+    """Send the Binding in another task, cancel this task, and wait for ever."""
     sent = asyncio.ensure_future(send())
     await arrived()
     sent.cancel()
@@ -117,7 +117,7 @@ async def cancels(send: Calls, arrived: Calls) -> None:
 async def test_a_binding_that_a_plugin_has_sent_is_waited_for_whatever_the_plugin_does(
     stage: Stage, first: Callable[[Calls, Calls], Awaitable[None]]
 ) -> None:
-    """Else the pod would be bound, and its room given to others."""
+    """Otherwise other pods would get the room of a pod that the server binds."""
     stage.acme.first = first
     with stage.engine.running():
         await until(lambda: stage.held and stage.has_failed)

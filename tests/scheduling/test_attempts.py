@@ -1,4 +1,4 @@
-"""How attempts end without a bound pod: where the pod is then, and what is told about it."""
+"""The end of attempts without a bound pod: the pod's queue and the reports."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ REJECTED = PodRejected("Gang", "the gang is not complete", "a", WEB)
 
 
 class Stage:
-    """One pod in flight, the attempt about it, and the pods of which a status was written."""
+    """A pod in flight, its attempt, and the names of pods whose statuses were written."""
 
     def __init__(self, client: ApiClient, requests: "asyncio.Queue[str]") -> None:
         self.scheduler = scheduler_state(node("a"), clock=lambda: 1.0, now=lambda: 130.0)
@@ -50,13 +50,13 @@ class Stage:
         self._written: list[str] = []
 
     def unschedulable(self) -> None:
-        """End the attempt without a node."""
+        """End the attempt without a node for the pod."""
         self.attempts.unschedulable(
             self.attempt, self.queued, frozenset({"NodeResourcesFit"}), "no", may_preempt=True
         )
 
     def counted(self) -> dict[str, float]:
-        """Count the attempts that have ended, by result."""
+        """Return the number of ended attempts by result."""
         page, _ = self.metrics.exposition("")
         return {
             sample.labels["result"]: sample.value
@@ -66,7 +66,7 @@ class Stage:
         }
 
     async def is_reported(self) -> bool:
-        """Return whether the pod's status is written before that of a pod that fails now."""
+        """Return whether the pod's status was written, by waiting for a later report."""
         self.reports.report_new()
         self.reports.error(OTHER, "no")
         writing = asyncio.create_task(self.reports.run())
@@ -117,7 +117,7 @@ async def test_nothing_is_written_about_a_rejected_pod_that_was_deleted(stage: S
 
 
 async def test_nothing_is_written_about_a_pod_that_fails_after_it_has_left(stage: Stage) -> None:
-    """A plugin that binds may take too long although its Binding was carried out."""
+    """A Bind plugin may exceed its time limit although its Binding was carried out."""
     stage.queue.remove(WEB.uid, 0.0)
     stage.attempts.fail(stage.attempt, stage.queued, "the plugin took too long")
     assert stage.counted() == {"error": 1}
@@ -133,7 +133,7 @@ async def test_a_pod_has_left_when_it_was_deleted_or_is_on_a_node(stage: Stage) 
 
 
 def rejected_beside(stage: Stage, raw: dict[str, Any], **preemption: Any) -> Pod:
-    """Have the pod found unschedulable under these limits; return the other one, on a node."""
+    """Put a profile with these preemption limits in force; return the pod `raw`, on a node."""
     placed = parse_pod(raw)
     stage.scheduler.state.put(Kind.POD, placed.uid, placed)
     stage.attempt.pipeline = put_profile(stage.scheduler, preemption=preemption).pipeline

@@ -1,4 +1,4 @@
-"""From a chosen node to a bound pod, and back where that fails."""
+"""The binding of an assumed pod, and its undoing after a failure."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ async def test_a_bound_pod_stays_assumed(stage: Stage) -> None:
 async def test_what_was_annotated_for_an_attempt_is_taken_back_when_it_has_ended(
     stage: Stage, ends: str
 ) -> None:
-    """Else it would go with the next Binding, to another node, or be kept for ever."""
+    """Otherwise the next Binding, perhaps to another node, would carry the annotations."""
     begun = asyncio.Event()
 
     async def annotate() -> None:
@@ -219,7 +219,7 @@ async def test_an_error_in_post_bind_is_only_logged(
 async def test_a_plugin_that_swallows_the_cancellation_does_not_bind_a_pod_that_was_called_off(
     stage: Stage,
 ) -> None:
-    """A preemption counts on it: the pod's node is promised to another pod."""
+    """Preemption relies on this: another pod is nominated to the node."""
     started = asyncio.Event()
 
     async def goes_on() -> None:

@@ -1,4 +1,4 @@
-"""The dump of the cache has what decisions count, by uid."""
+"""The dump of the cache has the amounts that decisions count, by uid."""
 
 from collections.abc import Mapping
 from typing import Any

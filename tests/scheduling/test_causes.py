@@ -1,4 +1,4 @@
-"""The cause of an unschedulable pod: what keeps it from the nodes that come nearest to fitting."""
+"""The cause of an unschedulable pod: the reasons of the nodes nearest to fitting."""
 
 from collections.abc import Mapping
 from typing import Any

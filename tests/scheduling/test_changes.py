@@ -1,4 +1,4 @@
-"""What a pod and its claims could do without is tried, and named with what it changes."""
+"""Suggestions try a pod and its claims without some requirements, and name each change."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -40,19 +40,19 @@ def gpu(name: str, model: str = "l4", memory: str = "24Gi", **fields: Any) -> Ra
 
 
 def with_claims(name: str, *claims: str, **fields: Any) -> Raw:
-    """Return a pod whose entries are called like the claims."""
+    """Return a pod that uses these claims, each in an entry of the claim's name."""
     entries = [{"name": each, "resourceClaimName": each} for each in claims]
     return pod(name, spec={"resourceClaims": entries}, **fields)
 
 
 def fleet(**devices: Iterable[str | Raw]) -> list[Raw]:
-    """Return a node and a slice for each name, and a class of all devices."""
+    """Return for each name a node and its slice of devices, and a class of all devices."""
     slices = [resource_slice(f"s-{name}", some, node=name) for name, some in devices.items()]
     return [*map(node, devices), *slices, device_class("gpu")]
 
 
 def held(name: str, claim: str, *devices: str, on: str) -> list[Raw]:
-    """Return a pod on a node, and its claim with these devices."""
+    """Return a pod on a node, and its claim that is allocated these devices."""
     allocation = allocated(*devices, node=on)
     return [
         with_claims(name, claim, node=on),
@@ -61,7 +61,7 @@ def held(name: str, claim: str, *devices: str, on: str) -> list[Raw]:
 
 
 def suggested(*objects: Raw, pod: Raw) -> list[Suggestion]:
-    """Return all suggestions, the cheapest first."""
+    """Return all suggestions for the pod, the smallest change first."""
     deciding = Deciding(*objects)
     what_if = WhatIf(ResultCache(deciding.cluster))
     before = deciding.cluster.dynamic_resources.claims.get("default/mine")
@@ -112,7 +112,7 @@ def test_the_largest_number_of_devices_that_a_node_has_is_named() -> None:
 
 
 def test_no_more_devices_are_tried_than_a_claim_can_have() -> None:
-    """The API server accepts any count; all smaller ones might be more than fit into memory."""
+    """The API server accepts any count; trying all smaller numbers could exhaust the memory."""
     many = {"name": "many", "deviceClassName": "gpu", "count": 100_000}
     claim = device_claim("mine", request("all", 100_000), {"name": "any", "firstAvailable": [many]})
     cluster = Deciding(*fleet(a=["d0"]), claim).cluster

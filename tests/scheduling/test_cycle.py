@@ -1,4 +1,4 @@
-"""Which node a pod goes to, or why none fits."""
+"""The node that is chosen for a pod, or the reasons why no node fits."""
 
 from dataclasses import replace
 from typing import Any
@@ -65,7 +65,7 @@ def test_without_nodes_there_is_one_sentence_and_no_post_filter() -> None:
 
 
 def test_a_pod_with_any_number_of_resources_is_decided() -> None:
-    """Explanations are not limited to the 64 bits of a word."""
+    """A plugin may have more than 64 reasons, although a word of 64 bits is not enough."""
     amounts = {f"example.com/r{i:03}": 1 for i in range(100)}
     raw = pod(requests=amounts)
     without = rejected(Deciding(node("n1")), raw)
@@ -217,7 +217,7 @@ def test_a_pod_must_fit_without_the_pods_that_are_nominated_there_too() -> None:
 def answered(
     deciding: Deciding, raw: dict[str, object], answers: PodExtenderResults | None = None
 ) -> Any:
-    """Return the result of `decide` for a pod that extenders care for."""
+    """Return the result of `decide` for a pod in which extenders are interested."""
     found, pipeline = parse_pod(raw), deciding.pipeline
     given = answers or PodExtenderResults(found)
     return decide(found, pipeline, deciding.shared, seed=0, answers=given)
@@ -285,7 +285,7 @@ def test_nodes_that_extenders_filtered_out_are_rejected_by_the_plugin_extender()
 
 
 def with_room_since_the_call(failed: str = "a", **asked: Any) -> Any:
-    """Decide when the extenders pass nothing, and another node has got room meanwhile."""
+    """Return the decision if the extenders passed no node, and another node has room since."""
     deciding = Deciding(node("a"), node("b", cpu="2"), pod("there", cpu="2", node="b"))
     needed, answers = answered(deciding, pod(cpu="1")), ExtenderResults()
     assert needed.nodes == ("a",)
@@ -296,7 +296,7 @@ def with_room_since_the_call(failed: str = "a", **asked: Any) -> Any:
 
 
 def test_a_node_that_fits_only_since_the_extenders_were_called_is_rejected_by_them() -> None:
-    """Else nothing would reject it, and the event that gave it room would try no pod again."""
+    """Otherwise the node would have no rejection, and its new room would cause no retry."""
     outcome = with_room_since_the_call()
     why = "1 busy, 1 node(s) did not fit when the extenders were called"
     assert outcome.message.startswith(f"0/2 nodes are available: {why}.")

@@ -1,4 +1,4 @@
-"""Attempts about which extenders are called, some at a time for each profile."""
+"""Attempts that call extenders; their number per profile is limited."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ PLUGINS = pipeline()
 
 
 class Stage:
-    """Attempts that need one answer each, and what has read the pod for it: `held` says when."""
+    """Attempts that each need one answer; the pods' objects are read when `go` is set."""
 
     def __init__(self) -> None:
         scheduler = scheduler_state()

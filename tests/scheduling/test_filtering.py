@@ -1,4 +1,4 @@
-"""Which nodes are left, and what is said of the others."""
+"""The feasible nodes, and the reasons of all other nodes."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def test_resource_columns_and_trials_agree_about_nominated_pods() -> None:
 
 
 def test_filters_that_read_the_node_alone_do_not_run_again_beside_nominated_pods() -> None:
-    """A tenant may have 1,990 requirements, and pods may be nominated to hundreds of nodes."""
+    """A pod may have 1,990 requirements, and hundreds of nodes may have nominated pods."""
 
     def steps(requirements: int) -> int:
         deciding = Deciding(node("a", cpu="4"))
@@ -143,12 +143,12 @@ def test_a_pod_with_filters_that_are_not_node_only_does_not_share_its_diagnosis(
     ],
 )
 def test_how_many_nodes_are_enough(nodes: int, percentage: int, enough: int) -> None:
-    """0 is kube-scheduler's rule: 50 % less a point for 125 nodes, at least 5 % and 100 nodes."""
+    """0 means kube-scheduler's rule: 50 %, minus 1 per 125 nodes; at least 5 % and 100 nodes."""
     assert nodes_to_find(nodes, percentage) == enough
 
 
 def names(start: int, **spec: Any) -> tuple[list[str], int]:
-    """Return which of 120 nodes in two zones a search finds, and how many it looked at."""
+    """Return the nodes of 120 in two zones that a search finds, and how many it evaluated."""
     raw = [node(f"{zone}{i:02}", zone=zone) for zone in "ab" for i in range(60)]
     deciding = Deciding(*raw, **spec)
     fits = deciding.cluster.nodes.present.copy()

@@ -1,4 +1,4 @@
-"""Members of a group meet before PreBind and before Bind, and are called off together."""
+"""Members of a group wait for each other before PreBind and Bind, and are called off together."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -30,7 +30,7 @@ SHARED = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 
 class FailedError(Exception):
-    """A binding failed; `gone` says that the pod does not exist any more."""
+    """A binding failed; `gone` says that the pod no longer exists."""
 
     def __init__(self, *, gone: bool = False) -> None:
         super().__init__("refused")
@@ -38,7 +38,7 @@ class FailedError(Exception):
 
 
 def group_of(minimum: int) -> PodGroupState:
-    """Return a group of which no member is on a node."""
+    """Return a group without members on nodes."""
     group = PodGroupState(GroupKey(GroupSource.KUBERNETES, "default", "g"))
     group.definition = parse_pod_group(pod_group("g", minimum))
     return group
@@ -56,19 +56,19 @@ def binding(members: int, *, needed: int) -> GroupBinding:
 
 
 async def permitted(group: GroupBinding) -> None:
-    """Meet the others before PreBind, as a member does."""
+    """Wait at the meeting before PreBind, as a member does."""
     with group.may_call_off():
         await group.all_at(group.permitted)
 
 
 async def ready(group: GroupBinding) -> None:
-    """Meet the others before Bind, as a member does."""
+    """Wait at the meeting before Bind, as a member does."""
     with group.may_call_off():
         await group.all_at(group.ready)
 
 
 async def arrived(*tasks: "asyncio.Task[None]") -> int:
-    """Return how many of the tasks have ended once all has happened that can happen now."""
+    """Let all tasks run as far as possible; return how many have ended."""
     for _ in range(5):
         await asyncio.sleep(0)
     return sum(task.done() for task in tasks)
@@ -137,7 +137,7 @@ async def test_all_are_called_off_if_a_role_has_too_few_members_left() -> None:
 
 
 async def test_none_is_called_off_if_the_minimum_is_raised_once_the_first_may_be_bound() -> None:
-    """The members that are bound would stay bound, and be fewer."""
+    """Otherwise the bound members would stay bound although they are too few."""
     definition = group_of(2)
     group = GroupBinding(definition, pods(2))
     async with asyncio.timeout(SECONDS):
@@ -202,7 +202,7 @@ async def test_a_binding_that_has_not_begun_is_called_off() -> None:
 
 
 async def test_members_of_a_large_group_go_on_a_few_at_a_time() -> None:
-    """What each does next would else hold up everything else."""
+    """Otherwise the next steps of all members together would block all other work."""
     group, passed = binding(300, needed=300), 0
 
     async def member() -> None:
@@ -244,9 +244,9 @@ async def test_members_of_a_large_group_are_called_off_a_few_at_a_time() -> None
 
 
 class FailsOnce(Bindings):
-    """Fails the first Binding of each pod in one way; remembers the annotations of each Binding.
+    """Fails the first Binding of each pod; records the annotations of each Binding.
 
-    `failure` is a status, or one of "reset", "lost answer" (it was carried out) and "no answer".
+    `failure` is a status, or "reset", "lost answer" (the Binding is carried out) or "no answer".
     """
 
     def __init__(self, failure: int | str) -> None:
@@ -281,12 +281,12 @@ class FailsOnce(Bindings):
 
 
 def shares(names: Iterable[str], **fields: Any) -> list[dict[str, Any]]:
-    """Return members of a gang that each fill a card."""
+    """Return members of a gang that each use a whole card."""
     return [share_pod(name, 16, group="g", **fields) for name in names]
 
 
 async def assert_nothing_is_kept(engine: Engine, bindings: FailsOnce, names: Iterable[str]) -> None:
-    """Check that another Binding of these pods would carry no annotation."""
+    """Check that another Binding of these pods would have no annotations."""
     for member in map(parse_pod, shares(names)):
         engine.scheduler_state.at_bind[member.uid] = BindAttempt("a", lambda: True)
         await engine.api.bind(member, "a")
@@ -301,7 +301,7 @@ async def assert_nothing_is_kept(engine: Engine, bindings: FailsOnce, names: Ite
 async def test_every_binding_of_a_member_names_its_card_whatever_became_of_the_one_before(
     failure: int | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """429 without Retry-After is what is left when the client has waited often enough."""
+    """The client itself retries 429 with Retry-After; this is a 429 after its last retry."""
     monkeypatch.setattr("mooring.scheduling.group_binding._PAUSES_SECONDS", (0.0, 0.0))
     bindings, names = FailsOnce(failure), ["g-0", "g-1", "g-2", "g-3"]
     seconds = 1.0 if failure == "no answer" else 60.0
@@ -339,7 +339,7 @@ async def test_a_member_that_has_gone_is_not_bound_again_and_leaves_no_annotatio
 async def test_a_binding_is_not_sent_again_when_its_group_is_called_off_meanwhile(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server was too busy for it; a part of the gang would be bound."""
+    """The server was too busy for the first Binding; a second one would bind a part of the gang."""
     monkeypatch.setattr("mooring.scheduling.group_binding._PAUSES_SECONDS", ())
     bindings.hold, bindings.refuse = {"g-1"}, {"g-0": 403}
     engine = Engine(client, node("a", cpu="2"), pod_group("g", 2))
@@ -365,7 +365,7 @@ PLACES = AT_PERMIT, IN_PRE_BIND, AT_A_MEETING, IN_A_PAUSE = (
 
 
 class Stage:
-    """An engine whose node has space for one gang of three, and a clock that stands still."""
+    """An engine whose node has room for one gang of three, and a clock that the test moves."""
 
     def __init__(self, client: ApiClient, bindings: Bindings) -> None:
         self.now = 1000.0
@@ -374,7 +374,7 @@ class Stage:
         self.scheduler = self.engine.scheduler_state
 
     def pending(self, **does: str) -> None:
-        """Add these pods as members; plugins and the API server do to each what `does` says."""
+        """Add these pods as members; `does` says how plugins and API server treat each of them."""
         for name, what in does.items():
             self.engine.pending(pod(name, cpu="1", group="g", labels={"does": what}))
 
@@ -383,11 +383,11 @@ class Stage:
         return {placed.pod.name for placed in self.scheduler.state.pods.assumed.values()}
 
     def deleted(self, name: str) -> None:
-        """Let the pod leave its watch."""
+        """Let kopf's watch show the deletion of the pod."""
         self.engine.pod_enqueuer.gone(uid_of(name))
 
     async def status_is_being_written(self, name: str) -> None:
-        """Return when the status of this member's last attempt is held by the API server."""
+        """Wait until the API server holds the status of this member's last attempt."""
         self.bindings.hold = {name}
         self.engine.reports.error(
             parse_pod(pod(name, cpu="1", group="g")), "the last attempt failed"
@@ -399,9 +399,9 @@ class Stage:
         await until(lambda: {w.pod.name for w in self.scheduler.waiting} == {*names})
 
     async def preparing(self, *names: str, sent: int = 0) -> None:
-        """Wait until these members, and no others, can be called off, and are not at Permit.
+        """Wait until exactly these members can be called off, after Permit.
 
-        So many Bindings were sent before.
+        `sent` is the number of Bindings sent so far.
         """
         uids = {f"pod-default-{name}" for name in names}
         await until(
@@ -409,7 +409,7 @@ class Stage:
         )
 
     async def held(self, place: str, *names: str) -> None:
-        """Bring these members to this place and wait; the last one may be at Permit instead."""
+        """Bring these members to this place, where they wait; the last one may wait at Permit."""
         does = {AT_PERMIT: "wait", IN_PRE_BIND: "wait in pre_bind"}.get(place, "")
         last = "wait" if place == AT_A_MEETING else does
         self.bindings.refuse |= dict.fromkeys(names, 500)
@@ -424,7 +424,7 @@ class Stage:
                 await self.preparing(*names, sent=len(names) if place == IN_A_PAUSE else 0)
 
     async def called_off(self) -> None:
-        """Wait until nothing is held for any member; the clock has not moved."""
+        """Wait until all members are unreserved, without moving the clock."""
         await until(lambda: not self.engine.loop.binding)
         assert not self.assumed
         assert not len(self.scheduler.waiting)
@@ -432,7 +432,7 @@ class Stage:
         assert not self.scheduler.being_bound
 
     async def next_attempt(self, *names: str) -> None:
-        """Let nothing more happen to these members, and wait until their gang is bound."""
+        """Let the next attempt of these members succeed, and wait until the gang is bound."""
         self.bindings.refuse.clear()
         self.bindings.sent.clear()
         self.pending(**dict.fromkeys(names, ""))
@@ -446,7 +446,7 @@ class Stage:
 async def stage(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Stage]:
-    """Yield a stage on which pauses between two Bindings do not end by themselves."""
+    """Yield a stage on which the pauses between two Bindings never end."""
     monkeypatch.setattr("mooring.scheduling.group_binding._PAUSES_SECONDS", (3600.0,))
     made = Stage(client, bindings)
     with made.engine.running():
@@ -520,7 +520,7 @@ async def test_a_member_that_pauses_between_two_bindings_and_is_deleted_frees_it
 async def test_a_binding_that_was_sent_is_waited_for_and_not_repeated(
     stage: Stage, answer: int
 ) -> None:
-    """It cannot be unsent, and its pod may be bound; the others are free before it is answered."""
+    """A sent Binding may bind its pod; the other members are unreserved before its answer."""
     stage.bindings.refuse |= {"pauses": 500, "gone": 404}
     stage.bindings.hold = {"sent", "gone"}
     stage.pending(pauses="", sent="", gone="")
@@ -593,7 +593,7 @@ async def test_a_member_whose_last_status_is_still_being_written_is_free(
 async def test_no_member_is_bound_while_the_last_status_of_one_is_being_written(
     stage: Stage,
 ) -> None:
-    """Else the status could say of a bound pod that it is not scheduled."""
+    """Otherwise the late status could call a bound pod unschedulable."""
     await stage.status_is_being_written("written")
     stage.pending(one="", two="", written="")
     await stage.preparing("one", "two", "written")
@@ -607,7 +607,7 @@ async def test_no_member_is_bound_while_the_last_status_of_one_is_being_written(
 async def test_a_pod_that_goes_before_the_task_that_binds_it_has_begun_is_free(
     stage: Stage, why: str
 ) -> None:
-    """Else it would wait in PreBind for ever: nothing would call it off any more."""
+    """Otherwise its binding would wait in PreBind for ever, and nothing would call it off."""
     stage.pending(first="wait", last="wait in pre_bind", meets="")
     await stage.at_permit("first")
     stage.scheduler.waiting.allow("pod-default-first", "Marked")
@@ -632,7 +632,7 @@ async def test_a_gang_of_which_a_member_is_preempted_is_called_off_whole_and_nob
 async def test_a_scheduler_that_stops_frees_a_gang_and_writes_nothing_about_it(
     stage: Stage, place: str
 ) -> None:
-    """A gang with a member at Permit is called off at once; the others get what time there is."""
+    """A gang with a member at Permit is called off at once; other gangs get the remaining time."""
     await stage.held(place, "one", "two", "three")
     stage.engine.loop.halt()
     await stage.engine.loop.finish(SECONDS if place in (AT_PERMIT, AT_A_MEETING) else 0.0)

@@ -1,4 +1,4 @@
-"""What is done by the clock rather than by an event."""
+"""The periodic work of the scheduler."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ OFTEN, SELDOM = 7.0, 14.0
 
 
 class Keeper(Marked):
-    """Tells of each pod for which it is to undo what it reserved."""
+    """A plugin that records each pod for which it must undo its reservation."""
 
     name: ClassVar[str] = "Keeper"
     undone: ClassVar[list[tuple[str, str]]] = []
@@ -46,7 +46,7 @@ class Keeper(Marked):
 
 
 class House:
-    """A cluster of one node, a clock that stands, and what housekeeping does."""
+    """A cluster of one node, a clock that the test moves, and the housekeeping."""
 
     def __init__(self, client: ApiClient) -> None:
         self.clock = VirtualClock()
@@ -84,7 +84,7 @@ class House:
         self.changed.set()
 
     def bound(self, seconds: float) -> None:
-        """Bind the pod; the watch must confirm it within `seconds`."""
+        """Assume the pod as bound; the watch must confirm this within `seconds`."""
         self.scheduler_state.state.assume(WEB, self.scheduler_state.state.nodes.row_of["a"])
         self.scheduler_state.state.announce(WEB)
         self.heard.clear()
@@ -92,7 +92,7 @@ class House:
         self.scheduler_state.state.expect_confirmation(WEB, self.clock() + seconds)
 
     async def overdue(self, server: ApiServer) -> Request:
-        """Bind the pod without a confirmation; return the question that the server gets then."""
+        """Assume the pod as bound without a confirmation; return the server's next request."""
         self.bound(1.0)
         await self.clock.advance(CONFIRMATION_SECONDS)
         return await server.next()
@@ -104,7 +104,7 @@ class House:
         return [change.action for change in self.heard]
 
     async def chores_wait(self) -> None:
-        """Wait until all six chores are asleep."""
+        """Wait until all periodic tasks are asleep."""
         await self.clock.sleepers(5)
 
 
@@ -240,7 +240,7 @@ async def test_what_was_reserved_for_an_overdue_pod_that_is_bound_stays(
 async def test_an_overdue_pod_that_ended_before_it_was_bound_is_forgotten(
     server: ApiServer, house: House
 ) -> None:
-    """The API server binds a pod that has ended, too, and neither watch of pods shows that."""
+    """The API server also binds a pod that has ended, and neither watch of pods shows this."""
     house.bound(1.0)
     await house.clock.advance(CONFIRMATION_SECONDS)
     (await server.next()).reply({**pod("web", node="a"), "status": {"phase": "Succeeded"}})
@@ -367,7 +367,7 @@ async def test_other_parts_are_called_each_in_its_time_and_may_pause(house: Hous
 async def test_a_disruption_is_charged_for_two_minutes_at_most_once_the_victim_has_left(
     house: House,
 ) -> None:
-    """Another pod may be ready by then, and the budget's status is what it was."""
+    """If another pod becomes ready meanwhile, the budget's status stays the same."""
     state = house.scheduler_state.state
     budget = parse_pod_disruption_budget(pdb("guard", {"app": "db"}, allowed=1))
     victim = parse_pod(pod("db-0", node="a", labels={"app": "db"}, status=READY))

@@ -1,4 +1,4 @@
-"""The loop: pods popped, decided, bound or rejected, against an API server on loopback."""
+"""The loop pops, decides, binds or rejects pods, against an API server on loopback."""
 
 import asyncio
 import gc
@@ -55,7 +55,7 @@ async def test_pods_are_bound_the_most_important_first(
 
 
 class Gate:
-    """Pauses at PreEnqueue."""
+    """A PreEnqueue plugin that pauses, and accepts every pod."""
 
     name: ClassVar[str] = "Gate"
     depends_on_node_only: ClassVar[bool] = False
@@ -63,7 +63,7 @@ class Gate:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_enqueue(self, _pod: Pod) -> None:
-        """Let every pod pass."""
+        """Pause, and accept the pod."""
         pause()
 
 
@@ -71,7 +71,7 @@ GATE = Registry((*SHIPPED, Marked, Gate), {})
 
 
 def alone(client: ApiClient) -> Engine:
-    """Return an engine in which a pod preempts another one by a dry run."""
+    """Return an engine in which a pod can preempt another pod by a dry run."""
     low = [pod(f"low-{name}", cpu="2", node=name, ports=[80]) for name in "abc"]
     engine = Engine(client, *(node(name, cpu="2") for name in "abc"), *low)
     engine.pending(pod("high", cpu="1", ports=[80], priority=10), pod("other", cpu="1", ports=[80]))
@@ -79,7 +79,7 @@ def alone(client: ApiClient) -> Engine:
 
 
 def gang(client: ApiClient, minimum: int, **fields: Any) -> Engine:
-    """Return an engine with a gang of four on nodes that have a pod of low priority or none."""
+    """Return an engine with a gang of four; some nodes have a pod of low priority."""
     low = [pod(f"low-{name}", cpu="2", node=name, ports=[80]) for name in "ab"]
     others = low if fields else []
     engine = Engine(
@@ -90,7 +90,7 @@ def gang(client: ApiClient, minimum: int, **fields: Any) -> Engine:
 
 
 def gated(client: ApiClient) -> Engine:
-    """Return an engine with pods whose profile, with a plugin that pauses, is yet to be found."""
+    """Return an engine with 2,000 pods whose profile (with the plugin Gate) must be found."""
     engine = Engine(client, node("a"), registry=GATE)
     engine.pending(*(pod(f"p-{i}", cpu="1m") for i in range(2000)))
     engine.put_profile(plugins={"preEnqueue": {"enabled": [{"name": "Gate"}]}})
@@ -98,7 +98,7 @@ def gated(client: ApiClient) -> Engine:
 
 
 def is_at_rest(engine: Engine) -> bool:
-    """Return whether no binding and no eviction goes on."""
+    """Return whether no binding and no eviction is running."""
     return not engine.loop.binding and not engine.parts.preemptions.in_flight
 
 
@@ -135,7 +135,7 @@ async def test_what_is_interrupted_in_any_pause_assumes_nothing_and_leaves_every
 
 
 def measured(engine: Engine, name: str) -> dict[tuple[str, ...], float]:
-    """Return the values of all series of this name by their label values, sorted by label."""
+    """Return the values of a metric's series by their label values, sorted by label."""
     page, _ = engine.metrics.exposition("")
     return {
         tuple(value for _, value in sorted(sample.labels.items())): sample.value
@@ -180,7 +180,7 @@ async def test_how_an_extension_point_ends_is_measured(
 
 
 def _tried(engine: Engine) -> bool:
-    """Return whether an attempt of every pod has ended."""
+    """Return whether every pod has had an attempt."""
     queue = engine.scheduler_state.queue
     return all(queued.attempts and queued.queue is not None for queued in queue)
 
@@ -210,7 +210,7 @@ async def test_shadow_profiles_decide_when_no_pod_is_active(
     active: list[int] = []
 
     class Watching:
-        """Notes how many pods are active whenever it is asked about a pod."""
+        """A plugin that records the number of active pods at each call."""
 
         name: ClassVar[str] = "Watching"
         depends_on_node_only: ClassVar[bool] = False
@@ -242,7 +242,7 @@ async def test_shadow_profiles_decide_when_no_pod_is_active(
 async def test_a_pod_that_a_former_leader_bound_is_not_decided_about(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """One watch may show the pod on its node before the other one shows that it is not pending."""
+    """One watch may show the pod on its node before the other shows that it left."""
     engine = Engine(client, node("a"), node("b"))
     engine.pending(pod("bound"), pod("other"))
     state, bound = engine.scheduler_state.state, parse_pod(pod("bound", node="b"))
@@ -275,7 +275,7 @@ async def test_halting_ends_a_loop_that_waits_for_work(client: ApiClient) -> Non
 
 
 async def test_waiting_for_work_does_not_end_a_slice_of_work(client: ApiClient) -> None:
-    """Young garbage is collected after some slices, which would take longer than a decision."""
+    """Garbage is collected between some slices, which takes longer than a decision."""
     now = 0.0
     engine = Engine(client, node("a"), clock=lambda: now)
     with engine.running(), collections_of_garbage() as collected:
@@ -320,7 +320,7 @@ async def test_an_unschedulable_pod_waits_until_a_node_comes(
 async def test_a_pod_that_comes_in_a_turn_without_work_is_tried_at_once(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watch's object waits for the end of the turn, which has found no pod before."""
+    """The watch's event waits for the end of a turn that has found no pod."""
     monkeypatch.setattr(loop_module, "_IDLE_SECONDS", 2 * SECONDS)
     engine = Engine(client, node("a"))
     turn, brought = engine.scheduler_state.turn, list[asyncio.Task[None]]()
@@ -341,7 +341,7 @@ async def test_a_pod_that_comes_in_a_turn_without_work_is_tried_at_once(
 async def test_a_relabelled_pod_is_tried_again_where_its_labels_may_matter(
     client: ApiClient, bindings: Bindings, *, fits: bool
 ) -> None:
-    """A pod may be the first of those that must be together, if its own term selects it."""
+    """A pod whose own affinity term selects it may be the first of a series."""
     engine = Engine(client, node("a", cpu="2", labels={"rack": "1"}))
     selector = {"matchLabels": {"app": "web"}}
     terms = [{"labelSelector": selector, "topologyKey": "rack"}]
@@ -363,12 +363,12 @@ async def test_a_relabelled_pod_is_tried_again_where_its_labels_may_matter(
 
 
 def only_in(zone: str) -> dict[str, object]:
-    """Return the part of a PersistentVolume's spec that ties it to the zone."""
+    """Return the part of a PersistentVolume's spec that restricts it to the zone."""
     return {"nodeAffinity": {"required": node_selector(term(expression(ZONE, "In", zone)))}}
 
 
 async def test_the_hints_of_an_event_do_not_hold_up_a_decision(client: ApiClient) -> None:
-    """The clock advances by half a millisecond whenever it is read, which is after each hint."""
+    """The clock advances by half a millisecond at each reading, which follows each hint."""
     ticks = count()
     engine = Engine(client, node("small", cpu="1"), clock=lambda: next(ticks) * 0.0005)
     queue = engine.scheduler_state.queue
@@ -577,7 +577,7 @@ async def test_a_pod_that_goes_before_its_binding_is_sent_is_gone_at_once(
 async def test_a_pod_that_goes_just_when_it_is_permitted_is_not_bound(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """Else it would keep its node as long as PreBind takes, because nothing calls it off then."""
+    """Otherwise it would keep its node until PreBind ends, because nothing calls it off."""
     engine = Engine(client, node("a"))
     engine.pending(pod("web", labels={"does": "wait"}))
     state = engine.scheduler_state
@@ -679,7 +679,7 @@ async def test_a_pod_whose_profile_went_before_its_turn_waits_for_another(
 async def test_no_pod_is_decided_by_a_profile_that_went_while_there_were_many(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """The intake, which finds the profiles of most of them in slices, does not run here."""
+    """The pod enqueuer's task, which finds profiles in slices, does not run in this test."""
     engine = Engine(client, node("a"))
     engine.pending(*(pod(f"web-{number}") for number in range(250)))
     engine.scheduler_state.profiles.remove("default-scheduler")
@@ -825,7 +825,7 @@ async def test_a_pod_at_permit_is_called_off_when_its_profile_goes_and_runs_when
 async def test_a_scheduler_that_stops_writes_nothing_about_pods_at_permit(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """A cluster autoscaler would add nodes for pods that are written to be unschedulable."""
+    """A cluster autoscaler would add nodes for pods that are reported as unschedulable."""
     engine = Engine(client, node("a"))
     engine.pending(pod("w", labels={"does": "wait"}))
     with engine.running():
@@ -895,7 +895,7 @@ REGEX = "!node.labels.serial.matches('^x(abc){60}')"
 
 @contextmanager
 def interpretations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Yield how many calls there were at each turn of the event loop, while this is entered."""
+    """Yield a list of the numbers of CEL evaluations in each turn of the event loop."""
     made, turns, run = 0, [0], Program.run
 
     def counted(program: Program, variables: Any, *limits: int) -> Any:
@@ -917,7 +917,7 @@ def interpretations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def ticking(seconds: float = 0.00025) -> Callable[[], float]:
-    """Return a clock that goes on by `seconds` whenever it is read."""
+    """Return a clock that advances by `seconds` at each reading."""
     ticks = count()
     return lambda: next(ticks) * seconds
 
@@ -937,7 +937,7 @@ async def test_other_tasks_run_while_the_values_of_rules_are_evaluated(
 async def test_after_a_long_attempt_a_pod_of_another_namespace_is_next(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each evaluation of the rule takes a second by the clock."""
+    """Each evaluation of the rule takes one second of the clock."""
     passed, run = 0.0, Program.run
 
     def slow(program: Program, variables: Any, *limits: int) -> Any:
@@ -991,7 +991,7 @@ APART = [{"name": "apart", "filter": 'node.pods({"app": pod.labels.app}) == 0'}]
 async def test_a_rule_counts_many_pods_over_several_attempts_and_places_a_gang(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """Each of the placed pods has labels of its own, so that none is counted with another."""
+    """Each placed pod has unique labels, so that no two pods are counted together."""
     gang = [node(name, cpu="4", pods=999) for name in "abc"] + [pod_group("gang", minimum=3)]
     others = [pod(f"o{n}", node="a", labels={"app": "x", "n": str(n)}) for n in range(300)]
     engine = Engine(client, *gang, *others, options=SMALL_BUDGET, rules=APART)
@@ -1041,7 +1041,7 @@ async def test_with_extenders_the_values_are_evaluated_before_they_are_called(
 async def test_no_pod_whose_extender_is_being_called_is_bound_by_a_profile_that_is_removed(
     client: ApiClient, bindings: Bindings, size: int
 ) -> None:
-    """More pods than one change looks at in one go, alone or in groups of this size."""
+    """There are more pods, alone or in groups of `size`, than one slice handles."""
     go, count = asyncio.Event(), 130
 
     async def answer(arguments: dict[str, Any]) -> object:
@@ -1072,7 +1072,7 @@ async def test_no_pod_whose_extender_is_being_called_is_bound_by_a_profile_that_
 async def test_a_preemptor_is_bound_when_its_last_victim_was_called_off_before_it_was_bound(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """Nothing is deleted then, so no watch tells of it; kubernetes #139162."""
+    """No pod is deleted in this case, so no watch event follows; kubernetes #139162."""
     engine = Engine(client, node("a", cpu="2"))
     victims = (pod(f"w{n}", cpu="1", labels={"does": "wait"}, priority=1) for n in range(2))
     engine.pending(*victims)

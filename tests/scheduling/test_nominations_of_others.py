@@ -1,4 +1,4 @@
-"""What other components write into `status.nominatedNodeName` counts, too (KEP-5278)."""
+"""Nominations that other components write to `status.nominatedNodeName` count (KEP-5278)."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ HIGH: dict[str, Any] = {"cpu": "3", "priority": 1000}
 
 @pytest.fixture
 async def engine(client: ApiClient) -> Engine:
-    """Return an engine of a node with 3 CPUs, 2 of them in use, and one that repels pods."""
+    """Return an engine with a node of 3 CPUs (2 in use) and a tainted node of 3 CPUs."""
     tainted = node("n2", cpu="3", taints=["t:NoSchedule"])
     return Engine(client, node("n1", cpu="3"), tainted, pod("v", cpu="2", node="n1"))
 
@@ -32,19 +32,19 @@ def written(bindings: Bindings) -> list[str | None]:
 
 
 def waits(engine: Engine, name: str) -> bool:
-    """Return whether an attempt about the pod has ended without a node."""
+    """Return whether the pod's attempt has ended without a node."""
     queued = engine.scheduler_state.queue.get(uid_of(name))
     return queued is not None and queued.attempts > 0 and queued.queue is not None
 
 
 def attempts(engine: Engine, name: str) -> int:
-    """Return how many attempts there were about the pod."""
+    """Return the number of attempts about the pod."""
     queued = engine.scheduler_state.queue.get(uid_of(name))
     return queued.attempts if queued is not None else 0
 
 
 async def preempted(engine: Engine, bindings: Bindings) -> None:
-    """Have the pod h evict v and wait for its end, and a later pod wait behind it."""
+    """Let the pod h evict v, which terminates slowly; then the pod `late` waits behind h."""
     engine.pending(pod("h", **HIGH))
     await until(lambda: bindings.deleted == ["v"] and written(bindings) == ["n1"])
     leaving = parse_pod(pod("v", cpu="2", node="n1", terminating=True))
@@ -57,7 +57,7 @@ async def preempted(engine: Engine, bindings: Bindings) -> None:
 async def test_a_pod_whose_nomination_is_cleared_is_tried_and_nominated_again(
     engine: Engine, bindings: Bindings
 ) -> None:
-    """kube-scheduler's own issue #139904; case 113."""
+    """The same happens in kube-scheduler's issue #139904 (case 113)."""
     with engine.running():
         await preempted(engine, bindings)
         before = attempts(engine, "h")
@@ -71,7 +71,7 @@ async def test_a_pod_whose_nomination_is_cleared_is_tried_and_nominated_again(
 async def test_a_pod_whose_nomination_is_moved_to_a_node_it_does_not_fit_gets_another(
     engine: Engine, bindings: Bindings
 ) -> None:
-    """The status says in the end where the pod is expected; case 123."""
+    """The final status has the node where the pod will run (case 123)."""
     with engine.running():
         await preempted(engine, bindings)
         engine.pending(pod("h", nominated="n2", **HIGH))
@@ -83,7 +83,7 @@ async def test_a_pod_whose_nomination_is_moved_to_a_node_it_does_not_fit_gets_an
 async def test_a_node_that_another_component_names_is_tried_first(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """It may name it while the pod is gated; case 120."""
+    """The component may also name the node while the pod is gated (case 120)."""
     busy = pod("x", cpu="4", node="n2")
     engine = Engine(client, node("n1", cpu="8"), node("n2", cpu="8"), busy)
     with engine.running():
@@ -97,7 +97,7 @@ async def test_a_node_that_another_component_names_is_tried_first(
 async def test_later_pods_leave_the_room_of_a_pod_that_another_component_nominated(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """The nomination alone is no reason to try the pod again; case 121."""
+    """The nomination itself does not cause a retry of the pod (case 121)."""
     engine = Engine(client, node("n1", cpu="4"), pod("v", cpu="2", node="n1", priority=1000))
     with engine.running():
         engine.pending(pod("h", **HIGH))

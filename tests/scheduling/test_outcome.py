@@ -9,7 +9,7 @@ def test_an_attempt_ends_in_a_schedule_result_or_a_fit_error() -> None:
 
 
 def test_two_schedule_results_are_never_equal() -> None:
-    """It works on live columns, so comparing two by value would compare different moments."""
+    """A result reads live columns, so comparing values would compare different moments."""
     assert ScheduleResult.__eq__ is object.__eq__
     assert FitError.__eq__ is object.__eq__
 

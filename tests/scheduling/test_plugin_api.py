@@ -1,4 +1,4 @@
-"""The port through which plugins reach the API server."""
+"""The API through which plugins use the API server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -41,7 +41,7 @@ async def api(server: ApiServer, at_bind: Attempts) -> AsyncIterator[PluginApi]:
 
 @pytest.fixture
 def bind(api: PluginApi, at_bind: Attempts) -> Bind:
-    """Return what binds the pod to node a, as long as the callable says so."""
+    """Return a function that binds the pod to node a while `wanted` returns True."""
 
     async def attempt(wanted: Callable[[], bool] = lambda: True) -> None:
         at_bind[WEB.uid] = BindAttempt("a", wanted)
@@ -63,7 +63,7 @@ async def test_a_binding_names_the_very_pod_and_its_node(server: ApiServer, bind
 async def test_every_binding_carries_the_pods_annotations_until_they_are_taken_back(
     server: ApiServer, api: PluginApi, bind: Bind
 ) -> None:
-    """A Binding that fails is repeated."""
+    """The client repeats a failed Binding with the annotations."""
     api.annotate(WEB, {"card": "0"})
     api.annotate(WEB, {"memory": "4"})
     for _ in range(2):
@@ -103,7 +103,7 @@ async def test_an_error_of_a_binding_is_raised_to_the_plugin(server: ApiServer, 
 async def test_a_binding_that_is_not_wanted_any_more_is_not_sent_or_not_sent_again(
     server: ApiServer, bind: Bind, tries: int
 ) -> None:
-    """Such as that of a member of a group that is called off while it waits for a connection."""
+    """For example, the pod's group may be called off while the Binding waits for a connection."""
     answers = iter([True] * (1 + tries))  # the first is asked for before a connection
     binding = asyncio.create_task(bind(lambda: next(answers, False)))
     for _ in range(tries):
@@ -210,7 +210,7 @@ async def test_a_cluster_event_evaluates_every_predicate_again(api: PluginApi) -
 
 
 async def test_many_waits_look_again_once_after_many_changes(client: ApiClient) -> None:
-    """Thousands of pods may wait for volumes, and each change of the cluster is one of hundreds."""
+    """Thousands of pods may wait for volumes, and hundreds of changes may come together."""
     clock, bound, looks = VirtualClock(), False, 0
     api = PluginApi(client, PodWriter(client), {}, sleep=clock.sleep)
 
@@ -327,13 +327,13 @@ async def test_an_event_about_a_pod_is_recorded_once_there_is_a_recorder(api: Pl
 
 
 async def write_alone(api: PluginApi) -> None:
-    """Write a claim in a turn of its own."""
+    """Write a claim inside `alone`."""
     async with api.alone("c"):
         await api.update("resourceclaims", "default", "c", PATCH)
 
 
 async def come(api: PluginApi, came: list[str], name: str) -> None:
-    """Note when the turn of this caller begins."""
+    """Enter `alone`, and append `name` to `came`."""
     async with api.alone("c"):
         came.append(name)
 
@@ -357,7 +357,7 @@ async def test_callers_are_alone_one_after_the_other_for_each_key(api: PluginApi
 async def test_a_turn_goes_on_until_the_write_of_a_cancelled_caller_is_answered(
     server: ApiServer, api: PluginApi
 ) -> None:
-    """Else the next caller would read the object as it was before that write arrives."""
+    """Otherwise the next caller would read the object before this write arrives."""
     came: list[str] = []
 
     first = asyncio.create_task(write_alone(api))
@@ -376,7 +376,7 @@ async def test_a_turn_goes_on_until_the_write_of_a_cancelled_caller_is_answered(
 async def test_a_task_that_outlives_its_turn_does_not_end_the_turn_of_another(
     server: ApiServer, api: PluginApi
 ) -> None:
-    """A plugin may start a task in its turn that writes only after it."""
+    """A plugin may start a task in its turn that writes only after the turn."""
     came: list[str] = []
     may_write, may_leave = asyncio.Event(), asyncio.Event()
 
@@ -422,7 +422,7 @@ async def test_a_write_that_is_not_sent_when_its_caller_is_cancelled_is_not_sent
 async def test_the_writes_of_a_turn_do_not_overtake_each_other(
     server: ApiServer, api: PluginApi
 ) -> None:
-    """A plugin may write when it is cancelled, and be cancelled again."""
+    """A plugin may write after its cancellation, and be cancelled again."""
     came: list[str] = []
 
     async def write() -> None:
@@ -451,7 +451,7 @@ async def test_the_writes_of_a_turn_do_not_overtake_each_other(
 
 
 async def finishes_after_the_answer(server: ApiServer, api: PluginApi, request: Request) -> None:
-    """Have the API finish, and answer the request after another one has come and gone."""
+    """Check that `finish` waits until the server answers the request."""
     finishing = asyncio.create_task(api.finish(LONG))
     async with ApiClient(Connection(server.url)) as client:
         other = asyncio.create_task(client.get(POD, "other", "default"))
@@ -467,7 +467,7 @@ async def finishes_after_the_answer(server: ApiServer, api: PluginApi, request: 
 async def test_a_scheduler_that_stops_awaits_the_answers_to_what_it_has_sent(
     server: ApiServer, api: PluginApi, *, stops_before: bool
 ) -> None:
-    """Else the server may carry out the write when the next leader has read the claim."""
+    """Otherwise the server could carry out the write after the next leader has read the claim."""
     first = asyncio.create_task(write_alone(api))
     request = await server.next()
     if stops_before:
@@ -482,7 +482,7 @@ async def test_a_scheduler_that_stops_awaits_the_answers_to_what_it_has_sent(
 async def test_a_write_of_later_that_is_sent_when_the_scheduler_stops_is_answered(
     server: ApiServer, api: PluginApi
 ) -> None:
-    """Such as that by which a reservation is taken back."""
+    """For example, the write may remove a claim's reservation."""
     api.later(partial(write_alone, api))
     request = await server.next()
     api.stop()

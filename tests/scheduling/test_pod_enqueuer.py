@@ -1,4 +1,4 @@
-"""Pods come in, are given to their profile, and leave."""
+"""Pods arrive, get their profile, and leave."""
 
 import asyncio
 import re
@@ -64,7 +64,7 @@ LEFT_OUT = {**BATCH, "schedulerNames": ["mine"]}
 
 
 class Gatekeeper:
-    """A PreEnqueue plugin that does what a pod's label `gate` says, or `told` for all pods."""
+    """A PreEnqueue plugin that follows the pod's label `gate`, or else `told`."""
 
     name: ClassVar[str] = "Gatekeeper"
     depends_on_node_only: ClassVar[bool] = True
@@ -87,7 +87,7 @@ GATED: dict[str, Any] = {"plugins": {"preEnqueue": {"enabled": [{"name": "Gateke
 
 
 class Door:
-    """The pod enqueuer of a cluster of one node, and what it calls."""
+    """A pod enqueuer for a cluster of one node, and the calls that it makes."""
 
     def __init__(self, decisions: DecisionLog | None = None) -> None:
         self.now = 0.0
@@ -107,39 +107,39 @@ class Door:
         self.state.on_events(self.pod_enqueuer.on_events)
 
     def woken(self) -> bool:
-        """Return whether the loop was woken since this was last asked."""
+        """Return whether the loop was woken since the last call."""
         work = self.scheduler_state.work
         was_set = work.is_set()
         work.clear()
         return was_set
 
     def comes(self, name: str = "web", **fields: Any) -> Pod:
-        """Let the pod come in; return it as it is parsed."""
+        """Pass the pod to the pod enqueuer; return the parsed pod."""
         pending = parse_pod(pod(name, **fields))
         self.pod_enqueuer.pending(pending)
         return pending
 
     def flush(self) -> int:
-        """Flush; return how many times other work could have been done between."""
+        """Run `flush` of the pod enqueuer; return the number of its pauses."""
         return driven(self.pod_enqueuer.flush)[1]
 
     def find_profiles(self, in_pause: Callable[[], object] = lambda: None) -> int:
-        """Find profiles after a change; return how many pauses there were."""
+        """Run `find_profiles` of the pod enqueuer; return the number of its pauses."""
         return driven(self.pod_enqueuer.find_profiles, in_pause)[1]
 
     def queue(self, name: str = "web", namespace: str = "default") -> SubQueue | None:
-        """Return where the pod waits in the queue."""
+        """Return the part of the queue in which the pod waits; None if it is not queued."""
         queued = self.scheduler_state.queue.get(uid_of(name, namespace))
         return queued.queue if queued is not None else None
 
     def popped(self) -> QueuedPod:
-        """Begin the attempt of the first pod; return that pod."""
+        """Pop the first pod, and return it."""
         queued = self.scheduler_state.queue.pop(self.now)
         assert queued is not None
         return queued
 
     def rejected(self, name: str = "web") -> QueuedPod:
-        """Let the pod come in and find no node that can take it; return it."""
+        """Add a pod that fits on no node, and end its attempt; return the queued pod."""
         self.comes(name, cpu="100")
         queued = self.popped()
         self.scheduler_state.queue.add_unschedulable(
@@ -150,7 +150,7 @@ class Door:
     def gets_profile(
         self, name: str = "default-scheduler", *, registry: Registry = GATEKEEPER, **spec: Any
     ) -> ActiveProfile:
-        """Put the profile in force, also for the pods that wait."""
+        """Put the profile in force; waiting pods get it, too."""
         made = put_profile(self.scheduler_state, name, registry=registry, **spec)
         self.pod_enqueuer.profiles_changed()
         return made
@@ -160,17 +160,17 @@ class Door:
         self.pod_enqueuer.profiles_changed()
 
     def put_group(self, name: str, minimum: int) -> None:
-        """Put a pod group of Kubernetes' own kind."""
+        """Put a PodGroup of Kubernetes' own kind into the state."""
         group = parse_pod_group(pod_group(name, minimum))
         self.state.put(Kind.POD_GROUP, f"default/{name}", group)
 
     def reports(self) -> None:
-        """Let some seconds pass, and tell pods that wait why."""
+        """Advance the clock by ten seconds, and report to waiting pods why they wait."""
         self.now += 10.0
         self.pod_enqueuer.report()
 
     def namespace_is(self, **labels: str) -> None:
-        """Give the pods' namespace these labels from now on."""
+        """Set the labels of the pods' namespace."""
         labelled = parse_namespace(namespace("default", labels))
         self.state.put(Kind.NAMESPACE, "default", labelled)
 
@@ -297,7 +297,7 @@ def test_a_pod_that_loses_its_profile_in_flight_waits_for_another(open_door: Doo
 
 
 def bound_without_a_profile(door: Door) -> QueuedPod:
-    """Return a pod that was assumed and is being bound when its profile goes."""
+    """Return a pod whose profile is removed while the pod is being bound."""
     pod, state = door.comes(), door.state
     queued = door.popped()
     state.assume(pod, 0)
@@ -342,7 +342,7 @@ def test_a_pod_whose_profile_goes_waits_for_another(open_door: Door) -> None:
 
 
 def test_no_more_pods_are_nominated_to_a_node_than_it_has_pod_slots(open_door: Door) -> None:
-    """Those of lower priority do not keep a pod from being nominated."""
+    """Nominated pods of lower priority do not prevent another nomination."""
     state = open_door.state
     slots = int(state.nodes.pod_slots.data[state.nodes.row_of["a"]])
     for number in range(slots + 1):
@@ -356,7 +356,7 @@ def test_no_more_pods_are_nominated_to_a_node_than_it_has_pod_slots(open_door: D
 
 
 def test_a_new_leader_keeps_no_nodes_that_a_former_one_had_reserved(open_door: Door) -> None:
-    """What preemption had made free stays the group's."""
+    """A nomination after preemption stays, so that the group keeps its freed room."""
     state = open_door.state
     for number, message in enumerate(("", "reserved for the group: a, until 2026-01-01T00:01:00Z")):
         reserved = {"type": NODES_RESERVED, "status": "True" if message else "False"}
@@ -446,7 +446,7 @@ def test_a_member_for_which_a_node_is_reserved_keeps_it_whatever_its_status_says
 def test_a_version_that_changes_no_nomination_in_the_status_withdraws_none(
     open_door: Door,
 ) -> None:
-    """The status may be older than the preemption, or say nothing of a place that is kept."""
+    """The status may be older than the preemption, or lack a nomination by rebalancing."""
     web = open_door.comes()
     open_door.state.nominate(web, "a")
     open_door.comes(labels={"app": "web"})
@@ -472,7 +472,7 @@ def test_a_pod_that_is_assumed_on_a_node_is_nominated_by_nobody(open_door: Door)
 
 
 def test_a_nomination_that_stays_on_its_node_still_waits_for_its_victims(open_door: Door) -> None:
-    """What the watch shows of our own nomination is no news."""
+    """The watch also shows nominations that this scheduler itself has written."""
     state, victim = open_door.state, parse_pod(pod("victim", node="a"))
     state.put(Kind.POD, victim.uid, victim)
     web = open_door.comes(priority=1)
@@ -504,7 +504,7 @@ def test_the_end_of_a_predecessor_leaves_its_successor_in_the_queue(open_door: D
 def test_late_news_of_a_pod_leave_the_next_one_of_its_name_alone(
     open_door: Door, late: str
 ) -> None:
-    """Kopf handles events about two uids side by side, so that they may come in any order."""
+    """kopf handles events of two uids in parallel, so these may come in any order."""
     labels = {COSCHEDULING_LABEL: "train"}
     predecessor = open_door.comes(labels=labels)
     successor = replace(predecessor, uid=Uid("successor"))
@@ -618,7 +618,7 @@ def test_gated_pods_are_queued_when_pre_enqueue_accepts_them_later(
 
 
 def test_a_pod_that_stays_gated_is_told_why_later_and_not_when_it_comes(door: Door) -> None:
-    """Most gates are opened soon, and thousands of pods may come at once."""
+    """Most gates are removed soon, and thousands of pods may come at once."""
     put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
     door.comes(labels={"gate": "close"})
     assert door.gated == []
@@ -627,7 +627,7 @@ def test_a_pod_that_stays_gated_is_told_why_later_and_not_when_it_comes(door: Do
 
 
 def test_many_gated_pods_are_flushed_some_at_a_time(door: Door) -> None:
-    """10 us each: 100,000 at once would hold up everything else for a second."""
+    """Each takes 10 us, so 100,000 pods together would block all other work for a second."""
     put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
     pods = [door.comes(f"web-{number}", labels={"gate": "close"}) for number in range(450)]
     with Work(door.pod_enqueuer.flush) as flushing:
@@ -651,7 +651,7 @@ def test_a_member_that_completes_its_group_is_queued_before_the_others_hear_of_i
 
 
 def test_a_member_that_another_scheduler_bound_completes_its_group(open_door: Door) -> None:
-    """The watch of assigned pods may be the first that tells of it."""
+    """The watch of assigned pods may be the first to show the member."""
     open_door.put_group("g", 2)
     open_door.comes("first", group="g")
     assert open_door.queue("first") is SubQueue.GATED
@@ -674,7 +674,7 @@ def test_a_member_that_comes_by_a_change_of_its_labels_completes_its_group(
 
 
 def test_members_wait_for_those_with_scheduling_gates(open_door: Door) -> None:
-    """Kueue opens the gates pod by pod: an attempt before the last one would begin a backoff."""
+    """Kueue removes gates pod by pod; an attempt before the last one would begin a backoff."""
     open_door.put_group("g", 3)
     for name in ("g-0", "g-1", "g-2"):
         open_door.comes(name, group="g", gates=["later"])
@@ -748,7 +748,7 @@ BY_TASK_GROUP: dict[str, Any] = {
 
 
 def in_task_group(name: str, groups: str = "") -> dict[str, Any]:
-    """Return the labels and annotations of a pod of the application job."""
+    """Return the labels and annotations of a pod of the YuniKorn application `job`."""
     annotations = {TASK_GROUP_NAME: name} | ({TASK_GROUPS: groups} if groups else {})
     return {"labels": {"applicationId": "job"}, "annotations": annotations}
 
@@ -790,7 +790,7 @@ def test_a_member_that_is_corrected_completes_its_group(
 
 
 def test_a_successor_of_the_declaring_member_is_awaited_again(open_door: Door) -> None:
-    """Where the name returns without the annotation, the others wait, and say for what."""
+    """If the new pod of this name lacks the annotation, the others wait, with a reason."""
     open_door.gets_profile(**BY_TASK_GROUP)
     open_door.comes("a1", **in_task_group("a", TWO_ROLES))
     open_door.pod_enqueuer.gone(uid_of("a1"))
@@ -893,7 +893,7 @@ def test_members_that_become_the_first_ones_meanwhile_are_not_passed_over(
 
 
 def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door) -> None:
-    """The members of a group come one by one, and soon it is complete."""
+    """The members of a group come one by one, and usually the group is complete soon."""
     open_door.put_group("g", 3)
     for name in ("g-0", "g-1"):
         open_door.comes(name, group="g")
@@ -908,7 +908,7 @@ def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door)
 
 
 def rejected_member(open_door: Door, name: str) -> None:
-    """Have the active member rejected, so that it is unschedulable and not in backoff."""
+    """Reject the active member, so that it is unschedulable and not in backoff."""
     queued = open_door.popped()
     assert queued.pod.name == name
     queue = open_door.scheduler_state.queue
@@ -1016,7 +1016,7 @@ def test_a_pod_is_known_while_it_is_queued_in_flight_or_has_a_node(open_door: Do
 def test_a_pod_that_lost_its_profile_while_it_was_bound_is_compared_until_its_end_is_told(
     open_door: Door,
 ) -> None:
-    """The watch may miss that it was bound, and it would wait for a profile for ever."""
+    """If kopf misses the binding, the pod would otherwise wait for a profile for ever."""
     scheduler, web = open_door.scheduler_state, open_door.comes()
     open_door.popped()
     scheduler.state.assume(web, 0)
@@ -1029,7 +1029,7 @@ def test_a_pod_that_lost_its_profile_while_it_was_bound_is_compared_until_its_en
 
 
 def test_a_pod_whose_attempt_has_ended_is_compared_until_its_end_is_told(open_door: Door) -> None:
-    """The watch may miss that it was bound or deleted, and its group would count it for ever."""
+    """If kopf misses the pod's end, its group would otherwise count it for ever."""
     scheduler, web = open_door.scheduler_state, open_door.comes()
     queued = open_door.popped()
     assert open_door.pod_enqueuer.known() == set()
@@ -1042,7 +1042,7 @@ def test_a_pod_whose_attempt_has_ended_is_compared_until_its_end_is_told(open_do
 def test_a_pod_that_another_scheduler_has_bound_is_compared_until_that_is_told(
     open_door: Door,
 ) -> None:
-    """The watch of pods on nodes tells of it; the one of pending pods may miss it."""
+    """The watch of assigned pods shows it; the watch of pending pods may miss it."""
     web = open_door.comes()
     open_door.state.put(Kind.POD, web.uid, parse_pod(pod("web", node="a")))
     assert open_door.pod_enqueuer.known() == {web.uid}
@@ -1057,7 +1057,7 @@ def test_a_pod_that_no_profile_takes_is_known(door: Door) -> None:
 
 
 class TestPodsWithoutProfile:
-    """`Door.reports` lets ten seconds pass, and the pod enqueuer report."""
+    """Reports to pods without a profile; `Door.reports` lets ten seconds pass."""
 
     def test_a_pod_that_profiles_for_its_scheduler_name_leave_out_is_told_which(
         self, door: Door
@@ -1076,7 +1076,7 @@ class TestPodsWithoutProfile:
     def test_it_waits_until_the_labels_are_known_that_decide_which_profile_takes_it(
         self, door: Door, labels: dict[str, str], takes: str
     ) -> None:
-        """The watch of namespaces may be later than that of pods."""
+        """The watch of namespaces may be later than the watch of pods."""
         mine = {"schedulerNames": ["mine"]}
         put_profile(door.scheduler_state, "all", registry=GATEKEEPER, match=mine)
         put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match={**LEFT_OUT, **FIRST})
@@ -1088,7 +1088,7 @@ class TestPodsWithoutProfile:
         assert door.popped().pipeline.profile == takes
 
     def test_it_is_told_once_and_not_at_once(self, door: Door) -> None:
-        """At the start of a scheduler, pods may come before their profiles."""
+        """When a scheduler starts, pods may come before their profiles."""
         put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=LEFT_OUT)
         door.comes(spec=MINE)
         door.pod_enqueuer.report()
@@ -1197,7 +1197,7 @@ class TestLimits:
 
 
 def test_a_pod_without_a_node_is_a_member_of_its_group_until_it_is_gone(door: Door) -> None:
-    """Also while no profile takes it: its group must not be complete without it."""
+    """This also holds without a profile: the group must not be complete without the member."""
     web = door.comes(group="train")
     train = door.state.pod_groups.of(web)
     assert train is not None
@@ -1234,12 +1234,12 @@ def test_whoever_reads_a_pod_is_told_that_it_goes_meanwhile(open_door: Door) -> 
 
 
 def many(door: Door, count: int = 250) -> list[str]:
-    """Return so many pods that a change of profiles is not over at once."""
+    """Add so many pods that their profiles are found in several slices; return their names."""
     return [door.comes(f"web-{number}").name for number in range(count)]
 
 
 def settled(door: Door, names: list[str]) -> int:
-    """Return how many of these pods wait without a profile by now."""
+    """Return how many of these pods are already known to have no profile."""
     return sum(uid_of(name) in door.without_profile for name in names)
 
 
@@ -1397,7 +1397,7 @@ async def test_profiles_of_the_rest_are_found_in_nobody_elses_turn(open_door: Do
 
 
 class TestPodsWithAMisspeltSchedulerName:
-    """`Door.reports` lets ten seconds pass, and the pod enqueuer report."""
+    """Reports to pods of unknown schedulers; `Door.reports` lets ten seconds pass."""
 
     def test_after_half_a_minute_the_pod_is_told_once_which_name_may_be_meant(
         self, door: Door
@@ -1485,7 +1485,7 @@ def test_a_pod_is_gated_until_its_claim_comes(open_door: Door) -> None:
 def test_the_claim_of_a_pod_is_forgotten_although_the_watch_shows_its_node_before_kopf_its_end(
     open_door: Door, entries: int, *, told: bool
 ) -> None:
-    """Even if the pod names the claim twice, and if kopf never tells that it is not pending."""
+    """This also holds if the pod names the claim twice, or if kopf never shows its end."""
     state = open_door.state
     (entry,) = CLAIMING["resourceClaims"]
     named = [{**entry, "name": f"gpu{number}"} for number in range(entries)]
@@ -1499,7 +1499,7 @@ def test_the_claim_of_a_pod_is_forgotten_although_the_watch_shows_its_node_befor
 
 
 def test_a_pod_whose_binding_fails_is_tried_after_its_claim_still(open_door: Door) -> None:
-    """It was nominated, so that others hear of what it leaves."""
+    """The pod was nominated, so the end of its assumption delivers a DELETE event."""
     put_claim(open_door)
     web = open_door.comes(spec=CLAIMING, nominated="a")
     queued = open_door.popped()
@@ -1537,14 +1537,14 @@ def test_a_pod_is_gated_until_the_name_of_its_templates_claim_is_known(open_door
 
 
 def of_template(name: str) -> Pod:
-    """Return a pod with a claim of its own, which has the pod's name."""
+    """Return a pod with its own claim, which has the pod's name."""
     raw = pod(name, spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]})
     raw["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": name}]
     return parse_pod(raw)
 
 
 def test_an_unschedulable_pod_is_tried_again_when_its_own_claim_changes(open_door: Door) -> None:
-    """An equal pod, which the queue might ask instead, is not."""
+    """An equal pod is not retried in its place."""
     for name in ("db", "web"):
         put_claim(open_door, name=name, owner=name)
         open_door.pod_enqueuer.pending(of_template(name))
@@ -1574,7 +1574,7 @@ def test_pods_that_share_a_claim_are_tried_again_when_it_changes(open_door: Door
 
 
 def test_a_claim_that_changes_all_the_time_costs_its_gated_pods_nothing(open_door: Door) -> None:
-    """PreEnqueue runs again only if the claim has come, is deleted, or can be read again."""
+    """PreEnqueue runs again only if the claim is created, deleted or readable again."""
     names = [f"p{number}" for number in range(300)]
     for name in names:
         open_door.comes(name, spec=CLAIMING)
@@ -1594,7 +1594,7 @@ def test_a_claim_that_changes_all_the_time_costs_its_gated_pods_nothing(open_doo
 def test_a_pod_is_tried_again_when_the_claim_for_its_extended_resources_is_gone(
     open_door: Door,
 ) -> None:
-    """An equal pod, which the queue might ask instead, is not."""
+    """An equal pod is not retried in its place."""
     state = open_door.state
     raw = device_claim(owner="web")
     raw["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
@@ -1617,7 +1617,7 @@ def test_nothing_is_kept_of_the_claims_of_pods_that_are_gone(open_door: Door) ->
 
 
 class TestDevicesThatAreNotKnown:
-    """Pods with claims wait while claims, slices or classes of devices cannot be read."""
+    """Pods with claims wait while claims, slices or device classes cannot be read."""
 
     WHY = "devices cannot be allocated: Mooring may not list them"
 
@@ -1644,7 +1644,7 @@ class TestDevicesThatAreNotKnown:
         assert open_door.queue() is open_door.queue("db") is SubQueue.ACTIVE
 
     def test_one_that_was_rejected_for_it_is_tried_again(self, open_door: Door) -> None:
-        """Such as one with extended resources, which has no claim yet."""
+        """A pod with extended resources is rejected, because it has no claim yet."""
         state = open_door.state
         state.devices_known(self.WHY)
         for name, plugin in (("web", "DynamicResources"), ("db", "NodeResourcesFit")):

@@ -1,4 +1,4 @@
-"""The report of a pod says where it is and what would make it fit."""
+"""The report about a pod has its state and the changes that would make it fit."""
 
 import asyncio
 from dataclasses import replace
@@ -36,7 +36,7 @@ REJECTED_BY = frozenset({"NodeResourcesFit"})
 
 
 class Stage:
-    """A node with 4 cpus of which 2 are used, a queue, and a clock that the test moves."""
+    """A node with 4 cpus (2 in use), a queue, and a clock that the test moves."""
 
     def __init__(self) -> None:
         self.deciding = Deciding(node("a", cpu="4"), pod("low", cpu="2", node="a"))
@@ -83,7 +83,7 @@ async def test_a_nominated_pod_is_told_which_pods_are_yet_to_leave_its_node(stag
 
 
 async def test_a_report_and_the_list_of_pending_pods_name_one_cause() -> None:
-    """150 pods that want more cpu than their own pool has were counted by their node affinity."""
+    """150 pods lack cpu in their own pool, and node affinity rejects all other nodes."""
     others = [node(f"other-{number}", labels={"pool": "other"}) for number in range(9)]
     own = node("own", cpu="2", labels={"pool": "own"})
     deciding = Deciding(own, *others)
@@ -233,7 +233,7 @@ async def test_a_pod_that_is_not_known_has_no_report(stage: Stage) -> None:
 
 
 class Gang:
-    """A group of which each member fits alone and not all together: a pod takes the space."""
+    """A group that does not fit because of one other pod, although each member fits alone."""
 
     def __init__(self, minimum: int = 3) -> None:
         objects = [node("a", cpu="3"), pod("squat", namespace="batch", cpu="1", node="a")]
@@ -412,7 +412,7 @@ def with_claims(*names: str) -> dict[str, Any]:
 
 
 def devices_stage(*claims: dict[str, Any]) -> Stage:
-    """Return a node without devices, one whose device is used elsewhere, two with another model."""
+    """Return nodes without a device, with a used device, and two with another model."""
     models = {"a": "h100", "b": "l4", "c": "l4"}
     stage = Stage()
     stage.deciding = Deciding(

@@ -1,4 +1,4 @@
-"""What users see of an attempt: events and the PodScheduled condition."""
+"""The results of attempts for users: events and the PodScheduled condition."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ async def client(server: ApiServer) -> AsyncIterator[ApiClient]:
 
 @pytest.fixture
 async def recorder(client: ApiClient) -> EventRecorder:
-    """Return a recorder that keeps events; those who want to see them let it run."""
+    """Return a recorder that keeps events; run it to write them."""
     return EventRecorder(client, "mooring", "test")
 
 
@@ -62,7 +62,7 @@ async def reports(
 def unschedulable(
     reports: PodStatusReporter, pod: Pod, message: str, nominated: str | None = None
 ) -> None:
-    """Report that no node fits the pod, and let a second pass."""
+    """Report that no node fits the pod, and advance the clock by a second."""
     reports.unschedulable(pod, message, nominated)
     reports.report_new()
 
@@ -83,7 +83,7 @@ async def answered(server: ApiServer) -> Request:
 
 
 async def event(server: ApiServer, recorder: EventRecorder) -> dict[str, Any]:
-    """Return the one event recorded so far, as it is written."""
+    """Return the only recorded event as it is written."""
     async with in_background(recorder.run()):
         return dict((await answered(server)).body)
 
@@ -235,7 +235,7 @@ def test_the_reason_of_a_failed_binding_tells_who_forbids_it(
 
 
 def test_only_unschedulable_asks_a_cluster_autoscaler_for_nodes() -> None:
-    """It looks for exactly this reason (cluster-autoscaler, utils/kubernetes/listers.go)."""
+    """The cluster autoscaler reads this reason (utils/kubernetes/listers.go)."""
     assert [reason for reason in PodScheduledReason if reason == "Unschedulable"] == [
         PodScheduledReason.UNSCHEDULABLE
     ]
@@ -294,7 +294,7 @@ async def test_no_status_is_written_for_a_pod_that_is_about_to_be_bound(
 
 
 def shown(version: int, nominated: str | None = None) -> Pod:
-    """Return a version of the pod as the watch shows it."""
+    """Return this version of the pod as the watch shows it."""
     raw = pod("web", nominated=nominated)
     raw["metadata"]["resourceVersion"] = str(version)
     return parse_pod(raw)
@@ -400,7 +400,7 @@ async def test_an_unschedulable_pod_gets_a_warning_with_the_text_of_its_conditio
 async def test_a_misspelt_scheduler_name_is_an_event_and_no_condition(
     server: ApiServer, reports: PodStatusReporter, recorder: EventRecorder
 ) -> None:
-    """The pod may be another scheduler's, which writes its status."""
+    """The pod may belong to another scheduler, which writes the pod's conditions."""
     reports.misspelt(WEB, 'no SchedulingProfile is for schedulerName "x"')
     written = await event(server, recorder)
     assert (written["type"], written["reason"]) == ("Warning", "FailedScheduling")

@@ -1,4 +1,4 @@
-"""A nomination carried out against an API server, and taken back where that fails."""
+"""Nominations are carried out against an API server, and withdrawn after a failure."""
 
 import asyncio
 import math
@@ -52,7 +52,7 @@ class Stage:
         self.queued = self.rejected(self.preemptor)
 
     def rejected(self, waiting: Pod) -> QueuedPod:
-        """Let the pod be found unschedulable; return it as the queue has it."""
+        """Let the pod be rejected; return the queued pod."""
         queue = self.scheduler.queue
         queue.add(waiting, self.deciding.pipeline, 0.0)
         popped = queue.pop(0.0)
@@ -61,7 +61,7 @@ class Stage:
         return popped
 
     def ended(self, result: str) -> float | None:
-        """Return how many preemptions of pods have ended so; None if none has."""
+        """Return the number of preemptions with this result; None if there are none."""
         name = "scheduler_preemption_execution_duration_seconds_count"
         labels = {"preemptor": "pod", "result": result}
         return self.scheduler.metrics.registry.get_sample_value(name, labels)
@@ -76,11 +76,10 @@ class Stage:
 
 
 class Answers:
-    """Answers every request with 200, or as `refuse` and `bodies_of` say; keeps the requests.
+    """Answers every request with 200, or as `refuse` and `bodies_of` say; records the requests.
 
-    Pods that are read are running.
-
-    If `exhausted`, a disruption budget forbids every eviction.
+    Pods that are read have the phase Running. With `exhausted`, a disruption budget forbids every
+    eviction.
     """
 
     def __init__(self) -> None:
@@ -93,7 +92,7 @@ class Answers:
         self.bodies_of: dict[tuple[str, str], dict[str, object]] = {}
 
     def hold(self, *calls: tuple[str, str]) -> None:
-        """Leave the answers to these requests to the test."""
+        """Let the test answer these requests."""
         self.held = {call: asyncio.get_running_loop().create_future() for call in calls}
 
     def __call__(self, request: Request) -> None:
@@ -224,7 +223,7 @@ async def test_a_victim_whose_eviction_is_refused_is_left_alone_whatever_the_rea
 async def test_a_victim_whose_deletion_is_refused_is_deleted_again(
     stage: Stage, answers: Answers
 ) -> None:
-    """As by kube-scheduler: the profile does not say Strict."""
+    """kube-scheduler does the same; the profile does not have `disruptionBudgets: Strict`."""
     answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
     await stage.carry_out(0)
     assert not stage.scheduler.state.evictions.refused
@@ -252,7 +251,7 @@ async def test_a_failed_deletion_ends_the_preemption(stage: Stage, answers: Answ
 async def test_a_deletion_that_was_carried_out_without_an_answer_keeps_the_preemptors_place(
     stage: Stage, answers: Answers
 ) -> None:
-    """Else it might evict others elsewhere before the watch shows what became of the victim."""
+    """Otherwise it could evict other pods elsewhere before the watch shows the victim's end."""
     answers.refuse["DELETE", "low-0"] = (504, "Timeout")
     terminating = {"uid": uid_of("low-0"), "deletionTimestamp": "2026-01-01T00:00:00Z"}
     answers.bodies_of["GET", "low-0"] = {"metadata": terminating}
@@ -277,7 +276,7 @@ async def test_a_denied_eviction_is_told_to_the_preemptor(stage: Stage, answers:
 async def test_the_path_of_the_preemptor_has_the_victims_that_stay(
     stage: Stage, answers: Answers
 ) -> None:
-    """The cause may name one of them, and is shown to those who may get all of them."""
+    """The cause may name a victim; only users who may get all victims see this name."""
     answers.refuse["DELETE", "low-1"] = (403, "Forbidden")
     log = stage.scheduler.decisions
     log.seen("default/high", stage.preemptor.uid, 0.0)
@@ -461,7 +460,7 @@ async def test_evictions_that_have_succeeded_go_on_when_another_one_fails(
 async def test_an_eviction_that_was_sent_is_waited_for_when_another_one_fails(
     stage: Stage, answers: Answers, sent: tuple[str, str], fails: tuple[str, str]
 ) -> None:
-    """The API server may carry it out: then the pod goes, and its budgets are charged."""
+    """If the API server carries it out, the pod leaves and its budgets are charged."""
     answers.hold(sent, fails)
     goes, stays, _ = victims = stage.victims(0, 1, 2)
     strict = sent[0] == "POST"
@@ -491,7 +490,7 @@ async def test_no_eviction_is_sent_once_another_one_has_failed(
 
 
 async def _refused(request: Request) -> None:
-    """Refuse it, and have that be known."""
+    """Reject the request, and let the client handle the answer."""
     request.refuse(403, "Forbidden", "no")
     for _ in range(100):
         await asyncio.sleep(0)
@@ -512,7 +511,7 @@ async def test_every_preemptor_of_a_victim_with_an_exhausted_budget_is_queued_ag
 async def test_a_victim_that_has_left_its_node_before_its_turn_is_not_deleted(
     stage: Stage, answers: Answers
 ) -> None:
-    """Its binding may have failed: the pod is queued again then, and may be bound elsewhere."""
+    """If its binding has failed, the victim is queued again and may get another node."""
     victim = parse_pod(pod("assumed", cpu="1"))
     stage.scheduler.state.assume(victim, 0)
     stage.preemptions.begin([stage.queued], Nomination("a", (victim,)))
@@ -551,7 +550,7 @@ async def test_a_victim_that_stays_because_of_a_conflict_ends_the_preemption(
 async def test_nothing_is_written_about_a_place_that_is_kept_for_no_pod_yet(
     stage: Stage, answers: Answers
 ) -> None:
-    """Rebalancing keeps such places; a pod of higher priority takes one."""
+    """Rebalancing nominates placeholders; a pod of higher priority takes the node of one."""
     place = replace(parse_pod(pod("lower", cpu="1", priority=5)), uid=Uid("uid/replacement"))
     stage.scheduler.state.nominate(place, "a")
     await stage.carry_out(0)

@@ -19,7 +19,7 @@ from mooring.testing.fakes import handle
 
 
 class Fails:
-    """Cannot be built."""
+    """A plugin whose constructor raises an error."""
 
     name = "Fails"
     depends_on_node_only = True

@@ -1,4 +1,4 @@
-"""Results are kept per spec and brought up to date; tests/property compares them."""
+"""Results are cached per spec and kept up to date; tests/property compares them."""
 
 from collections.abc import Callable, Hashable
 from functools import partial
@@ -35,7 +35,7 @@ MIB = 2**20
 
 
 class Noting:
-    """Notes on which rows it ran."""
+    """A plugin that records the rows for which it runs."""
 
     name = "Noting"
     depends_on_node_only = True
@@ -53,7 +53,7 @@ class Noting:
 
 
 class Counting(Noting):
-    """Lets every node pass."""
+    """A recording filter that accepts every node."""
 
     name = "Counting"
 
@@ -66,14 +66,14 @@ class Counting(Noting):
 
 
 class CountingNodes(Counting):
-    """The same, of nodes alone."""
+    """A recording filter that depends only on the Node object."""
 
     name = "CountingNodes"
     depends_on_node_object_only = True
 
 
 class CountingTolerations(CountingNodes):
-    """The same, of nodes and the pod's tolerations."""
+    """A recording filter whose results depend only on the Node object and the tolerations."""
 
     name = "CountingTolerations"
 
@@ -82,7 +82,7 @@ class CountingTolerations(CountingNodes):
 
 
 class BrokenKey(CountingNodes):
-    """Has a key that cannot be hashed."""
+    """A filter with a key that cannot be hashed."""
 
     name = "BrokenKey"
 
@@ -91,7 +91,7 @@ class BrokenKey(CountingNodes):
 
 
 class CountingScores(Noting):
-    """Gives every node the same score."""
+    """A recording score plugin that gives every node the same score."""
 
     name = "CountingScores"
     normalize = Normalize.NONE
@@ -102,7 +102,7 @@ class CountingScores(Noting):
 
 
 class Cached:
-    """A result cache over five nodes, which says on which rows the plugin ran."""
+    """A result cache over five nodes; it reports the rows for which the plugin ran."""
 
     def __init__(self, plugin: type[Noting], most_bytes: int = 128 * MIB) -> None:
         self.plugin = plugin
@@ -119,7 +119,7 @@ class Cached:
         self.registry = registry
 
     def replace_profile(self, name: str = "p", **spec: Any) -> None:
-        """Put the profile in force with another spec, as a new pipeline."""
+        """Put the profile in force with this spec, which gives a new pipeline."""
         changed = read(SchedulingProfileSpec, spec, "spec")
         resolved = resolve(changed, self.registry)
         self.pipeline = self.put(SchedulingProfile(name, changed), resolved).pipeline
@@ -130,7 +130,7 @@ class Cached:
         return list(self.plugin.ran_on)
 
     def results(self, raw: dict[str, Any], *, scored: bool = True) -> NodeResults:
-        """Return the results for this pod; with the scores if a decision would read them."""
+        """Return the results for this pod; with `scored`, also compute its scores."""
         wanted = parse_pod(raw)
         found = self.shared.of(wanted, self.pipeline)
         if scored and any(scorer.name == self.plugin.name for scorer in self.pipeline.scores):
@@ -138,7 +138,7 @@ class Cached:
         return found
 
     def scores(self, found: NodeResults, plugin: str, wanted: Pod) -> ResultColumn:
-        """Return a plugin's scores for this pod, up to date."""
+        """Return the up-to-date scores of a plugin for this pod."""
         nodes = ClusterView(self.state).nodes
         as_of = found.spec.as_of(found.devices, len(nodes))
         return found.spec.score(plugin, wanted, nodes, as_of)
@@ -208,7 +208,7 @@ def test_shared_results_are_dropped_with_the_last_spec_that_uses_them() -> None:
 
 
 def test_a_decision_may_still_read_the_columns_of_a_spec_that_was_dropped() -> None:
-    """The search for members of a group may: it asks about other members meanwhile."""
+    """A group's search does so: meanwhile it asks about other members."""
     cached = Cached(CountingTolerations, most_bytes=0)
     found, wanted = cached.results(pod("a", cpu="1")), parse_pod(pod("a", cpu="1"))
     cached.results(pod("b", cpu="2", tolerations=[toleration("dedicated", "batch")]))
@@ -292,7 +292,7 @@ def test_results_take_space_also_if_a_score_fails() -> None:
 
 @pytest.mark.parametrize("plugin", [Counting, CountingNodes, CountingScores])
 def test_a_plugin_runs_again_on_rows_on_which_it_failed(plugin: type[Noting]) -> None:
-    """A failure must not leave old results behind that look new."""
+    """After a failure, old results must not count as new."""
     cached = Cached(plugin)
     cached.rows_run_for(pod("a", cpu="1"))
     cached.state.put(Kind.NODE, "n1", parse_node(node("n1", cpu="9")))
@@ -330,7 +330,7 @@ def test_the_least_used_specs_are_forgotten() -> None:
 
 
 def test_an_images_spread_follows_the_number_of_nodes() -> None:
-    """A node that comes changes the score of another whose own row did not change."""
+    """A new node changes the scores of other nodes although their rows did not change."""
 
     def score(deciding: Deciding) -> int:
         scores = deciding.decision(pod(images=["app:v1"])).scores
@@ -429,7 +429,7 @@ def test_a_diagnosis_that_is_kept_takes_space() -> None:
 
 
 def test_a_diagnosis_of_results_that_were_dropped_takes_no_space_in_the_cache() -> None:
-    """A decision may read results of several specs, and the cache drop some meanwhile."""
+    """A decision may use results of several specs while the cache drops some of them."""
     cached = Cached(Counting, most_bytes=1)
     dropped = cached.results(pod("a", cpu="1m"))
     cached.results(pod("b", cpu="2m"))
@@ -439,7 +439,7 @@ def test_a_diagnosis_of_results_that_were_dropped_takes_no_space_in_the_cache() 
 
 
 class Live:
-    """Rejects nodes with as many pods as the pod has millicores; notes on which rows it ran."""
+    """Rejects nodes with as many pods as the pod has millicores; records the rows."""
 
     name = "Live"
     depends_on_node_only = True
@@ -468,7 +468,7 @@ class Live:
 
 
 class LiveCluster:
-    """Eight nodes, and decisions under a profile with the plugin."""
+    """Eight nodes, and decisions under a profile with the plugin Live."""
 
     def __init__(self) -> None:
         points = {point: {"enabled": [{"name": "Live"}]} for point in ("filter", "score")}
@@ -476,7 +476,7 @@ class LiveCluster:
         self.deciding = Deciding(*nodes, extra=(Live,), plugins=points)
 
     def rows_run_for(self, **fields: Any) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the rows for which the filter ran, and the score."""
+        """Return the rows of each run of the filter, and of each run of the score."""
         Live.filtered.clear()
         Live.scored.clear()
         self.deciding.outcome(pod("web", **fields))
@@ -486,7 +486,7 @@ class LiveCluster:
         self.deciding.place(pod(f"on-{on}-{number}", cpu="1m"), on)
 
     def results(self, cpu: str) -> tuple[list[bool], list[int]]:
-        """Return which rows fit, and the plugin's scores of all of them that do."""
+        """Return which rows fit, and the plugin's scores of the fitting rows."""
         search, _ = self.deciding.search(pod("web", cpu=cpu))
         results: NodeResults = search.results
         table = score(search, np.flatnonzero(results.fits))
@@ -499,7 +499,7 @@ ALL = [[*range(8)]]
 
 @pytest.fixture(name="live")
 def _live(monkeypatch: pytest.MonkeyPatch) -> LiveCluster:
-    """Return a cluster that counts as large."""
+    """Return a cluster that the cache treats as large."""
     monkeypatch.setattr("mooring.scheduling.result_cache._MANY", 1)
     return LiveCluster()
 
@@ -564,7 +564,7 @@ def test_rows_on_which_it_failed_are_looked_at_again(live: LiveCluster) -> None:
 def test_a_search_that_is_scored_after_another_one_began_has_its_own_scores(
     live: LiveCluster,
 ) -> None:
-    """The search for members of a group does so."""
+    """A group's search does so."""
     first, _ = live.deciding.search(pod("a", cpu="3m"))
     live.deciding.search(pod("b", cpu="5m"))
     rows = np.arange(8)
@@ -582,13 +582,13 @@ class Sharing:
         self.columns = ResultColumns()
 
     def mask(self, of: Pod) -> ResultColumn:
-        """Return the column of the filter, up to date."""
+        """Return the up-to-date column of the filter."""
         pipeline = self.deciding.pipeline
         plugin = pipeline.keyed_filters["TaintToleration"]
         return self._column(of, plugin.filter_key(of), partial(run_filter, pipeline, plugin))
 
     def scores(self, of: Pod) -> ResultColumn:
-        """Return the column of the scores, up to date."""
+        """Return the up-to-date column of the scores."""
         pipeline = self.deciding.pipeline
         plugin = pipeline.keyed_scores["TaintToleration"]
         return self._column(of, plugin.score_key(of), partial(run_score, pipeline, plugin))
@@ -601,7 +601,7 @@ class Sharing:
         return column
 
     def refresh(self, column: ResultColumn, of: Pod, run: Callable[..., Any]) -> None:
-        """Bring the column up to date."""
+        """Update the column with `run`."""
         as_of = self.deciding.state.nodes.set_version
         column.refresh(of, self.deciding.cluster.nodes, as_of, run)
 

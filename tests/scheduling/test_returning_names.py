@@ -1,9 +1,9 @@
-"""A name returns, as every StatefulSet's does, and two watches tell of its pods with two delays.
+"""A pod's name returns, as in StatefulSets, and two watches show its pods with different delays.
 
-Pods without a node come by one watch, assigned ones by another. Here web-0/uid-1 runs on node a and
-is deleted; its successor web-0/uid-2 has been seen without a node and is on node b by a decision
-of our own, while the watch of assigned pods still tells of the first. Whatever it tells, late,
-again or from a list, must free nothing that the second has.
+One watch shows pods without a node, the other assigned pods. Here web-0/uid-1 runs on node a and is
+deleted. Its successor web-0/uid-2 was seen without a node, and our own decision has put it on node
+b, while the watch of assigned pods still shows the first pod. Late events, repeated events and
+lists must free nothing of the second pod.
 """
 
 from collections.abc import Callable
@@ -35,14 +35,14 @@ CARDS = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 
 def incarnation(number: int, make: Callable[..., Raw] = pod, **fields: Any) -> Raw:
-    """Return the pod web-0 of this uid: another pod with each number."""
+    """Return the pod web-0 with the uid of this number."""
     raw = make("web-0", **fields)
     raw["metadata"]["uid"] = f"uid-{number}"
     return raw
 
 
 class Cluster:
-    """Decisions in a cluster that the watch of assigned pods tells of."""
+    """Our own decisions in a cluster, and the events of the watch of assigned pods."""
 
     def __init__(self, *objects: Raw, **spec: Any) -> None:
         self.deciding = Deciding(*objects, **spec)
@@ -50,33 +50,33 @@ class Cluster:
         self._mirror = Mirror(self.state)
 
     def show(self, event: Any, raw: Raw) -> None:
-        """Let the watch of assigned pods show an event."""
+        """Apply an event of the watch of assigned pods."""
         self._mirror.apply(resources.POD, event, raw)
 
     def relist(self, *pods: Raw) -> None:
-        """Let the list of assigned pods hold exactly these."""
+        """Apply a list of assigned pods with exactly these pods."""
         relisted(self._mirror, resources.POD, pods)
 
     def assume(self, raw: Raw, on: str) -> Pod:
-        """Put the pod on the node by a decision of our own; its Binding is under way."""
+        """Assume the pod on the node; its Binding is in flight."""
         assumed = parse_pod(raw)
         self.state.assume(assumed, self.state.nodes.row_of[on])
         return assumed
 
     def reserve(self, raw: Raw, on: str) -> None:
-        """Do the same, and let its plugins choose the pod's cards."""
+        """Assume the pod on the node, and let its plugins choose its cards."""
         assumed = self.assume(raw, on)
         for plugin in self.deciding.pipeline.reserve:
             assert plugin.reserve(assumed, on) is None
 
     def decide(self, raw: Raw) -> str | None:
-        """Return the node that is chosen for the pod; None if there is none."""
+        """Return the chosen node for the pod; None if no node fits."""
         outcome = self.deciding.outcome(raw)
         assert isinstance(outcome, ScheduleResult | FitError)
         return outcome.node if isinstance(outcome, ScheduleResult) else None
 
     def others(self, make: Callable[..., Raw], **fields: Any) -> set[str]:
-        """Decide about other pods like this and assume them until none fits; return their nodes."""
+        """Assume further such pods until none fits; return their nodes."""
         chosen: list[str] = []
         while (name := self.decide(raw := make(f"other-{len(chosen)}", **fields))) is not None:
             self.reserve(raw, name)
@@ -84,7 +84,7 @@ class Cluster:
         return {*chosen}
 
     def placed(self) -> dict[str, tuple[str, bool]]:
-        """Return, by uid, the node of each pod that is counted, and whether it is only assumed."""
+        """Return by uid the node of each counted pod, and whether the pod is assumed."""
         names = self.state.nodes.names
         return {each.pod.uid: (names[each.row], each.assumed) for each in self.state.pods}
 
@@ -96,7 +96,7 @@ Late = Callable[[Cluster, Raw], None]
 
 
 def again(cluster: Cluster, first: Raw) -> None:
-    """Show the first pod as new, as a watch does that began again."""
+    """Show the first pod as added, like a new watch."""
     cluster.show("ADDED", first)
 
 
@@ -112,19 +112,19 @@ def terminating(cluster: Cluster, first: Raw) -> None:
 
 
 def resized(cluster: Cluster, first: Raw) -> None:
-    """Show that the first pod was resized in place."""
+    """Show the first pod after an in-place resize."""
     resources_ = {"requests": {"cpu": "3500m"}}
     containers = [{**first["spec"]["containers"][0], "resources": resources_}]
     cluster.show("MODIFIED", {**first, "spec": {**first["spec"], "containers": containers}})
 
 
 def listed(cluster: Cluster, first: Raw) -> None:
-    """Show a list that still holds the first pod."""
+    """Show a list that still contains the first pod."""
     cluster.relist(first)
 
 
 def listed_twice(cluster: Cluster, first: Raw) -> None:
-    """Show two lists that still hold the first pod."""
+    """Show two lists that still contain the first pod."""
     cluster.relist(first)
     cluster.relist(first)
 
@@ -136,7 +136,7 @@ def ended(cluster: Cluster, first: Raw) -> None:
 
 
 def finished(cluster: Cluster, first: Raw) -> None:
-    """Show that the first pod has run to its end."""
+    """Show the first pod with the phase Succeeded."""
     cluster.show("MODIFIED", first)
     cluster.show("MODIFIED", {**first, "status": {"phase": "Succeeded"}})
 
@@ -151,7 +151,7 @@ late_events = pytest.mark.parametrize("late", WATCHED, ids=lambda late: late.__n
 @late_news
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
 def test_no_late_news_of_a_pod_frees_the_node_of_its_successor(late: Late, *, known: bool) -> None:
-    """A node of 4 cores does not end with 6; the first may not have been shown before at all."""
+    """A node of 4 cores must not get 6; the first pod may have been unknown before."""
     cluster = Cluster(node("a"), node("b"), *([FIRST] if known else []))
     cluster.assume(SECOND, "b")
     late(cluster, FIRST)
@@ -201,8 +201,8 @@ def test_a_list_without_the_predecessor_frees_its_own_node_and_no_other() -> Non
 def test_a_decision_about_a_pod_that_has_gone_frees_nothing_of_its_successor() -> None:
     """The watch of pods without a node may be the late one, too.
 
-    The successor runs on b. Its predecessor still seems to wait for a node and is decided about;
-    its Binding is refused, and it is forgotten.
+    The successor runs on b. Its predecessor seems to wait for a node, so it gets a decision; its
+    Binding is rejected, and it is forgotten.
     """
     cluster = Cluster(node("a"), node("b"))
     cluster.show("ADDED", incarnation(2, cpu="3", node="b"))
@@ -214,7 +214,7 @@ def test_a_decision_about_a_pod_that_has_gone_frees_nothing_of_its_successor() -
 
 
 def test_two_pods_of_a_name_that_were_both_assumed_are_forgotten_each_for_itself() -> None:
-    """The first one's Binding has no answer yet when the second is decided about."""
+    """The first pod's Binding is unanswered when the second pod gets a decision."""
     cluster = Cluster(node("a"), node("b"))
     first = cluster.assume(incarnation(1, cpu="3"), "a")
     second = cluster.assume(SECOND, "b")
@@ -225,7 +225,7 @@ def test_two_pods_of_a_name_that_were_both_assumed_are_forgotten_each_for_itself
 
 
 def test_a_malformed_successor_does_not_keep_its_predecessor_on_its_node() -> None:
-    """Of a malformed object in a list what was known stays: of that object, not of that name."""
+    """A malformed object in a list keeps its known version, by uid and not by name."""
     cluster = Cluster(node("a"), node("b"), FIRST)
     malformed = incarnation(2, cpu="not a quantity", node="b")
     cluster.relist(malformed)
@@ -255,7 +255,7 @@ def test_the_card_of_a_predecessor_is_free_once_its_end_is_shown() -> None:
 async def test_a_pod_whose_volumes_are_being_bound_exists_whatever_is_told_of_its_predecessor(
     late: Late,
 ) -> None:
-    """Nothing binds its claim here, so that PreBind waits until its time is up, and no shorter."""
+    """No controller binds the pod's claim, so PreBind must wait until its time limit."""
     raw = incarnation(2, cpu="3", claims=["data"])
     claim, made = pvc("data", storage_class="made"), storage_class("made", provisioner="csi.test")
     claim["metadata"]["resourceVersion"] = "1"
@@ -295,9 +295,9 @@ def test_a_successor_stays_a_member_of_its_group(late: Late) -> None:
 
 
 class Returning:
-    """An API server; while it takes the first Binding, the name returns: the pod was deleted.
+    """An API server that deletes the pod and creates its successor during the first Binding.
 
-    `first_status` is what it answers to that Binding; all others succeed.
+    The first Binding gets `first_status`; all other Bindings succeed.
     """
 
     def __init__(self, first_status: int, successor: Raw) -> None:
@@ -324,7 +324,7 @@ class Returning:
 
 
 async def returned(first_status: int, successor: Raw, holds: Callable[[Engine], object]) -> Engine:
-    """Return the engine once the successor has come, the late answer is in, and `holds` does."""
+    """Return the engine after the successor came, the late answer arrived and `holds` is True."""
     server = Returning(first_status, successor)
     async with ApiServer(server) as listening, ApiClient(Connection(listening.url)) as client:
         engine = server.engine = Engine(client, node("a"), node("b"))
@@ -336,7 +336,7 @@ async def returned(first_status: int, successor: Raw, holds: Callable[[Engine], 
 
 
 def told(engine: Engine) -> tuple[str, list[str]]:
-    """Return state and steps of the pod that has the name now."""
+    """Return the state and the steps of the current pod of this name."""
     path = plain(engine.decisions.path("default/web-0"))
     assert path is not None
     assert path["uid"] == "uid-2"
@@ -344,14 +344,14 @@ def told(engine: Engine) -> tuple[str, list[str]]:
 
 
 def is_tried(engine: Engine) -> bool:
-    """Return whether an attempt of the successor has ended without a node."""
+    """Return whether the successor's attempt has ended without a node."""
     queue = engine.scheduler_state.queue
     waiting = [each for each in queue if each.pod.uid == "uid-2" and each.queue is not None]
     return any(queued.attempts for queued in waiting)
 
 
 def is_assumed(engine: Engine) -> bool:
-    """Return whether the successor is counted on a node."""
+    """Return whether the successor counts on a node."""
     placed = engine.scheduler_state.state.pods.get(Uid("uid-2"))
     return placed is not None and placed.assumed
 
@@ -361,7 +361,7 @@ answers = pytest.mark.parametrize("status", [201, 403, 404, 409])
 
 @answers
 async def test_a_late_answer_about_a_pod_is_no_step_of_its_successor(status: int) -> None:
-    """The successor fits nowhere, so that nothing but its own attempt is to be told of it."""
+    """The successor fits nowhere, so its path must have only its own attempt."""
     engine = await returned(status, incarnation(2, cpu="8"), is_tried)
     assert told(engine) == ("unschedulable", ["seen", "queued", "unschedulable"])
 

@@ -1,4 +1,4 @@
-"""Groups in the loop: all members at once or none, against an API server on loopback."""
+"""Groups are scheduled as a whole or not at all, against an API server on loopback."""
 
 import asyncio
 from collections.abc import Callable
@@ -80,7 +80,7 @@ async def test_a_gang_that_does_not_fit_holds_nothing(
 async def test_decisions_about_members_are_noted_while_these_are_in_flight(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """A trace takes from this state when the attempt began."""
+    """A trace reads the start of the attempt from this state."""
     states: list[PodState | None] = []
 
     def trace(noted: NotedStep) -> None:
@@ -361,7 +361,7 @@ async def test_a_new_member_waits_for_the_backoff_of_its_group_and_moves_no_othe
 
 
 class Counting:
-    """Counts the decisions about pods."""
+    """A plugin that counts the decisions about pods."""
 
     name: ClassVar[str] = "Counting"
     depends_on_node_only: ClassVar[bool] = False
@@ -375,7 +375,7 @@ class Counting:
 
 
 def ticking() -> Callable[[], float]:
-    """Return a clock that gains ten milliseconds at each reading: a slice is a few decisions."""
+    """Return a clock that advances 10 ms at each reading, so a slice has few decisions."""
     ticks = count()
     return lambda: next(ticks) / 100
 
@@ -383,7 +383,7 @@ def ticking() -> Callable[[], float]:
 async def test_other_tasks_run_after_a_few_decisions_about_a_large_group(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """Members with host ports are decided about one by one."""
+    """Members with host ports need one decision each."""
     nodes = [node(f"n{i}", cpu="8") for i in range(60)]
     registry = Registry((*SHIPPED, Marked, Counting), {})
     engine = Engine(client, *nodes, pod_group("g", 60), clock=ticking(), registry=registry)
@@ -424,7 +424,7 @@ async def test_nothing_is_assumed_when_the_scheduler_stops_while_it_decides_abou
 async def test_members_that_need_each_other_are_bound_also_after_a_pause(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """The one that is in front fits only beside the other one."""
+    """The first member fits only beside the other one."""
     engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 2), clock=ticking())
     beside = near(to_pods({"is": "lead"}))
     lead = pod("lead", group="g", labels={"is": "lead"})
@@ -442,7 +442,7 @@ def set_minimum(engine: Engine, minimum: int) -> None:
 
 
 def status_of(engine: Engine, name: str = "g") -> str:
-    """Return what the status of the group would say now."""
+    """Return the message that the group's status would have now."""
     (report,) = engine.group_reports.report("default", name)
     return str(report["message"])
 
@@ -469,7 +469,7 @@ async def test_the_status_of_a_half_bound_gang_says_so_and_why(
 async def test_a_gang_of_which_one_binding_is_refused_is_bound_whole_once_it_is_not(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """A pod that is not found is gone, and its controller makes another one."""
+    """A pod that is not found is gone, and its controller creates another one."""
     monkeypatch.setattr("mooring.scheduling.group_binding._PAUSES_SECONDS", (0.0, 0.0))
     engine = Engine(client, node("a"), pod_group("g", 8))
     state = engine.scheduler_state.state
@@ -527,7 +527,10 @@ async def test_a_member_that_comes_while_its_group_is_called_off_waits_for_a_bac
 async def half_bound_before(
     client: ApiClient, *objects: Raw, scheduled: str = "False", **fields: Any
 ) -> Engine:
-    """Return an engine: a former leader bound one of a gang's members; the profile deletes such."""
+    """Return an engine with a gang that a former leader bound in part.
+
+    The profile has `deleteBoundMembers`.
+    """
     condition = {"type": "PodGroupScheduled", "status": scheduled}
     group = pod_group("g", 2)
     group["status"] = {"conditions": [condition]}
@@ -572,7 +575,7 @@ async def test_members_of_a_gang_that_was_whole_once_are_not_deleted(
 
 
 class Pausing:
-    """Evicts the pod `victim` for a group, after pauses that a test ends; only the first time."""
+    """A plugin that evicts the pod `victim` for a group, once, after pauses that a test ends."""
 
     name: ClassVar[str] = "Pausing"
     depends_on_node_only: ClassVar[bool] = False
@@ -583,11 +586,11 @@ class Pausing:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def post_filter(self, _state: PostFilterState) -> NotEligible:
-        """Evict nobody for a single pod."""
+        """Return NotEligible, so that a single pod evicts no pods."""
         return NotEligible("never")
 
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
-        """Give all members the victim's node."""
+        """Nominate all members to the victim's node, with the victim."""
         Pausing.runs += 1
         while not Pausing.goes_on:
             Pausing.pauses += 1
@@ -605,7 +608,7 @@ def paused() -> type[Pausing]:
 
 
 def preempting(client: ApiClient) -> Engine:
-    """Return an engine with a group of two that fits only once `Pausing` has a pod evicted."""
+    """Return an engine with a group of two that fits only after an eviction by `Pausing`."""
     registry = Registry((*SHIPPED, Marked, Pausing), {})
     victim = pod("victim", node="a", cpu="2")
     group = pod_group("g", 2, priority=10)
@@ -661,7 +664,7 @@ async def test_a_group_whose_minimum_is_lowered_is_tried_again(
 async def test_somebody_is_evicted_once_the_delay_since_the_first_attempt_is_over(
     client: ApiClient, bindings: Bindings, waiting: list[Raw]
 ) -> None:
-    """An attempt in between does not make it longer, and no event is needed."""
+    """Another attempt does not extend the delay, and no event is needed at its end."""
     now = 0.0
     lender = queue_object("lender", {"cpu": 2}, parent="all")
     queues = queue_object("all"), lender, queue_object("borrower", parent="all")
@@ -704,7 +707,7 @@ async def test_the_record_of_a_pod_over_quota_leaves_out_no_nodes(client: ApiCli
 async def test_the_delay_begins_with_the_first_attempt_that_searches_nodes(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """Before that, a claim was missing or a member was gated, and no autoscaler could help."""
+    """Earlier attempts lacked a claim or a gated member, and no autoscaler could help."""
     now = 0.0
     objects = node("a", cpu="3"), pod("low", node="a", cpu="3"), pod_group("g", 2, priority=9)
     engine = Engine(client, *objects, clock=lambda: now, preemption={"delaySeconds": 60})
@@ -744,7 +747,7 @@ async def test_of_equal_groups_one_is_tried_after_an_event_and_the_next_if_that_
     state = engine.scheduler_state.state
 
     async def after(*ended: str) -> tuple[int, int]:
-        """Return how many attempts there are, and bindings, after these pods have ended."""
+        """Delete these pods; return the numbers of new attempts and new Bindings."""
         nonlocal now
         now += 60.0
         Attempts.made, bound = 0, len(bindings.made)
@@ -763,7 +766,7 @@ async def test_of_equal_groups_one_is_tried_after_an_event_and_the_next_if_that_
 async def test_a_group_of_which_another_scheduler_binds_a_member_is_tried_for_itself(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """It needs fewer nodes than the groups that it was equal to."""
+    """It needs fewer nodes than the groups to which it was equal before."""
     now = 0.0
     objects = node("a", cpu="2"), node("b", cpu="2"), pod("s", cpu="2", node="a")
     engine = Engine(client, *objects, pod_group("g", 3), pod_group("h", 3), clock=lambda: now)
@@ -784,7 +787,7 @@ async def test_a_group_of_which_another_scheduler_binds_a_member_is_tried_for_it
 async def test_groups_of_equal_specs_are_tried_one_by_one_if_labels_of_members_may_matter(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """The largest member of g fits nowhere, and its others not beside one another."""
+    """The largest member of g fits nowhere, and its other members exclude each other."""
     now = 0.0
     groups = pod_group("g", 2), pod_group("h", 2)
     taken = pod("s", cpu="3", node="a")
@@ -804,7 +807,7 @@ async def test_groups_of_equal_specs_are_tried_one_by_one_if_labels_of_members_m
 async def test_a_group_that_waits_for_its_victims_is_not_tried_for_groups_that_are_equal(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    """It may not preempt anew, and they may."""
+    """The waiting group may not preempt again, but the equal groups may."""
     now = 0.0
     objects = node("a", cpu="2"), pod("low-a", cpu="2", node="a")
     groups = [pod_group(name, 2, priority=10) for name in "gh"]
@@ -840,7 +843,7 @@ def in_attempt(engine: Engine) -> list[QueuedPod]:
 
 
 class Attempts:
-    """Counts the attempts about groups: placements are generated once in each."""
+    """A plugin that counts the attempts about groups: each generates placements once."""
 
     name: ClassVar[str] = "Attempts"
     depends_on_node_only: ClassVar[bool] = False
@@ -869,7 +872,7 @@ BY_LABELS: dict[str, Any] = {
 
 
 def by_labels(name: str, does: str = "") -> dict[str, object]:
-    """Return a member of a gang of two that labels name."""
+    """Return a member of a gang of two that is named by labels."""
     return pod(name, labels={"team/gang": "g", "team/min": "2", "does": does})
 
 
@@ -920,7 +923,7 @@ async def test_a_member_joins_those_whose_binding_has_begun_before_their_profile
 
 
 def is_gone(engine: Engine, *names: str) -> None:
-    """Let the watches show these members of the gang g bound, and then deleted."""
+    """Show these members of the gang g as bound, and then as deleted."""
     state = engine.scheduler_state.state
     for name in names:
         state.put(Kind.POD, uid_of(name), parse_pod(pod(name, node="a", group="g", ports=(80,))))
@@ -932,7 +935,7 @@ def is_gone(engine: Engine, *names: str) -> None:
 async def test_a_new_gang_has_nothing_of_a_former_one_of_its_name(
     client: ApiClient, bindings: Bindings, status: int
 ) -> None:
-    """The watches are faster than the answer to the last Binding of the former gang."""
+    """The watches are faster than the answer to the former gang's last Binding."""
     bindings.hold = {"old-1"}
     engine = Engine(client, node("a"), pod_group("g", 2))
     scheduler = engine.scheduler_state

@@ -19,7 +19,7 @@ from scheduler_states import put_profile, scheduler_state
 
 
 def one_node() -> SchedulerState:
-    """Return a cluster of one node, in which nothing happened yet."""
+    """Return a new scheduler state with one node."""
     return scheduler_state(node("a"))
 
 

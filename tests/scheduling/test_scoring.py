@@ -1,4 +1,4 @@
-"""Totals of the feasible nodes, and how they are listed."""
+"""The total scores of the feasible nodes, and the lists of scores."""
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def test_weights_multiply_normalized_scores() -> None:
 
 
 def test_scores_are_normalized_by_the_highest_of_a_feasible_node() -> None:
-    """A node that would have a higher one, and is full, does not count."""
+    """A full node with a higher score does not count."""
     weights = {"good": 10, "fair": 5, "full": 40}
     preferred = [
         {

@@ -1,4 +1,4 @@
-"""Profiles in mode Shadow: what they would have decided, compared with what was bound."""
+"""Profiles in mode Shadow: their decisions are compared with the bindings of others."""
 
 from collections import Counter
 from typing import Any, ClassVar
@@ -37,7 +37,7 @@ NOW = 1_700_000_000.0
 
 
 class Breaks:
-    """A plugin that fails for the pods that are labelled so."""
+    """A plugin that fails for pods with the label `breaks`."""
 
     name: ClassVar[str] = "Breaks"
     depends_on_node_only: ClassVar[bool] = False
@@ -50,13 +50,13 @@ class Breaks:
             raise PluginError("broken")
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Reject the node "small" for pods with the label."""
+        """Reject the node "small" for pods with the label `breaks`."""
         if "breaks" not in pod.labels:
             return np.ones(len(nodes), np.bool_)
         return np.array([nodes.name(row) != "small" for row in range(len(nodes))])
 
     def explain(self, _pod: Pod, _nodes: NodeView, _: None) -> Explanation:
-        """Fail always."""
+        """Raise an error for every pod."""
         raise PluginError("broken")
 
 
@@ -64,7 +64,7 @@ REGISTRY = Registry((*SHIPPED, Breaks), {})
 
 
 class Beside:
-    """A shadow profile for the pods of another scheduler, and that scheduler's bindings."""
+    """A shadow profile for the pods of another scheduler, and this scheduler's bindings."""
 
     def __init__(self, *objects: dict[str, Any], **spec: Any) -> None:
         self.clock: float = 0
@@ -82,18 +82,18 @@ class Beside:
         put_profile(self.scheduler, name, registry=REGISTRY, **{**OTHERS, "mode": mode, **spec})
 
     def pending(self, raw: dict[str, Any]) -> None:
-        """Show the pod without a node; no profile takes it."""
+        """Show a pod without a node that no profile takes."""
         parsed = parse_pod(raw)
         self.scheduler.without_profile[parsed.uid] = parsed
 
     def shown_bound(self, raw: dict[str, Any], node_name: str) -> Pod:
-        """Let the watch show the pod on the node."""
+        """Let the watch of assigned pods show the pod on the node."""
         bound = parse_pod({**raw, "spec": {**raw["spec"], "nodeName": node_name}})
         self.scheduler.state.put(Kind.POD, bound.uid, bound)
         return bound
 
     def bind(self, raw: dict[str, Any], node_name: str) -> Pod:
-        """Let the other scheduler bind a pod that was pending; both watches show it."""
+        """Let the other scheduler bind a pending pod; both watches show this."""
         self.pending(raw)
         bound = self.shown_bound(raw, node_name)
         del self.scheduler.without_profile[bound.uid]
@@ -101,7 +101,7 @@ class Beside:
         return bound
 
     def compare(self) -> None:
-        """Decide everything that can be decided, one decision at a time."""
+        """Make all possible decisions, one after the other."""
         while self.shadow.compare(until=-1.0):
             pass
 
@@ -150,7 +150,7 @@ def test_a_pod_on_a_node_of_lower_score_is_different_and_both_scores_are_kept() 
 
 
 def with_devices(**devices: list[str]) -> list[dict[str, Any]]:
-    """Return a class of devices, and a node with these devices and one core for each name."""
+    """Return a class, and for each name a node with one core and these devices."""
     return [
         device_class("gpu"),
         *(node(name, cpu="4" if name == "large" else "2") for name in devices),
@@ -164,7 +164,7 @@ def using(name: str, claim: str = "claim") -> dict[str, Any]:
 
 
 def held(claim: str, device: str, node_name: str, *pods: str) -> dict[str, Any]:
-    """Return a claim as the other scheduler has written it."""
+    """Return the claim as the other scheduler has written it for these pods."""
     return device_claim(claim, allocation=allocated(device, node=node_name), reserved_for=pods)
 
 
@@ -470,7 +470,7 @@ def test_without_a_shadow_profile_nothing_is_kept() -> None:
 
 
 def test_a_pod_on_a_node_that_is_reserved_for_a_group_is_told_so() -> None:
-    """Another scheduler binds it all the same; Mooring would not have done so yet."""
+    """The other scheduler binds the pod there; Mooring would have waited."""
     beside = Beside(node("small", cpu="4"))
     key = GroupKey(GroupSource.KUBERNETES, "default", "g")
     member = parse_pod(pod("m", cpu="4", group="g", priority=1))

@@ -1,4 +1,4 @@
-"""What is suggested for what waits, a pod or a group, makes it fit by the engine's own word."""
+"""Each suggestion for a waiting pod or group makes it fit, as a real decision confirms."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -31,7 +31,7 @@ GPU_SHARE = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 
 def suggested(deciding: Deciding, raw: Raw) -> list[Suggestion]:
-    """Return all suggestions, the cheapest first."""
+    """Return all suggestions for the pod, the smallest change first."""
     what_if = WhatIf(ResultCache(deciding.cluster))
     found = suggestions([parse_pod(raw)], deciding.pipeline, what_if)
     return sorted(found, key=lambda item: item.cost)
@@ -42,7 +42,7 @@ def changes(deciding: Deciding, raw: Raw) -> list[str]:
 
 
 def hidden(deciding: Deciding, raw: Raw) -> list[str]:
-    """Return what users read who may not get the pods that are to end."""
+    """Return the suggestions for users who may not get the pods that would have to end."""
     texts = (suggestion.change for suggestion in suggested(deciding, raw))
     return [text.otherwise for text in texts if isinstance(text, TextAboutPods)]
 
@@ -59,7 +59,7 @@ def pending(deciding: Deciding, raws: Iterable[Raw]) -> list[Pod]:
 
 
 def group_suggested(deciding: Deciding, raws: Iterable[Raw], **most: int) -> list[Suggestion]:
-    """Return all suggestions for the group of these members, the cheapest first."""
+    """Return all suggestions for the group of these members, the smallest change first."""
     pods = pending(deciding, raws)
     group = deciding.state.pod_groups.of(pods[0])
     what_if = WhatIf(ResultCache(deciding.cluster))
@@ -162,7 +162,7 @@ def test_a_request_is_bounded_by_the_largest_card_and_not_by_the_node() -> None:
 
 
 def test_a_request_by_container_is_bounded_by_the_largest_card_too() -> None:
-    """With HAMi each container has cards of its own, and their memory counts by card."""
+    """HAMi gives each container its own cards, whose memory is counted per card."""
     labels = {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "8000"}
     amounts = {"nvidia.com/gpu": 2, "nvidia.com/gpumem": 16000}
     deciding = Deciding(
@@ -268,7 +268,7 @@ def _key(raw: Raw) -> str:
 
 
 def test_a_group_waits_for_the_pod_that_takes_its_space() -> None:
-    """Each member would fit alone, on a or beside the squatter, and the group does not."""
+    """Each member fits alone, on node a or beside the other pod, but the group does not."""
     deciding = Deciding(
         node("a", cpu="8", resources={GPU: 2}),
         node("b", cpu="8", resources={GPU: 2}),

@@ -1,4 +1,4 @@
-"""Decisions in the state without some pods and with others, which leave the state as it was."""
+"""Decisions as if some pods were absent or added; the state stays unchanged."""
 
 from dataclasses import replace
 from typing import ClassVar

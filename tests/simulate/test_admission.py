@@ -13,7 +13,7 @@ from storage_builders import pv
 
 
 def manifest(**spec: Any) -> dict[str, Any]:
-    """Return a raw pod as a user writes it."""
+    """Return a raw pod with this spec, as a user writes it."""
     return {"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [], **spec}}
 
 
@@ -271,7 +271,7 @@ POD_LIMITS = {"limits": {"cpu": "4", "memory": "1Gi", "hugepages-2Mi": "4Mi"}}
 def test_pod_level_requests_follow_those_of_the_containers_before_or_after_limit_ranges(
     version: str, cpu: int, memory: int
 ) -> None:
-    """Until 1.36 the API server fills them in first, since 1.37 last."""
+    """The API server sets them before admission plugins until 1.36, and after them since 1.37."""
     raw = admitted(manifest(containers=TWO, resources=POD_LIMITS), DEFAULTS, version=version)
     resources = parse_pod(raw).spec.demand.resources
     assert (resources[CPU], resources[MEMORY]) == (cpu, memory)

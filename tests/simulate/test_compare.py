@@ -82,7 +82,7 @@ def test_fragmentation_is_the_share_of_large_pods_that_fit_on_no_node() -> None:
 
 
 def with_claims(count: int, *free: int) -> list[dict[str, Any]]:
-    """Return nodes with so many free devices, and pods on them with a device each."""
+    """Return a node for each of `free` with this number of free devices, and pods with a device."""
     entries = [[{"name": "gpu", "resourceClaimName": f"c{i}"}] for i in range(count)]
     names = [[f"d{number}" for number in range(most + 1)] for most in free]
     return [

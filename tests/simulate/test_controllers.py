@@ -123,7 +123,7 @@ def test_pods_that_exist_count_towards_the_replicas() -> None:
 
 
 def test_pods_of_a_controller_of_another_api_do_not_count() -> None:
-    """OpenKruise has a StatefulSet too."""
+    """OpenKruise also has a kind StatefulSet."""
     other = owned("ReplicaSet", "web")
     (owner,) = other["metadata"]["ownerReferences"]
     for version, missing in (("apps.kruise.io/v1beta1", 1), ("apps/v1", 0)):

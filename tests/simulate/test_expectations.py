@@ -27,7 +27,7 @@ PODS = {"labelSelector": {"matchLabels": WEB}}
 def run(
     *expect: dict[str, Any], folder: Path = Path(), test: dict[str, Any] | None = None, **case: Any
 ) -> CaseResult:
-    """Return one case's result; `test` has fields of the whole test, `case` those of the case."""
+    """Return the result of one case; `test` has fields of the whole test, `case` of the case."""
     document = {"name": "a", "expect": expect, **case}
     whole = PolicyTest.model_validate(
         {
@@ -42,7 +42,7 @@ def run(
 
 
 def problems(*expect: dict[str, Any], **case: Any) -> list[str]:
-    """Run the case; return path and message of each failure."""
+    """Run the case; return path and message of each failed expectation."""
     result = run(*expect, **case)
     assert result.error is None
     return [f"{failure.path}: {failure.message}" for failure in result.failures]
@@ -204,7 +204,7 @@ def test_pods_are_selected_by_namespace_and_labels() -> None:
 
 @pytest.mark.parametrize(("minimum", "placed"), [(6, 6), (7, 0)])
 def test_a_gang_is_whole_where_it_fits_and_where_it_does_not(minimum: int, placed: int) -> None:
-    """The two nodes have six cpus."""
+    """The two nodes have six cpus together."""
     objects = [*NODES, pod_group("train", minimum)]
     pods = [pod(f"worker-{i}", cpu="1", group="train") for i in range(minimum)]
     members = {"podGroup": "train"}

@@ -1,4 +1,4 @@
-"""What is drawn of nodes' cards, and which pods would have to move."""
+"""The picture of nodes' cards, and the pods that must move for a pending pod."""
 
 from typing import Any
 from xml.etree import ElementTree as ET

@@ -92,7 +92,7 @@ def test_kinds_that_no_decision_reads_are_counted_by_kind_and_group() -> None:
 def test_a_stored_object_of_a_version_that_is_not_read_is_named_with_a_command_for_another() -> (
     None
 ):
-    """Without it a device would be given to a second pod, or a node be missing."""
+    """If the object were ignored, a device could be given twice, or a node would be missing."""
     claim = device_claim("gpu", request(), namespace="ml") | {"apiVersion": "resource.k8s.io/v2"}
     with pytest.raises(InputError) as refused:
         inputs(node("n1"), claim, node("n2") | {"apiVersion": "v2"})
@@ -112,7 +112,7 @@ def test_a_stored_controller_is_left_out_in_any_version_because_only_its_pods_ar
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
 def test_what_kubectl_writes_of_a_newer_server_is_read(version: str) -> None:
-    """Fields of 1.37, in objects that an API server has stored."""
+    """The stored objects have fields of 1.37."""
     group = pod_group("gang", 2) | {"apiVersion": f"scheduling.k8s.io/{version}"}
     group["metadata"]["finalizers"] = ["scheduling.k8s.io/podgroup-protection"]
     if version != "v1alpha2":
@@ -248,7 +248,7 @@ def test_bad_input_is_one_line_with_file_object_and_field(
 
 
 def new(raw: dict[str, Any], api_version: str | None = None) -> dict[str, Any]:
-    """Return the object as a user writes it: no API server has stored it."""
+    """Return the object as a user writes it, without the fields of an API server."""
     metadata = {k: v for k, v in raw["metadata"].items() if k not in ("uid", "creationTimestamp")}
     return {**raw, "metadata": metadata, "apiVersion": api_version or raw["apiVersion"]}
 
@@ -284,7 +284,7 @@ def test_a_controller_that_a_cluster_has_stored_is_not_expanded() -> None:
 def test_pods_of_a_deployment_are_those_of_its_own_replica_sets(
     api_version: str, kind: str, missing: int
 ) -> None:
-    """Argo Rollouts make ReplicaSets too."""
+    """Argo Rollouts also create ReplicaSets."""
     replica_set = api_object("ReplicaSet", "web-1", namespace="default", spec={"selector": {}})
     owner = {"apiVersion": api_version, "kind": kind, "name": "web", "uid": "u"}
     replica_set["metadata"]["ownerReferences"] = [owner]
@@ -386,7 +386,7 @@ def claim_template(name: str, *requests: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_template(name: str, template: str) -> dict[str, Any]:
-    """Return a new pod with a claim of this template, in its entry gpu."""
+    """Return a new pod whose entry `gpu` has a claim from this template."""
     claims = [{"name": "gpu", "resourceClaimTemplateName": template}]
     return new(pod(name, spec={"resourceClaims": claims}))
 

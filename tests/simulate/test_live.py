@@ -13,7 +13,7 @@ from mooring.testing.builders import node, pod
 
 
 def read(server: Objects, said: list[str] | None = None) -> tuple[list[Manifest], list[str]]:
-    """Return the objects of a cluster of Kubernetes 1.36 but for its version, and the notes."""
+    """Return the objects of a 1.36 cluster, without its version object, and the notes."""
     server.known["/version"] = {"major": "1", "minor": "36"}
     (version, *found), notes = read_all(server, said)
     assert version.raw == server_object("1.36")

@@ -30,7 +30,7 @@ REGISTRY = Registry(SHIPPED, {})
 
 
 class Broken:
-    """Cannot be built."""
+    """A plugin whose constructor raises an error."""
 
     name = "Broken"
     depends_on_node_only = True
@@ -176,7 +176,7 @@ def test_a_mistake_in_a_config_map_is_told_with_its_key(data: dict[str, str], pr
 
 
 def test_kinds_of_other_groups_are_no_profiles() -> None:
-    """Kyverno and the audit log of the API server have a Policy too."""
+    """Kyverno and the API server's audit log also have a kind Policy."""
     for api_version in ("kyverno.io/v1", "audit.k8s.io/v1"):
         other = Manifest("x", {"apiVersion": api_version, "kind": "Policy"})
         assert not contains_profile(other)

@@ -98,7 +98,7 @@ def test_what_only_old_yaml_takes_for_a_number_is_text_as_for_kubectl(value: str
     ],
 )
 def test_what_kubectl_takes_for_a_value_is_one(scalar: str, value: Any) -> None:
-    """A label of such a value is refused by the API server, unless it is quoted."""
+    """The API server rejects such a value in a label, unless it is quoted."""
     (found,) = manifests_in(f"kind: Pod\nvalue: {scalar}\n", "a.yaml")
     assert (type(found.raw["value"]), found.raw["value"]) == (type(value), value)
 
@@ -243,7 +243,7 @@ def limited(text: str, **limits: Any) -> list[Manifest]:
 
 @pytest.mark.parametrize("nested", [251, 200_000])
 def test_yaml_that_would_exhaust_the_stack_is_refused(written: Path, nested: int) -> None:
-    """The YAML library calls itself for each level; the process was killed by a signal."""
+    """The YAML library recurses for each level, and once a signal killed the process."""
     written.write_text("kind: Pod\nx: " + "[" * nested + "]" * nested)
     assert problem_of(written) == f"{written}: is nested deeper than 250 levels"
     written.write_text("kind: Pod\nx: " + "[" * 249 + "]" * 249)

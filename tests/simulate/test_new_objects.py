@@ -1,4 +1,4 @@
-"""What the API server and the controllers make of new objects, wherever they are read."""
+"""New objects become what the API server and the controllers would make of them."""
 
 from typing import Any
 

@@ -23,7 +23,7 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
 
 
 def test_the_table_is_that_of_the_client_library() -> None:
-    """If it is not: .venv/bin/python -m object_fields."""
+    """If this fails, run `.venv/bin/python -m object_fields`."""
     assert TABLE.read_text() == table()
 
 
@@ -90,7 +90,7 @@ def test_an_unknown_field_of_every_kind_that_is_read_is_told(resource: Resource)
 
 
 def test_an_unknown_field_of_a_status_is_told() -> None:
-    """What nodes have to give is in their status."""
+    """A Node's status has the amounts that the node offers."""
     raw = {"apiVersion": "v1", "kind": "Node", "status": {"alocatable": {"cpu": 4}}}
     (line,) = mistakes(raw)
     assert line.startswith("status.alocatable: unknown field")

@@ -1,4 +1,4 @@
-"""Simulations that call extenders, which are served by a thread of the test."""
+"""Simulations that call extenders, which a thread of the test serves."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Plans about manifests: for whom they are made, and what is said about a pod that waits."""
+"""Plans from manifests, for a pod, a group or all profiles, and their messages."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -48,7 +48,7 @@ LABELLED = [node("n1", cpu="4"), node("n2", cpu="4", labels={"disk": "ssd"})]
 
 
 def misplaced(name: str = "web", **fields: Any) -> Raw:
-    """Return a pod on n1 that belongs onto n2 by now."""
+    """Return a pod on n1 that requires a node like n2."""
     raw = placed_pod(name, "n1")
     raw["spec"] |= {"nodeSelector": {"disk": "ssd"}, **fields}
     return raw

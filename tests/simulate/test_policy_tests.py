@@ -92,7 +92,7 @@ def test_a_test_in_a_list_has_no_line_of_its_own(path: Path) -> None:
 
 
 def test_a_test_in_json_that_is_no_yaml_is_read(path: Path) -> None:
-    """Programs write an emoji as two escapes, which YAML has not."""
+    """Programs write an emoji in JSON as two escapes, which YAML does not allow."""
     path.write_text(json.dumps(policy_test(case("works \N{GRINNING FACE}"))))
     (file,) = read_policy_tests([str(path)])
     assert file.test.cases[0].name == "works \N{GRINNING FACE}"

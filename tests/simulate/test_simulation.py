@@ -90,7 +90,7 @@ def test_a_gated_pod_is_not_scheduled_and_comes_last() -> None:
 
 
 def test_many_gates_are_no_failure_of_the_plugin() -> None:
-    """The API server does not limit their number, and an alert fires if a plugin fails."""
+    """The API server does not limit the number of gates, and failures trigger an alert."""
     (found,) = attempts(pod("web", gates=[f"example.com/{'g' * 60}{i}" for i in range(20)]))
     assert (found.decision.message or "").startswith("waiting for scheduling gates: [example.com/g")
     assert (found.decision.message or "").endswith("...]")
@@ -106,7 +106,7 @@ def test_many_gates_are_no_failure_of_the_plugin() -> None:
     ],
 )
 def test_a_long_name_of_a_claim_is_no_failure_of_a_plugin(disabled: tuple[str, ...]) -> None:
-    """The API server lets a pod name a claim that cannot exist."""
+    """The API server accepts a pod that names an impossible claim."""
     plugins = {"multiPoint": {"disabled": [{"name": name} for name in disabled]}}
     web = pod("web", claims=["c" * 2_000])
     (found,) = attempts(node("a"), web, profile("default-scheduler", plugins=plugins))
@@ -174,7 +174,7 @@ def test_a_host_port_of_an_earlier_pod_is_in_use() -> None:
 
 
 class Quota:
-    """Accepts the Reserve call of one pod and rejects the others."""
+    """A plugin whose Reserve accepts one pod and rejects all others."""
 
     name = "Quota"
     depends_on_node_only = False
@@ -209,12 +209,12 @@ class Fails:
 
 
 class FailsForOne(Fails):
-    """Fails where it is called for the pod `broken`, and gates none."""
+    """A plugin that fails for the pod `broken`."""
 
     name = "FailsForOne"
 
     def pre_enqueue(self, pod: Pod) -> None:
-        """Fail for the pod `broken` in a way that nothing expects."""
+        """Raise an error for the pod `broken`; accept all other pods."""
         if pod.name == "broken":
             raise SystemExit("the catalogue is empty")
 
@@ -312,7 +312,7 @@ def test_reserved_nodes_in_the_dump_keep_out_lower_pods_also_where_the_group_is_
 
 
 def test_the_time_is_the_latest_one_in_the_dump() -> None:
-    """A profile that spares pods for their first hour spares this one, whenever it is asked."""
+    """A profile with `minRuntimeSeconds` must protect a young pod whenever the test runs."""
     spare = profile("default-scheduler", preemption={"minRuntimeSeconds": 3600})
     old, young = "2026-01-01T00:00:00Z", "2026-01-01T01:30:00Z"
     (attempt,) = attempts(
@@ -389,7 +389,7 @@ def test_a_node_that_was_compared_with_no_other_is_not_called_the_only_one() -> 
 
 
 def of_class(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the object as a user writes it, who names a PriorityClass."""
+    """Return the object as a user writes it, with a PriorityClass."""
     spec = {key: value for key, value in raw["spec"].items() if key != "priority"}
     metadata = {key: value for key, value in raw["metadata"].items() if key != "uid"}
     return {**raw, "metadata": metadata, "spec": {**spec, "priorityClassName": name}}

@@ -1,4 +1,4 @@
-"""What each event means; tests/property/test_cluster.py tries them in any order."""
+"""The effect of each event; tests/property/test_cluster.py tests events in any order."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ from relists import replace_all
 
 
 def delivered(state: ClusterState, what: Callable[[], None]) -> list[ClusterEvent]:
-    """Return the events that the state delivers while `what` runs."""
+    """Run `what`; return the events that the state delivers meanwhile."""
     events: list[ClusterEvent] = []
     state._sink = events.extend
     what()
@@ -31,7 +31,7 @@ def actions(state: ClusterState, what: Callable[[], None]) -> list[Action]:
 
 
 def seen(state: ClusterState, raw: dict[str, object]) -> list[Action]:
-    """Return the actions that others hear of when the watch shows the pod."""
+    """Let the watch show the pod; return the actions of the delivered events."""
     shown = parse_pod(raw)
     return actions(state, lambda: state.put(Kind.POD, shown.uid, shown))
 
@@ -62,7 +62,7 @@ def test_an_object_is_added_once_and_updated_after() -> None:
 
 @pytest.mark.parametrize("raw", [node("n1", cpu="4"), namespace("web", labels={"a": "b"})])
 def test_an_object_that_is_shown_as_it_is_known_causes_no_event(raw: dict[str, object]) -> None:
-    """A node's heartbeat, and a relist, show again what nothing has changed."""
+    """A node's heartbeat or a new list shows unchanged objects again."""
     state, kind = ClusterState(), Kind(str(raw["kind"]))
 
     def show() -> None:
@@ -154,7 +154,7 @@ def test_a_pod_is_assumed_with_the_labels_that_its_binding_gives_it() -> None:
 def test_a_pod_that_is_bound_without_labels_of_its_node_is_counted_without_them(
     version: str, events: list[Action]
 ) -> None:
-    """Since 1.35 an API server gives them, unless its admission plugin is off."""
+    """Since 1.35 an API server adds these labels, unless its admission plugin is off."""
     state = cluster(node("n1", labels={ZONE: "a"}))
     state.follow_server(version)
     web = waiting("web", cpu="1")
@@ -267,7 +267,7 @@ def listed(*raws: dict[str, object]) -> dict[str, Pod]:
 
 
 def test_a_pod_that_was_confirmed_while_it_was_listed_stays() -> None:
-    """A GET may show a pod bound that is younger than the list."""
+    """A GET may show the pod bound in a newer version than the list."""
     state = cluster(node("n1"))
     state.assume(waiting("young", cpu="1"), 0)
     before = state.keys(Kind.POD)
@@ -292,7 +292,7 @@ def test_what_is_listed_and_unreadable_stays_as_it_is_known() -> None:
 
 
 def test_pods_of_a_node_that_were_resized_change_in_one_step() -> None:
-    """Else the node would read as freer than it ever was: one shrank, after the other had grown."""
+    """Otherwise the node could look freer than before: one pod shrank and one grew."""
     state = cluster(node("n1"), pod("a", cpu="1", node="n1"), pod("b", cpu="3", node="n1"))
     shown = listed(pod("b", cpu="1", node="n1"), pod("a", cpu="3", node="n1"))
     requested = [cpu(state)]
@@ -338,7 +338,7 @@ def test_a_nomination_ends_when_its_pod_is_assumed_or_its_node_deleted() -> None
 
 
 def test_a_nomination_is_of_the_pod_as_it_is_now() -> None:
-    """A pod that waits for its victims may be resized, and may get other labels."""
+    """A nominated pod may be resized or relabelled while it waits for its victims."""
     state = cluster(node("n1"))
     state.put_unscheduled(waiting("web", cpu="3"))
     kept = Reservation(GroupKey(GroupSource.KUBERNETES, "default", "g"), 9.0, 1, 7.0)
@@ -489,7 +489,7 @@ def test_a_node_can_be_deleted_again_after_its_deletion_was_ended_in_a_pause() -
 
 
 def test_a_node_comes_and_goes_whose_pods_request_more_than_an_int64_holds() -> None:
-    """Whoever may create pods may have them name a node, and request what no node has."""
+    """Users who create pods can name a node and request any amounts."""
     huge = [pod(name, node="n1", cpu="7E", memory="7Ei") for name in "ab"]
     state = cluster(*huge, node("n1"))
     assert len(state.pods.on(state.nodes.row_of["n1"])) == 2
@@ -516,7 +516,7 @@ def test_a_pod_that_is_assumed_on_a_node_that_goes_can_be_forgotten_and_confirme
 
 
 def test_pods_that_are_resized_count_by_the_rules_of_the_servers_version() -> None:
-    """Before 1.37, two containers that change places count with the most of each."""
+    """Before 1.37, two containers that swap their sizes count with the larger size each."""
     amounts = {"a": ("900m", "200m"), "b": ("100m", "700m")}
     status = [
         {

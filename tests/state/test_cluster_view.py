@@ -1,4 +1,4 @@
-"""The read-only face; what it hands out has tests of its own."""
+"""The read-only view of the state; its results have their own tests."""
 
 from dataclasses import replace
 

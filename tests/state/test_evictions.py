@@ -1,4 +1,4 @@
-"""Which pods are being evicted and for whom, and what disruption budgets still allow."""
+"""The pods being evicted, their preemptors, and the remaining disruptions of budgets."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +29,7 @@ def web(
 
 
 def guarded(allowed: int) -> ClusterState:
-    """Return a state of two nodes, the pods a, b and c on the first, and a matching budget."""
+    """Return a state of two nodes; the pods a, b and c on the first one have a common budget."""
     state = cluster(node("n1"), node("n2"), pdb("guard", WEB, allowed=allowed))
     for name in ("a", "b", "c"):
         see(state, web(name))
@@ -37,7 +37,7 @@ def guarded(allowed: int) -> ClusterState:
 
 
 def see(state: ClusterState, seen: Pod) -> None:
-    """Show the pod like this, as the watch does."""
+    """Let the watch show this version of the pod."""
     state.put(Kind.POD, seen.uid, seen)
 
 
@@ -48,7 +48,7 @@ def known(state: ClusterState, name: str) -> Pod:
 
 
 def allowed(state: ClusterState) -> int:
-    """Return how many disruptions the budget still allows."""
+    """Return the number of disruptions that the budget still allows."""
     budget: PodDisruptionBudget = state.objects.of(Kind.POD_DISRUPTION_BUDGET)["default/guard"]
     return state.evictions.disruptions_allowed(budget)
 
@@ -185,7 +185,7 @@ def test_a_status_from_before_the_victim_left_still_counts_the_eviction() -> Non
 
 
 def test_a_victim_that_is_not_ready_counts_until_it_leaves() -> None:
-    """The disruption controller does not count it, so that its end changes no status."""
+    """The disruption controller does not count this pod, so its end changes no status."""
     state = guarded(2)
     for name in ("x", "y"):
         see(state, web(name, ready=False))
@@ -318,7 +318,7 @@ def test_an_eviction_goes_on_when_another_pod_of_the_victims_name_is_seen_and_as
 
 
 def called_off() -> tuple[ClusterState, Pod]:
-    """Return a state whose assumed victim was called off at Permit or PreBind, and the victim."""
+    """Return a state and its assumed victim, which was called off at Permit or PreBind."""
     state = guarded(2)
     victim = web("assumed", on=None)
     state.assume(victim, state.nodes.row_of["n1"])
@@ -335,7 +335,7 @@ def test_a_victim_whose_binding_is_called_off_is_not_evicted_any_more() -> None:
 
 
 def test_a_victim_that_never_ran_does_not_use_up_its_budget_when_it_is_called_off() -> None:
-    """The disruption controller never saw it healthy, so no new status will come."""
+    """The disruption controller never saw the pod healthy, so no new status will come."""
     state, _ = called_off()
     assert allowed(state) == 2
 
@@ -427,7 +427,7 @@ def test_a_preemptor_awaits_no_victims_without_its_nomination(
 
 
 def test_a_victim_whose_binding_cannot_be_called_off_any_more_ends_the_nomination() -> None:
-    """The watch shows it bound before its attempt is called off: its preemptor must be retried."""
+    """The watch shows the victim bound before it is called off, so its preemptor is retried."""
     state = guarded(allowed=1)
     victim = parse_pod(pod("assumed", labels=WEB))
     state.assume(victim, 0)

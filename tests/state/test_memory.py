@@ -1,4 +1,4 @@
-"""What is kept of a pod on a node: bytes that are allocated, which are the same on any machine."""
+"""The memory of a pod on a node, in allocated bytes, which are equal on all machines."""
 
 import gc
 from collections.abc import Callable
@@ -17,12 +17,12 @@ PODS = 2000
 
 
 def of_a_deployment(number: int) -> dict[str, Any]:
-    """Return a pod that is equal to many."""
+    """Return a pod that is equal to many other pods."""
     return _replica(number, "ReplicaSet", {"pod-template-hash": "5d4f8c7b9d"})
 
 
 def of_a_stateful_set(number: int) -> dict[str, Any]:
-    """Return a pod with labels of its own."""
+    """Return a pod with unique labels."""
     index = {"apps.kubernetes.io/pod-index": str(number % 40)}
     return _replica(
         number, "StatefulSet", {**index, "statefulset.kubernetes.io/pod-name": f"web-{number}"}
@@ -43,7 +43,7 @@ def _replica(number: int, kind: str, labels: dict[str, str]) -> dict[str, Any]:
 
 
 def put_all(state: ClusterState, pod_of: Callable[[int], dict[str, Any]], first: int = 0) -> None:
-    """Have the state hold PODS pods as it does after their JSON was read."""
+    """Parse PODS pods from JSON, and put them into the state."""
     for number in range(first, first + PODS):
         value = parse_object(Kind.POD, orjson.loads(orjson.dumps(pod_of(number))))
         state.put(Kind.POD, value.uid, value)
@@ -55,7 +55,7 @@ def test_a_placed_pod_takes_few_bytes(pod_of: Callable[[int], dict[str, Any]], m
 
 
 def memory_of_pods(pod_of: Callable[[int], dict[str, Any]], first: int) -> int:
-    """Return the bytes that PODS pods take on 100 nodes."""
+    """Return the allocated bytes of PODS pods on 100 nodes."""
     state = ClusterState()
     for number in range(100):
         state.put(Kind.NODE, f"n{number}", parse_object(Kind.NODE, node(f"n{number}")))

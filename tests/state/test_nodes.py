@@ -1,4 +1,4 @@
-"""The node table by hand; tests/property/test_cluster.py holds it against a model."""
+"""Single steps of the node table; tests/property/test_cluster.py compares it with a model."""
 
 from typing import Any
 

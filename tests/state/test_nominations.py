@@ -1,4 +1,4 @@
-"""Nominated pods by row."""
+"""Nominations by node row."""
 
 import math
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ def no_queue(_: Pod) -> int:
 
 
 def nominated(*priorities: int, row: int) -> Nominations:
-    """Return pods named after their priorities."""
+    """Return nominations to this row of one pod per priority, named after the priority."""
     writer = Nominations(PodColumns(PodTable()), no_queue)
     for priority in priorities:
         writer.put(parse_pod(pod(f"p{priority}", priority=priority)), row)

@@ -13,7 +13,7 @@ from mooring.testing.builders import pod, uid_of
 
 
 class Columns(PodColumns):
-    """Pod columns with the table of the placed pods."""
+    """Pod columns together with the table of placed pods."""
 
     def __init__(self) -> None:
         self.table = PodTable()
@@ -99,7 +99,7 @@ def test_slots_are_found_of_pods_that_are_on_a_node_and_not_of_others_of_their_n
 
 
 def test_the_slot_of_a_pod_that_is_named_twice_is_found_once() -> None:
-    """What the pod requests would else be freed twice."""
+    """Otherwise the pod's requests would be freed twice."""
     columns, one = Columns(), parse_pod(pod("a"))
     columns.put(one, 0)
     assert columns.slots_of((one, one)).tolist() == [0]

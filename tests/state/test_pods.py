@@ -27,7 +27,7 @@ def test_pods_are_found_by_uid_and_by_row() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 2)), max_size=30))
 def test_a_row_has_the_pods_that_came_to_it_and_have_not_left(steps: list[tuple[str, int]]) -> None:
-    """A pod comes, goes to another row, and leaves if it is on the row already."""
+    """Each step adds a pod, moves it to another row, or removes it if it is on this row."""
     table, rows = PodTable(), dict[str, int]()
     for name, row in steps:
         known = table.get(uid_of(name))

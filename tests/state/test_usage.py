@@ -1,4 +1,4 @@
-"""The copies of cpu and memory as float64 say what the table says, after any changes."""
+"""The float64 copies of cpu and memory agree with the node table after any changes."""
 
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ NAMES: Final = st.integers(0, NODES - 1).map("n{}".format)
 
 
 def expected(state: ClusterState) -> list[tuple[Any, ...] | None]:
-    """Return by row what the table offers and uses, computed with numbers; None: inexact."""
+    """Return by row the offered and used amounts, computed one by one; None if inexact."""
     table, found = state.nodes, list[tuple[Any, ...] | None]()
     for row in range(table.row_count):
         if not table.present.data[row]:
@@ -46,7 +46,7 @@ def expected(state: ClusterState) -> list[tuple[Any, ...] | None]:
 
 
 def told(state: ClusterState) -> list[tuple[Any, ...] | None]:
-    """Return the same as the copies have it."""
+    """Return by row the offered and used amounts from the copies."""
     usage, present = state.nodes.usage, state.nodes.present.data
     inexact = {*usage.inexact.tolist()}
     return [

@@ -1,4 +1,4 @@
-"""A plugin that breaks a rule is found out by the test of that rule."""
+"""A plugin that breaks a rule fails the contract's test of this rule."""
 
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from mooring.testing.contract import PluginContract, Scenario
 
 
 class LargeNodes:
-    """A correct plugin: needs 4 cores, prefers more."""
+    """A correct plugin: it requires 4 cores and prefers more."""
 
     name: ClassVar[str] = "LargeNodes"
     depends_on_node_only: ClassVar[bool] = True
@@ -61,7 +61,7 @@ class NamesNoReason(LargeNodes):
 
 
 class HasVeryManyReasons(LargeNodes):
-    """A correct plugin, whose explanation needs several words per node."""
+    """A correct plugin whose explanation needs several words of bits per node."""
 
     def explain(self, _pod: Pod, nodes: NodeView, _: Any) -> Explanation:
         every = np.ones(len(nodes), np.bool_)
@@ -186,7 +186,7 @@ class ScoresAllTheSame(LargeNodes):
 
 
 class OnlyPermits:
-    """A correct plugin, whose scenarios have nothing to filter or to score."""
+    """A correct plugin without filter and score."""
 
     name: ClassVar[str] = "OnlyPermits"
     depends_on_node_only: ClassVar[bool] = False

@@ -36,7 +36,7 @@ def bound(number: int) -> tuple[Raw, Raw]:
 
 
 def asking(*objects: Raw, limit: int | None = 2) -> PluginAnswers:
-    """Return answers about two nodes with one limit and four bound claims, and the objects."""
+    """Return a plugin and a cluster: these objects, two nodes with a limit, four bound claims."""
     claims = [raw for number in range(4) for raw in bound(number)]
     nodes = [raw for n in ("n1", "n2") for raw in (node(n), csi_node(n, {DRIVER: limit}))]
     return PluginAnswers(NodeVolumeLimits, *nodes, *claims, *objects)
@@ -140,7 +140,7 @@ REQUIRED = csi_driver(DRIVER, required_on_node=True)
 
 
 def without_driver(*objects: Raw, kubernetes: str = "1.37") -> PluginAnswers:
-    """Return answers about a node with the driver, one with another and one without a CSINode."""
+    """Return a plugin and a cluster: nodes with the driver, with another, without a CSINode."""
     nodes = [node(name) for name in ("has", "other", "none")]
     csi_nodes = [csi_node("has", {DRIVER: None}), csi_node("other", {"x.example": 1})]
     return PluginAnswers(

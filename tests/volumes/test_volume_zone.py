@@ -23,7 +23,7 @@ ELSEWHERE = Rejected(("node(s) had no available volume zone",), resolvable=False
 
 
 def rejected(labels: dict[str, str], *nodes: Raw) -> set[str] | None:
-    """Return the nodes on which a pod cannot run whose volume has the labels."""
+    """Return the nodes that the filter rejects for a pod with a volume with these labels."""
     claim = (pv("v", labels=labels), pvc("data", volume="v"))
     rejections = PluginAnswers(VolumeZone, *nodes, *claim).rejections(pod(claims=["data"]))
     assert rejections is None or set(rejections.values()) <= {ELSEWHERE}

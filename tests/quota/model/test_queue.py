@@ -1,4 +1,4 @@
-"""What is read of Queues."""
+"""Parsing of Queues."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from mooring.testing.builders import queue_object
 
 
 def refused(quotas: Any = (), **spec: Any) -> str:
-    """Return what is wrong with the spec."""
+    """Return the mistake that parsing finds in the spec."""
     read = parse_queue(queue_object("team-a", dict(quotas), **spec))
     assert read.invalid is not None
     assert read == Queue("team-a", invalid=read.invalid, namespaces=read.namespaces)

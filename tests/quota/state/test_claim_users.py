@@ -1,4 +1,4 @@
-"""Which devices of claims a queue uses."""
+"""The devices of claims that a Queue uses."""
 
 from typing import Any
 

@@ -1,11 +1,11 @@
-"""The quotas of one tree of queues; tests/property/test_queues.py compares them with sums."""
+"""The quotas in one tree of Queues; tests/property/test_queues.py compares them with sums."""
 
 from mooring.quota.model.queue import Queue, Quota
 from mooring.quota.state.queue_tree import QueueState
 
 
 def tree(*queues: Queue) -> dict[str, QueueState]:
-    """Return the states by name; a parent comes before its children."""
+    """Return the states by name; `queues` has each parent before its children."""
     states = dict[str, QueueState]()
     for number, queue in enumerate(queues):
         states[queue.name] = QueueState(queue, number, states.get(queue.parent))

@@ -1,4 +1,4 @@
-"""Which queues are in force, and which pods are counted in them."""
+"""The Queues in force, and the pods that count in them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a queue's status says of it."""
+"""The status of a Queue."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ GPU = "example.com/gpu"
 
 
 def running(queue: str, count: int, **requests: Any) -> list[dict[str, Any]]:
-    """Return pods of the queue on the node."""
+    """Return `count` pods of the Queue on the node."""
     labels = {QUEUE_LABEL: queue}
     return [pod(f"{queue}-{i}", node="n", labels=labels, **requests) for i in range(count)]
 
@@ -32,7 +32,7 @@ def views_of(state: ClusterState, **waiting: int) -> dict[str, QueueView]:
 
 
 def put(state: ClusterState, raw: dict[str, Any], generation: int) -> Queue:
-    """Have the queue in this generation; return it."""
+    """Store the Queue with this generation; return the parsed Queue."""
     raw["metadata"]["generation"] = generation
     queue: Queue = parse_object(Kind.QUEUE, raw)
     state.put(Kind.QUEUE, queue.name, queue)

@@ -1,4 +1,4 @@
-"""Statuses of queues are written once a second where they have changed."""
+"""The statuses of changed Queues are written once a second."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ LABELS = {QUEUE_LABEL: "team-a"}
 
 
 class Queues:
-    """A cluster whose statuses go to a server that keeps what is patched."""
+    """A cluster whose Queue statuses go to a server that keeps the patches."""
 
     def __init__(self, objects: list[dict[str, Any]], client: ApiClient, server: "Server") -> None:
         self._clock = VirtualClock()
@@ -37,7 +37,7 @@ class Queues:
         self.reports = QueueStatusReporter(self.scheduler, client)
 
     async def round(self, seconds: float = 1.0) -> dict[str, Any]:
-        """Return the statuses that another look at the queues has written, by name."""
+        """Advance the clock by `seconds`; return the statuses written then, by name."""
         await self._clock.sleepers(2)
         self.server.patched()
         self.time += seconds
@@ -45,12 +45,12 @@ class Queues:
         return await self.written()
 
     async def written(self) -> dict[str, Any]:
-        """Return what was written, once both what looks and what tries again are asleep."""
+        """Wait until the reporter and its retries are asleep; return the written statuses."""
         await self._clock.sleepers(2)
         return self.server.patched()
 
     def put(self, raw: dict[str, Any]) -> None:
-        """Let the watch show this queue."""
+        """Let the watch show this Queue."""
         queue = parse_object(Kind.QUEUE, raw)
         self.scheduler.turn.post(lambda: self.scheduler.state.put(Kind.QUEUE, queue.name, queue))
 
@@ -68,7 +68,7 @@ class Queues:
 
 
 class Server:
-    """Answers patches, and refuses them with `refusal`."""
+    """Answers patches with 200, or rejects them with `refusal`."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -82,7 +82,7 @@ class Server:
         request.reply({})
 
     def patched(self) -> dict[str, Any]:
-        """Return the statuses written since the last call, by the name of the queue."""
+        """Return the statuses written since the last call, by the Queue's name."""
         found = {request.path.split("/")[-2]: request.body["status"] for request in self.requests}
         self.requests.clear()
         return found

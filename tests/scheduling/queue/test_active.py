@@ -1,4 +1,4 @@
-"""Which pod is popped first, and what happens where a QueueSort plugin fails."""
+"""The order of pods in the active queue, and failures of a QueueSort plugin."""
 
 import logging
 from dataclasses import replace
@@ -35,7 +35,7 @@ class One:
 
 
 class Two(One):
-    """Another one."""
+    """A second QueueSort plugin."""
 
     name = "Two"
 
@@ -47,14 +47,14 @@ SORTED = {
 
 
 def queued(name: str, ticket: int = 0, *, by: str = "", key: str = "", **fields: Any) -> QueuedPod:
-    """Return a pod whose profile sorts with the plugin `by`, or with the default one."""
+    """Return a queued pod; its profile sorts with the plugin `by`, or with the default plugin."""
     timestamp = fields.pop("timestamp", 7.0)
     raw = pod(name, labels={"key": key}, **fields)
     return queued_pod(raw, SORTED.get(by, DEFAULT), timestamp=timestamp, ticket=ticket)
 
 
 def popped(*pods: QueuedPod) -> list[str]:
-    """Return the names in the order in which the pods are popped."""
+    """Return the names of the pods in the order in which they are popped."""
     active = ActivePods()
     for entry in pods:
         active.add(entry)

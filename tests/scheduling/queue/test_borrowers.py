@@ -1,4 +1,4 @@
-"""The order of pods whose Queues have borrowed."""
+"""The order of pods whose Queues have borrowed quota."""
 
 from collections import Counter
 from random import Random
@@ -23,7 +23,7 @@ def of(name: str, queue: str, on: str | None = None, **fields: Any) -> dict[str,
 
 
 def a_cluster(*used: str, weights: dict[str, str] | None = None) -> SchedulerState:
-    """Return queues a, b and c with a nominal quota of one cpu, and pods that use these."""
+    """Return a state with Queues a, b and c of one cpu, and a pod on a node for each of `used`."""
     weights = weights or {}
     return scheduler_state(
         node("n1", cpu="64"),

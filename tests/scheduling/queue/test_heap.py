@@ -1,4 +1,4 @@
-"""A heap keeps the order of its keys, and forgets pods that have moved."""
+"""A heap keeps the order of its keys, and drops the entries of moved pods."""
 
 from itertools import count
 from weakref import ref
@@ -99,7 +99,7 @@ def test_a_pod_that_has_gone_is_not_kept() -> None:
 
 
 class Key:
-    """A key of which one can see whether it is there still."""
+    """A sort key that a weak reference can watch."""
 
     def __init__(self, number: int) -> None:
         self.number = number

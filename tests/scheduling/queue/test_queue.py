@@ -1,4 +1,4 @@
-"""The queue's transitions, one sentence each; tests/property/test_queue.py combines them."""
+"""The queue's transitions, each in one test; tests/property/test_queue.py combines them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,9 +31,9 @@ DEFAULT, OTHER = pipeline(), pipeline()
 
 
 class FakeHints:
-    """Groups pods by spec, pipeline and rejecting plugins; `HELPS` says which events help.
+    """Groups pods by spec, pipeline and rejecting plugins; `HELPS` has the events that help.
 
-    If plugins read them, also by labels and owner.
+    If `reads_labels` is set, labels and owner belong to the signature, too.
     """
 
     def signature(self, queued: QueuedPod) -> tuple[Any, ...]:
@@ -89,7 +89,7 @@ def popped(queue: SchedulingQueue, now: float) -> QueuedPod:
 
 
 def pop_all(queue: SchedulingQueue, now: float) -> list[str]:
-    """Return names in the order in which they are tried; the attempts go on."""
+    """Pop all pods; return their names in order. Their attempts do not end."""
     names = []
     while (queued := queue.pop(now)) is not None:
         names.append(queued.pod.name)
@@ -99,7 +99,7 @@ def pop_all(queue: SchedulingQueue, now: float) -> list[str]:
 def reject(
     queue: SchedulingQueue, *names: str, plugins: frozenset[str] = FIT, now: float = 0.0
 ) -> None:
-    """Add new pods, and reject each at once, one after the other."""
+    """Add new pods, pop each of them, and let the `plugins` reject it."""
     for name in names:
         queue.add(make_pod(name), DEFAULT, now)
         queue.add_unschedulable(popped(queue, now), plugins, now)
@@ -111,7 +111,7 @@ def run_all_hints(queue: SchedulingQueue, now: float) -> None:
 
 
 def happens(queue: SchedulingQueue, event: ClusterEvent, now: float) -> bool:
-    """Note the event and run all hints; return whether a pod was moved."""
+    """Pass the event to the queue and run all hints; return whether a pod was moved."""
     before = queue.counts()
     queue.move_on_events([event], now)
     run_all_hints(queue, now)
@@ -504,7 +504,7 @@ def test_an_event_that_came_during_the_attempt_counts(queue: SchedulingQueue) ->
 def test_hints_know_whether_an_event_came_during_the_attempt(
     queue: SchedulingQueue, hints: FakeHints
 ) -> None:
-    """A pod is not tried again for what its own attempt did and undid."""
+    """A pod is not retried because of an assumption that its own attempt made and undid."""
     queue.add(make_pod("web"), DEFAULT, 0.0)
     queued = popped(queue, 0.0)
     queue.move_on_events([TAINT_REMOVED], 0.0)
@@ -783,7 +783,7 @@ class TestNamespacesTakeTurns:
 
     @staticmethod
     def attempts_before_modest(queue: SchedulingQueue, greedy: int) -> int:
-        """Return how many pods of another namespace are popped before the three of `modest`."""
+        """Return how many pods of `greedy` are popped before the third pod of `modest`."""
         pod = make_pod("greedy", namespace="greedy")
         for i in range(greedy):
             name = f"greedy-{i}"
@@ -1054,7 +1054,7 @@ def test_events_kept_for_pods_in_flight_are_counted_by_name(queue: SchedulingQue
 
 
 def reject_unlike(queue: SchedulingQueue, number: int) -> None:
-    """Reject so many pods, with a signature each, at time 0."""
+    """Reject `number` pods with different signatures at time 0."""
     for index in range(number):
         queue.add(make_pod(f"pod-{index}", cpu=f"{index + 1}m"), DEFAULT, 0.0)
     for _ in range(number):
@@ -1105,7 +1105,7 @@ def test_after_a_pod_of_the_group_is_moved_those_nominated_to_later_nodes_are_st
 def test_a_pod_does_not_stand_for_its_group_in_an_event_before_it_came(
     queue: SchedulingQueue, hints: FakeHints
 ) -> None:
-    """Its attempt ended after the event, so that it knows the cluster after it."""
+    """Its attempt ended after the event, so the attempt has seen the changed cluster."""
     reject(queue, "a")
     queue.add(make_pod("b"), DEFAULT, 0.0)
     queue.move_on_events([NODE_ADDED], 0.0)

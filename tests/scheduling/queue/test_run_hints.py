@@ -1,4 +1,4 @@
-"""Which cluster events may make which unschedulable pods schedulable."""
+"""The events that may make an unschedulable pod schedulable, and the signatures of pods."""
 
 import logging
 from collections.abc import Hashable
@@ -42,7 +42,7 @@ from mooring.testing.fakes import handle, pipeline, queued_pod
 
 
 class Undeclared:
-    """Rejects every node and registers for no events."""
+    """A plugin that rejects every node and registers for no events."""
 
     name: ClassVar[str] = "Undeclared"
     depends_on_node_only: ClassVar[bool] = True
@@ -57,7 +57,7 @@ class Undeclared:
 
 
 class Broken(Undeclared):
-    """Its queueing hint fails, or answers what is no hint if the pod's label `hint` says so."""
+    """A plugin whose hint raises an error, or returns no hint if the label `hint` says so."""
 
     name: ClassVar[str] = "Broken"
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
@@ -71,7 +71,7 @@ class Broken(Undeclared):
 
 
 class Evicting:
-    """A PostFilter plugin of a site."""
+    """A third-party PostFilter plugin."""
 
     name: ClassVar[str] = "Evicting"
     depends_on_node_only: ClassVar[bool] = False
@@ -114,7 +114,7 @@ def rejected(*plugins: str, name: str = "web", **fields: Any) -> QueuedPod:
 
 
 def worth(hints: QueueingHints, queued: QueuedPod, event: ClusterEvent) -> bool:
-    """Return whether an event that comes while the pod is unschedulable may help it."""
+    """Return whether an event may help the pod, if it comes while the pod is unschedulable."""
     return hints.is_worth_requeuing(queued, event, during_attempt=False)
 
 
@@ -147,7 +147,7 @@ def test_pods_rejected_by_other_plugins_share_a_signature_only_with_equal_labels
 def test_a_pod_that_an_extender_has_rejected_has_another_signature_once_it_is_relabelled(
     queueing_hint: QueueingHints, owner: dict[str, str] | None
 ) -> None:
-    """The queue leaves a relabelled pod asleep that keeps its signature."""
+    """The queue does not retry a relabelled pod that keeps its signature."""
     before = rejected("NodeResourcesFit", EXTENDER, name="waits", labels={"app": "one"})
     labels = {"app": "two" if owner is None else "one"}
     after = rejected("NodeResourcesFit", EXTENDER, name="waits", labels=labels, owner=owner)
@@ -179,7 +179,7 @@ def group_member(
     by_specs: bool = True,
     **fields: Any,
 ) -> QueuedPod:
-    """Return the first, rejected member of a group of this name, with so many CPUs each."""
+    """Return the rejected first member of a group of this name; `cpus` has each member's CPUs."""
     raw = pod_group(name, minimum, **fields)
     state.put(Kind.POD_GROUP, f"default/{name}", parse_object(Kind.POD_GROUP, raw))
     raws = [
@@ -298,7 +298,7 @@ def test_pods_whose_claims_of_one_template_have_devices_do_not_share_their_signa
 def test_pods_whose_claims_of_one_template_ask_for_others_do_not_share_their_signature(
     state: ClusterState, queueing_hint: QueueingHints
 ) -> None:
-    """Who finds out that 8 devices are too many makes the template anew, and then some pods."""
+    """A user may replace a template that requests too many devices, and then some of the pods."""
     signatures = list[Hashable]()
     for name, count in (("a", 8), ("b", 1), ("c", 1)):
         claim = parse_resource_claim(device_claim(f"{name}-gpu", request("r", count), owner=name))
@@ -347,7 +347,7 @@ def test_pods_of_another_spec_or_rejection_have_another_signature(
 def test_pods_that_run_for_another_time_have_another_signature(
     queueing_hint: QueueingHints,
 ) -> None:
-    """A shorter one may fit on a node that is reserved until it has ended."""
+    """A pod with a shorter running time may fit on a node that is reserved for later."""
     first, second = (
         rejected("NodeResourcesFit", spec={"activeDeadlineSeconds": seconds}) for seconds in (9, 99)
     )

@@ -22,7 +22,7 @@ def waiting(name: str, app: str = "web", *, nominated: str | None = None) -> Que
 
 
 class FakeHints:
-    """Pods of one app have one signature, and every event helps unless told otherwise."""
+    """Gives pods with one label `app` one signature; every event helps while `helps` is True."""
 
     def __init__(self) -> None:
         self.helps = True
@@ -32,7 +32,7 @@ class FakeHints:
         return queued.pod.labels["app"]
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
-        """Return what the pod's status says, which is the truth in these tests."""
+        """Return the nominated node in the pod's status."""
         return queued.pod.nominated_node
 
     def needs_no_hint(self, _queued: QueuedPod) -> bool:
@@ -74,7 +74,7 @@ def add(rejected: UnschedulablePods, *pods: QueuedPod) -> None:
 
 
 def moved(rejected: UnschedulablePods) -> list[str]:
-    """Return the names of the pods to move, which are taken off; * is tried for itself alone."""
+    """Remove the pods to move; return their names, with * for pods tried only for themselves."""
     names = []
     while rejected.has_hints_to_run():
         for pod, for_all in rejected.run_hints():
@@ -129,7 +129,7 @@ def test_pods_nominated_to_the_node_are_tried_as_well(
 def test_a_pod_that_is_nominated_while_it_waits_is_tried_for_what_happens_on_the_node(
     rejected: UnschedulablePods, events: EventLog, hints: FakeHints
 ) -> None:
-    """What came before that is not lost for it either, if its hints have not run yet."""
+    """Earlier events also count for the pod if its hints have not run yet."""
     first, second = waiting("a"), waiting("b")
     add(rejected, first, second)
     second.pod = replace(second.pod, nominated_node="n1")
@@ -147,7 +147,7 @@ def test_a_pod_that_is_nominated_while_it_waits_is_tried_for_what_happens_on_the
 def test_pods_nominated_to_a_node_are_tried_when_another_one_loses_its_nomination_there(
     events: EventLog, rejected: UnschedulablePods
 ) -> None:
-    """The one that is tried for the group may not have what is kept for them."""
+    """The pod that is tried for the group may not use the room kept for nominated pods."""
     add(rejected, waiting("a"), waiting("b", nominated="n1"))
     renominated = replace(parse_pod(builders.pod("old")), nominated_node="n1")
     events.extend([ClusterEvent(Kind.POD, Action.DELETE, renominated, None)])

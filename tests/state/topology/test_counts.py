@@ -1,4 +1,4 @@
-"""The rules one by one; tests/property/test_terms.py has events in any order."""
+"""The single rules of the counts; tests/property/test_terms.py tests events in any order."""
 
 from typing import Any
 

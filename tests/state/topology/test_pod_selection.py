@@ -105,7 +105,7 @@ def test_a_selection_says_where_to_look_for_its_pods(
 def test_a_selection_of_many_namespaces_or_values_has_few_places(
     namespaces: int, values: int, places: int
 ) -> None:
-    """A place takes 480 bytes, and a tenant may have thousands of terms of thousands of values."""
+    """A place takes 480 bytes, and a tenant may have thousands of terms with many values."""
     wanted = ["v9", *(f"x{i}" for i in range(values - 1))]
     many = parse_label_selector(
         {"matchExpressions": [{"key": "app", "operator": "In", "values": wanted}]}

@@ -47,7 +47,7 @@ _NOBODY: Final = Connection("http://127.0.0.1:9")
 class FullReplica:
     """A replica with 30 pods per node: of Deployments, of StatefulSets and of DaemonSets.
 
-    A pod of a StatefulSet has labels of its own. `skipped` is added to the time.
+    A pod of a StatefulSet has labels of its own. The clock returns the time plus `skipped` seconds.
     """
 
     def __init__(self, nodes: int) -> None:

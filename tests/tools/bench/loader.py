@@ -30,16 +30,16 @@ def create(access: Access, creations: Iterable[Creation]) -> None:
     """Create every object, roughly in the given order.
 
     Raises:
-        ControlPlaneError: for the first object that the server refuses.
+        ControlPlaneError: The server rejects an object; the error is about the first one.
     """
     asyncio.run(_write(access, (("POST", path, body) for path, body in creations)))
 
 
 def patch(access: Access, changes: Iterable[Creation]) -> None:
-    """Merge every change into the object of its path.
+    """Merge every change into the object at its path.
 
     Raises:
-        ControlPlaneError: for the first change that the server refuses.
+        ControlPlaneError: The server rejects a change; the error is about the first one.
     """
     asyncio.run(_write(access, (("PATCH", path, body) for path, body in changes)))
 
@@ -59,7 +59,7 @@ async def send(session: aiohttp.ClientSession, method: str, path: str, body: obj
     """Return the answer to the request; repeat it while the server is too busy.
 
     Raises:
-        ControlPlaneError: if the server refuses it.
+        ControlPlaneError: The server rejects the request.
     """
     headers = {"Content-Type": CONTENT_TYPES.get(method, "application/json")}
     data = orjson.dumps(body)

@@ -200,7 +200,7 @@ def _extenders(
 
 
 class _Drain:
-    """Drains the pods of one run and measures it."""
+    """Lets a scheduler bind the pods of one run, and measures this."""
 
     def __init__(
         self,

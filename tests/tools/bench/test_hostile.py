@@ -49,7 +49,7 @@ def test_every_case_says_in_one_line_what_is_done(case: Case) -> None:
 
 
 class Clock:
-    """A clock that each reading costs a thousandth of a second."""
+    """A clock that advances by a millisecond at each reading."""
 
     def __init__(self) -> None:
         self.now = 0.0

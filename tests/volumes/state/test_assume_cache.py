@@ -9,7 +9,7 @@ from mooring.volumes.state.assume_cache import AssumeCache
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """A stand-in for a volume: a version and what distinguishes the assumed from the shown."""
+    """A value with a resource version, and a text that tells an assumed value from a shown one."""
 
     resource_version: str
     owner: str = ""
@@ -49,7 +49,7 @@ def test_restoring_what_another_assumed_changes_nothing() -> None:
 
 
 def steps(others: int) -> int:
-    """Return how many functions are called for one pod beside so many others."""
+    """Return the number of function calls for one pod beside `others` other pods."""
     overlay = AssumeCache[Thing]()
     for other in range(others):
         overlay.assume(f"other-{other}", f"of-other-{other}", SHOWN)
@@ -63,7 +63,7 @@ def steps(others: int) -> int:
 
 
 def test_what_is_assumed_for_a_pod_is_found_without_a_look_at_others() -> None:
-    """All members of a gang are on nodes again after a pause, of which each has volumes."""
+    """After a pause, all members of a gang, each with volumes, are put back on their nodes."""
     assert steps(200) == steps(2)
 
 

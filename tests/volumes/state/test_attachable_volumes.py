@@ -109,7 +109,7 @@ def test_the_pods_of_a_claim_follow_it_from_its_class_to_its_volume() -> None:
 
 
 def calls_of_a_change(claims: int, after: Raw) -> int:
-    """Return how many functions are called when MADE, of so many bound claims, becomes `after`."""
+    """Return the number of function calls when one of `claims` bound claims becomes `after`."""
     state = cluster(node("n1"), MADE)
     for n in range(claims):
         put(state, pv(f"v{n}", spec=CSI))
@@ -120,7 +120,7 @@ def calls_of_a_change(claims: int, after: Raw) -> int:
 
 @pytest.mark.parametrize("provisioner", ["csi.example", "other.example"])
 def test_claims_that_have_volumes_are_left_alone_when_their_class_changes(provisioner: str) -> None:
-    """Classes are listed again with 50,000 claims, and nothing is decided while one is put."""
+    """A list of classes may come with 50,000 claims, and putting a class blocks decisions."""
     after = storage_class("fast", provisioner=provisioner)
     assert calls_of_a_change(20, after) == calls_of_a_change(2, after)
 

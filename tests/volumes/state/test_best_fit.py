@@ -21,7 +21,7 @@ NODES = ClusterView(STATE).nodes
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """An item, whose traits are its `mode`."""
+    """An item of the index; its `mode` is its traits."""
 
     size: int
     name: str
@@ -60,7 +60,7 @@ def suitable_from(index: BestFitIndex[Thing], size: int) -> IntArray:
 
 
 def smallest(index: BestFitIndex[Thing], size: int, count: int) -> list[list[Thing]]:
-    """Return the items that are found for each node, smallest first."""
+    """Return the items found for each node, the smallest first."""
     found = index.smallest_on(suitable_from(index, size), NODES.rows, count)
     per_node = np.array([*found]).reshape(-1, len(NODES)).T
     return [
@@ -69,7 +69,7 @@ def smallest(index: BestFitIndex[Thing], size: int, count: int) -> list[list[Thi
 
 
 def expected(things: list[Thing], size: int) -> list[list[Thing]]:
-    """Return the suitable items of each node, smallest first and then by name."""
+    """Return the suitable items of each node, sorted by size and then by name."""
     fitting = sorted(
         (t for t in things if t.size >= size and plain(t)), key=lambda t: (t.size, t.name)
     )
@@ -106,7 +106,7 @@ def test_the_largest_item_is_found_for_each_node(things: list[Thing]) -> None:
 
 
 class IndexMachine(RuleBasedStateMachine):
-    """Items are added and removed in any order."""
+    """Adds and removes items in any order."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -24,7 +24,7 @@ def migrated(state: ClusterState, name: str) -> bool:
 
 
 def installed(state: ClusterState, *drivers: str) -> dict[str, set[str]]:
-    """Return the nodes on which each driver is."""
+    """Return the nodes that have each driver."""
     rows = np.array([*state.nodes.row_of.values()])
     csi_nodes, volume = state.storage.csi_nodes, CSISource("csi.example", "volume")
     found = {driver: ~csi_nodes.lacks_driver([volume], driver, rows) for driver in drivers}

@@ -1,6 +1,6 @@
-"""That ClusterState tells its storage of everything that happens.
+"""ClusterState reports every change to its storage.
 
-What is counted, and how, is tested beside each part; tests/property has it all in any order.
+The tests of the parts check the counts; tests/property checks changes in any order.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ def storage(state: ClusterState) -> Storage:
 
 
 def in_use(state: ClusterState) -> tuple[bool, list[int], list[int]]:
-    """Return whether the claim is in use, on which rows the disk, and volume counts on n1."""
+    """Return whether the claim is in use, the rows of the disk, and the volume counts on n1."""
     view, rows = storage(state), np.array([state.nodes.row_of["n1"]])
     counts = [int(view.attachments.counts(d, rows)[0]) for d in ("csi.example", "ebs.csi.aws.com")]
     return view.users.claim_in_use("default/data"), [*view.users.rows_in_conflict(DISK)], counts

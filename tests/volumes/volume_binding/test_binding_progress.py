@@ -27,7 +27,7 @@ def version(raw: Raw, number: int) -> dict[str, Any]:
 
 
 def annotated(raw: Raw) -> dict[str, Any]:
-    """Return the object with an annotation of somebody else's."""
+    """Return the object with an annotation that another program wrote."""
     return {**raw, "metadata": {**raw["metadata"], "annotations": {"made.by": "x"}}}
 
 
@@ -42,7 +42,7 @@ def taken(**fields: Any) -> dict[str, Any]:
 
 
 def shown(*objects: Raw) -> ClusterState:
-    """Return a cluster that shows the objects, with the pod assumed on n1."""
+    """Return a cluster with these objects, and the pod assumed on n1."""
     state = cluster(node("n1"), *objects)
     state.assume(WEB, state.nodes.row_of["n1"])
     return state
@@ -55,7 +55,7 @@ def binding(state: ClusterState) -> BindingProgress:
 
 
 def sent(state: ClusterState) -> BindingProgress:
-    """Return the progress of a claim that was sent to n1 at version 20."""
+    """Return the progress of a claim whose selected node n1 was written as version 20."""
     return BindingProgress(WEB, "n1", [], [parse_persistent_volume_claim(SENT)], ClusterView(state))
 
 

@@ -128,7 +128,7 @@ SHAPES = st.lists(st.integers(0, 100), min_size=1, max_size=4, unique=True).flat
 
 
 def reference(shape: tuple[tuple[int, int], ...], requested: int, capacity: int) -> int:
-    """Return the score by Go's arithmetic, as buildScorerFunction has it."""
+    """Return the score by Go's arithmetic, as in buildScorerFunction."""
     percent = requested * 100 // capacity
     before = None
     for utilization, tenth in shape:

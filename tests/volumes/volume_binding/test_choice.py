@@ -124,7 +124,7 @@ def test_two_claims_do_not_take_the_same_volume() -> None:
 
 
 def steps(claims: int, volumes: Sequence[Raw]) -> int:
-    """Return how many functions are called to choose among the volumes for so many claims."""
+    """Return the number of function calls for choosing volumes for `claims` claims."""
     cluster_view = ClusterView(cluster(*NODES, *volumes))
     parsed = [parse_persistent_volume_claim(pvc(f"c{n}")) for n in range(claims)]
     return calls_in(lambda: choices(parsed, cluster_view.nodes, cluster_view.storage))
@@ -132,14 +132,14 @@ def steps(claims: int, volumes: Sequence[Raw]) -> int:
 
 @pytest.mark.parametrize("local", [True, False])
 def test_twice_as_many_claims_take_twice_as_many_steps(*, local: bool) -> None:
-    """A tenant may have a pod with 1,000 claims, and nothing is decided meanwhile."""
+    """A tenant's pod may have 1,000 claims, and no other decision is made meanwhile."""
     names = ("n1", "n2", "n3")
     volumes = [pv(f"v{n}", nodes=names[n % 3 : n % 3 + 1] if local else ()) for n in range(150)]
     assert steps(40, volumes) < 3 * steps(20, volumes)
 
 
 def test_the_labels_of_volumes_are_read_once_for_many_claims_with_selectors() -> None:
-    """A tenant may have a pod of 1,000 claims, and an administrator 20,000 volumes."""
+    """A tenant's pod may have 1,000 claims, and a cluster 20,000 volumes."""
     volumes = [pv(f"v{n}", labels={"tier": str(n)}) for n in range(200)]
     cluster_view = ClusterView(cluster(*NODES, *volumes))
     selector = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["none"]}]}
@@ -154,7 +154,7 @@ def smallest(
     taken: set[str],
     here: set[str],
 ) -> str | None:
-    """Apply FindMatchingVolume's rule for one node, volume by volume."""
+    """Return the volume by FindMatchingVolume's rule for one node, one volume after the other."""
     best: PersistentVolume | None = None
     for volume in sorted(volumes, key=lambda v: v.name):
         kept = volume.claim

@@ -34,7 +34,7 @@ MADE = storage_class("made", provisioner="csi.example")
 
 
 def find(*objects: Raw) -> tuple[PodVolumes, ClusterView]:
-    """Return what is found for all claims among the objects, in their order."""
+    """Return the result of `find_volumes` for all claims among the objects, in their order."""
     cluster_view = ClusterView(cluster(*NODES, *objects))
     raw_claims = [raw for raw in objects if raw["kind"] == "PersistentVolumeClaim"]
     claims = [parse_persistent_volume_claim(raw) for raw in raw_claims]
@@ -52,7 +52,7 @@ def conflicts(*objects: Raw) -> dict[str, int]:
 
 
 def made_at(*objects: Raw) -> dict[str, set[str]]:
-    """Return for each claim for which volumes are made the nodes where they are."""
+    """Return for each claim that needs a new volume the nodes where it can be created."""
     found, cluster_view = find(*objects)
     return {
         claim.name: {cluster_view.nodes.name(i) for i, here in enumerate(where) if here}

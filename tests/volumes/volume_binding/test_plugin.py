@@ -57,7 +57,7 @@ def with_ephemeral() -> Raw:
 
 
 def claim(**metadata: Any) -> Raw:
-    """Return the claim of the pod's ephemeral volume, with these metadata."""
+    """Return the claim of the pod's ephemeral volume, with these fields in its metadata."""
     raw = pvc("web-scratch", storage_class="static")
     return {**raw, "metadata": raw["metadata"] | metadata}
 

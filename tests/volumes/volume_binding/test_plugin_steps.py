@@ -1,4 +1,4 @@
-"""The volumes of a pod on its way: reserved, written, waited for, or given back."""
+"""The volumes of a pod during scheduling: reserved, written, awaited, or released."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -32,7 +32,7 @@ BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 
 
 class Binding:
-    """The plugin on a cluster that shows the objects, with an API that holds them."""
+    """The plugin on a cluster with the objects, and an API that holds the objects."""
 
     def __init__(self, *objects: Raw, seconds: int = 600) -> None:
         versioned = [self._versioned(raw, 1) for raw in (*NODES, STATIC, MADE, *objects)]
@@ -59,7 +59,7 @@ class Binding:
         return web
 
     def rejected(self, raw: Raw) -> dict[str, tuple[str, ...]]:
-        """Return the reason of each node that is out."""
+        """Return the reasons of each rejected node."""
         wanted, nodes = parse_pod(raw), self.cluster.nodes
         claims = self.plugin.pre_filter(wanted, self.cluster)
         assert claims is not SKIP
@@ -69,16 +69,16 @@ class Binding:
         return {out.name(i): why.reasons_at(i) for i in range(len(out))}
 
     def show(self, raw: Raw, number: int) -> None:
-        """Show a version of the object, as the watch does."""
+        """Let the watch show this version of the object."""
         kind, shown = Kind(raw["kind"]), self._versioned(raw, number)
         self.state.put(kind, object_key(kind, shown), parse_object(kind, shown))
 
     def meanwhile(self, *events: tuple[Raw, int]) -> None:
-        """Show the events one by one while the plugin waits."""
+        """Let the watch show the events one by one while the plugin waits."""
         self.api.events.extend(partial(self.show, *event) for event in events)
 
     def seen(self) -> tuple[Any, ...]:
-        """Return all that decisions see of volumes and claims."""
+        """Return all data of volumes and claims that decisions read."""
         storage = self.cluster.storage
         volumes = sorted(self.cluster.objects(Kind.PERSISTENT_VOLUME))
         claims = sorted(self.cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM))
@@ -94,7 +94,7 @@ class Binding:
 
 
 def bound_pv(name: str, nodes: Iterable[str] = ()) -> Raw:
-    """Return the volume as it is once it has the claim."""
+    """Return the volume after it was bound to the claim."""
     ref = {"namespace": "default", "name": "data", "uid": PENDING["metadata"]["uid"]}
     spec = {"claimRef": ref}
     return pv(name, nodes=[*nodes], storage_class="static", claim="default/data", spec=spec)

@@ -18,7 +18,7 @@ _POD_RESOURCES: Final = {"cpu": "100m", "memory": "500Mi"}
 
 
 def rendered(path: Path, params: Mapping[str, Any] | None, count: int) -> Iterator[Raw]:
-    """Yield an object for each index; several may be one object, which must not be changed."""
+    """Yield an object for each index; some may be identical, so callers must not change them."""
     template = read_template(path)
     found: Raw | None = None
     for index in range(count):

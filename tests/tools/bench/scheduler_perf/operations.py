@@ -59,12 +59,12 @@ class Execution:
         self._errors: list[Exception] = []
 
     def run(self) -> None:
-        """Run all operations; end their work beside the last one.
+        """Run all operations; stop their background work after the last one.
 
         Raises:
-            StalledError: pods are not scheduled.
-            ControlPlaneError: the server refuses an object.
-            NoDevicesError: no node has devices for a claim.
+            StalledError: Pods are not scheduled.
+            ControlPlaneError: The server rejects an object.
+            NoDevicesError: No node has devices for a claim.
         """
         steps: Mapping[str, Callable[[int, Operation], None]] = {
             "allocResourceClaims": self._allocate_claims,
@@ -392,7 +392,7 @@ def _is_attempted(pod: Raw) -> bool:
 
 
 def _delete(client: Client, path: str, options: Raw | None = None) -> None:
-    """Delete the object; ignore that it has gone already."""
+    """Delete the object; do nothing if it does not exist."""
     try:
         client.request("DELETE", path, options)
     except ApiError as error:

@@ -137,7 +137,7 @@ class Workload:
 
     @property
     def has_claims(self) -> bool:
-        """Whether it is one of those about devices, which need the claim controller."""
+        """Whether the workload is about devices and needs the claim controller."""
         return "dra" in self.folder.parts
 
 
