@@ -326,7 +326,7 @@ async def test_a_stand_by_whose_watch_is_broken_does_not_ask_for_the_lease() -> 
 
 
 async def test_nothing_is_decided_before_all_profiles_of_the_beginning_are_in_force() -> None:
-    """kopf shows profiles one by one, and reading a profile's rules may take long."""
+    """Kopf shows profiles one by one, and reading a profile's rules may take long."""
     cluster = Cluster()
     mine = {"schedulerNames": ["mooring"], "precedence": 1}
     elsewhere = {"name": "elsewhere", "filter": "node.name == 'b'"}

@@ -146,7 +146,7 @@ def test_a_filter_returns_one_bool_per_node(plugin: type[Odd], mask: Answer, fou
 
 
 def test_a_single_false_does_not_stand_for_all_nodes() -> None:
-    """numpy would silently broadcast it, so that a rejected node could be chosen."""
+    """Numpy would silently broadcast it, so that a rejected node could be chosen."""
     assert "bool[1]" in blame(deciding(filter=lambda _: np.zeros(1, np.bool_)))
 
 

@@ -504,7 +504,7 @@ def test_the_end_of_a_predecessor_leaves_its_successor_in_the_queue(open_door: D
 def test_late_news_of_a_pod_leave_the_next_one_of_its_name_alone(
     open_door: Door, late: str
 ) -> None:
-    """kopf handles events of two uids in parallel, so these may come in any order."""
+    """Kopf handles events of two uids in parallel, so these may come in any order."""
     labels = {COSCHEDULING_LABEL: "train"}
     predecessor = open_door.comes(labels=labels)
     successor = replace(predecessor, uid=Uid("successor"))
