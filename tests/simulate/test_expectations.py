@@ -349,6 +349,7 @@ def test_quotas_of_queues_hold_and_say_who_gives_back() -> None:
         {
             "pod": "more",
             "unschedulable": {
+                "plugin": "CapacityScheduling",
                 "reason": "queue borrower: 4 of 2 cpu used, 1 asked, nothing left to borrow",
             },
         },
@@ -358,6 +359,25 @@ def test_quotas_of_queues_hold_and_say_who_gives_back() -> None:
             pod("more", cpu="1", labels=borrower),
         ],
     )
+
+
+def test_a_gang_over_quota_is_rejected_by_the_plugin_for_quotas_and_by_no_node() -> None:
+    labels = {QUEUE_LABEL: "team"}
+    objects = [*NODES, queue_object("team", {"cpu": 1}), pod_group("g", 2)]
+    pods = [pod(f"m{i}", cpu="1", group="g", labels=labels) for i in range(2)]
+    by_quota = {"plugin": "CapacityScheduling", "reason": "0 of 1 cpu used, 2 asked"}
+    by_others = {"plugin": "NodeResourcesFit"}
+    found = problems(
+        {"pod": "m0", "unschedulable": by_quota},
+        {"pod": "m0", "unschedulable": by_others},
+        {"pod": "m0", "unschedulable": {**by_quota, "node": "node-a"}},
+        objects=objects,
+        pods=pods,
+    )
+    assert [text.partition("default/m0 is not ")[2] for text in found] == [
+        "rejected by NodeResourcesFit; rejecting plugins: CapacityScheduling",
+        "rejected by CapacityScheduling on node-a; rejecting plugins: none",
+    ]
 
 
 def test_pods_of_queues_that_have_borrowed_are_decided_last() -> None:

@@ -136,8 +136,9 @@ class _Decided:
     """The decisions about the pods of a case, and the cluster afterwards."""
 
     def __init__(self, inputs: Inputs, registry: Registry, seed: int) -> None:
-        attempts = simulate(inputs, registry, seed=seed)
+        attempts = [*simulate(inputs, registry, seed=seed)]
         self.decisions = {attempt.decision.pod.key: attempt.decision for attempt in attempts}
+        self.plugins = {attempt.decision.pod.key: attempt.plugins for attempt in attempts}
         self._state = inputs.state
         self._pods = {pod.key: pod for pod in inputs.pending}
         self._pods |= {placed.pod.key: placed.pod for placed in inputs.state.pods}
@@ -226,7 +227,8 @@ class _Check:
         if expected.node_selector:
             yield from self._labels(pod, node)
         if expected.unschedulable is not None:
-            problem = _not_unschedulable(expected.unschedulable, node, decision)
+            plugins = self.decided.plugins.get(pod, frozenset())
+            problem = _not_unschedulable(expected.unschedulable, node, decision, plugins)
             if problem is not None:
                 yield "unschedulable", f"pod {pod} {problem}"
         nominated = decision.nominated_node if decision is not None else None
@@ -279,12 +281,19 @@ class _Check:
 
 
 def _not_unschedulable(
-    expected: UnschedulableExpectation, node: Node | None, decision: Decision | None
+    expected: UnschedulableExpectation,
+    node: Node | None,
+    decision: Decision | None,
+    plugins: frozenset[str],
 ) -> str | None:
-    """Return why the pod does not meet the field `unschedulable`; None if it does."""
+    """Return why the pod does not meet the field `unschedulable`; None if it does.
+
+    `plugins` are those of `SimulatedAttempt`.
+    """
     if node is not None or decision is None:
         return f"is on {node.name}" if node is not None else "was not decided"
-    if expected.plugin is None:
+    of_no_node = plugins if expected.node is None else frozenset[str]()
+    if expected.plugin is None or expected.plugin in of_no_node:
         if expected.reason is None or expected.reason in (decision.message or ""):
             return None
         return f"is unschedulable for another reason: {decision.message}"
@@ -294,7 +303,7 @@ def _not_unschedulable(
         if expected.node in (None, name) and rejection.plugin == expected.plugin
     }
     if not found:
-        others = sorted({rejection.plugin for rejection in decision.rejections.values()})
+        others = sorted({each.plugin for each in decision.rejections.values()} | of_no_node)
         on = f" on {expected.node}" if expected.node is not None else ""
         return f"is not rejected by {expected.plugin}{on}; rejecting plugins: {_listed(others)}"
     reasons = sorted({reason for rejection in found.values() for reason in rejection.reasons})

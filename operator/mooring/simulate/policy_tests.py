@@ -40,9 +40,9 @@ class UnschedulableExpectation(PolicyModel):
     """The expectation that a pod gets no node, and the reason."""
 
     plugin: str | None = None
-    """A plugin that rejects the pod on at least one node."""
+    """A plugin that rejects the pod on at least one node, or for all nodes at once."""
     reason: str | None = None
-    """A part of the plugin's reason on such a node; without `plugin`, a part of the message."""
+    """A part of the plugin's reason on such a node; otherwise a part of the pod's message."""
     node: str | None = None
     """A node that the plugin rejects; if absent, any node."""
 

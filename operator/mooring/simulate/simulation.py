@@ -55,12 +55,15 @@ class SimulatedAttempt:
         owner: The controller of the pod as `Kind namespace/name`, or "".
         reason: A few words: why the pod has no node, or why its node was not compared with others;
             else "".
+        plugins: The plugins that rejected the pod for all nodes at once, or that rejected members
+            of its group.
     """
 
     decision: Decision
     feasible: int = 0
     owner: str = ""
     reason: str = ""
+    plugins: frozenset[str] = frozenset()
 
 
 def simulate(
@@ -320,7 +323,9 @@ class Simulation:
             message=decision.message if node is None else None,
         )
         reason = decision.cause or _REST.sub("", record.message or "")
-        return SimulatedAttempt(record, 0, owner_of(pod), reason if node is None else WITH_GROUP)
+        if node is not None:
+            return SimulatedAttempt(record, 0, owner_of(pod), WITH_GROUP)
+        return SimulatedAttempt(record, 0, owner_of(pod), reason, decision.plugins)
 
     def attempt(self, pod: Pod, profile: ActiveProfile) -> SimulatedAttempt:
         """Decide about the pod with this profile; assume the pod on the chosen node."""
@@ -334,7 +339,8 @@ class Simulation:
             self._record(pod, outcome)
             if outcome.keeps_nomination:
                 decision = replace(decision, nominated_node=pod.nominated_node)
-            return SimulatedAttempt(decision, owner=owner_of(pod), reason=outcome.cause)
+            plugins = outcome.diagnosis.pre_filter_plugins
+            return SimulatedAttempt(decision, 0, owner_of(pod), outcome.cause, plugins)
         try:
             assume_and_reserve(pod, outcome.row, profile.pipeline, self._state)
         except PodRejected as rejection:
