@@ -174,6 +174,10 @@ def test_plugins_whose_answers_identical_pods_share_are_known() -> None:
     assert not {"InterPodAffinity", "NodeName"} & shared
 
 
+def test_only_quota_rejects_a_pod_for_all_nodes_at_once() -> None:
+    assert built().plugins_of_no_node == {"CapacityScheduling"}
+
+
 def test_plugins_with_a_method_that_saves_work_are_found_by_name() -> None:
     pipeline = built()
     assert set(pipeline.device_reading) == {"NodeResourcesFit", "NodeResourcesBalancedAllocation"}

@@ -130,6 +130,11 @@ class QueuedPod:
     times: StateTimes = field(repr=False, kw_only=True)
     """The time that the pod was in each state."""
 
+    @property
+    def is_rejected_by_no_node(self) -> bool:
+        """Whether a plugin without a filter rejected the pod, for all nodes at once."""
+        return not self.unschedulable_plugins.isdisjoint(self.pipeline.plugins_of_no_node)
+
     def unschedulable_seconds(self, now: float) -> float:
         """Return the seconds since the pod's first attempt that found no node; 0 without one."""
         return max(now - self.unschedulable_since, 0.0)

@@ -64,7 +64,6 @@ from mooring.pausing import pause
 from mooring.policy.durations import Duration
 from mooring.policy.profile_errors import FieldError
 from mooring.policy.reading import PolicyModel
-from mooring.quota.model.queue import CAPACITY_SCHEDULING
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
@@ -234,10 +233,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         If another plugin's PreFilter rejected the pod, the text is "not found", as in
         kube-scheduler, where the plugin then has no state.
         """
-        rejected_by = state.diagnosis.pre_filter_plugins
-        if rejected_by == {CAPACITY_SCHEDULING}:
+        diagnosis = state.diagnosis
+        if diagnosis.pre_filter_resolvable:
             return Unschedulable("", resolvable=True)  # no claim keeps the pod off a node
-        if state.diagnosis.pre_filter is not None and self.name not in rejected_by:
+        if diagnosis.pre_filter is not None and self.name not in diagnosis.pre_filter_plugins:
             return Unschedulable("not found")
         claims = self.pre_filter(state.pod, state.cluster)
         if not isinstance(claims, PodClaims):

@@ -10,7 +10,6 @@ from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.workloads import PodDisruptionBudget
-from mooring.quota.model.queue import CAPACITY_SCHEDULING
 from mooring.runtime.extension_points import run_queueing_hint
 from mooring.runtime.queued_pod import QueuedPod
 
@@ -31,8 +30,8 @@ class QueueingHints:
 
         Answers of node-only plugins depend on the spec alone; other plugins may read the whole pod.
         The value also contains the pod's running time, because of reserved nodes; whether it may
-        preempt already; its Queue; a value that equal pod groups share; and, for a pod that waits
-        for quota, whether it is nominated.
+        preempt already; its Queue; a value that equal pod groups share; and, for a pod that no
+        single node rejected, whether it is nominated.
         """
         pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
         by_specs = queued.decided_by_specs and plugins <= pipeline.plugins_of_node_only
@@ -40,7 +39,7 @@ class QueueingHints:
         queue = self._cluster.queues.number_of(pod)
         rejected: tuple[Hashable, ...]
         rejected = (pod.spec, pipeline, plugins, group, queue, pod.longest_run, queued.is_delayed)
-        if CAPACITY_SCHEDULING in plugins:
+        if queued.is_rejected_by_no_node:
             rejected = (*rejected, self._cluster.nominations.get(pod.uid) is not None)
         if plugins <= pipeline.plugins_of_node_only:
             return rejected

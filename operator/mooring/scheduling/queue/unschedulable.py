@@ -3,8 +3,8 @@
 Pods of a group were rejected for the same reasons, and the same events can help them. After such an
 event one pod of the group is tried first; the result decides whether the next pod is tried, see
 `mooring.scheduling.queue.queue`. Pods that are nominated to the node of an event are all tried: one
-of them may fit there although another does not. This does not hold for pods that wait for quota,
-because quota belongs to no node.
+of them may fit there although another does not. This does not hold for pods that a plugin without a
+filter rejected, such as pods that wait for quota: no single node rejected them.
 
 The caller runs one hint at a time. Each group knows the last event for which its hints have run. If
 there are too many events to check, one pod of the group is retried without hints, because an
@@ -20,7 +20,6 @@ from mooring.framework.hints import freed_node
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.indexes import add_count, drop_item
 from mooring.model.pod import Pod, Uid
-from mooring.quota.model.queue import CAPACITY_SCHEDULING
 from mooring.runtime.queued_pod import QueuedPod
 from mooring.scheduling.queue.kept_events import EventLog
 
@@ -43,7 +42,7 @@ class _Group:
     """The sequence number of the event that the group's hints check next."""
     pods: dict[Uid, QueuedPod] = field(default_factory=dict)
     free: dict[Uid, QueuedPod] = field(default_factory=dict)
-    """The pods without a nomination, and all pods that wait for quota."""
+    """The pods without a nomination, and all pods that no single node rejected."""
     nominated: dict[str, dict[Uid, QueuedPod]] = field(default_factory=dict)
     """The group's other pods, by the node to which they are nominated."""
 
@@ -134,7 +133,7 @@ class UnschedulablePods:
         if group is None:
             group = self._groups[signature] = _Group(end, end)
         group.pods[uid] = queued
-        if node is None or CAPACITY_SCHEDULING in queued.unschedulable_plugins:
+        if node is None or queued.is_rejected_by_no_node:
             group.free[uid] = queued
         else:
             group.nominated.setdefault(node, {})[uid] = queued
