@@ -125,7 +125,7 @@ class Work(Generic[_Result]):
         self.paused += self._pace.clock() - began if self._pace is not None else 0.0
 
     def run(self) -> "greenlet":
-        """Run the call to its end; return the greenlet that runs next."""
+        """Run the call to its end; return the greenlet that continues after it."""
         try:
             self._results.append(self._call())
         except BaseException as error:  # noqa: BLE001 - `advance` raises it
@@ -135,7 +135,7 @@ class Work(Generic[_Result]):
 
 
 class Interrupted(BaseException):
-    """Ends work in a pause.
+    """Raised inside work, at one of its pauses, to end it.
 
     It is not an error of a plugin, and no plugin may catch it.
     """

@@ -13,7 +13,7 @@ class ExpressionMistake:
 
 
 class CompileError(Exception):
-    """An expression cannot be compiled; the text is kube-scheduler's."""
+    """Raised if an expression cannot be compiled; the text is kube-scheduler's."""
 
     def __init__(self, text: str, mistakes: Sequence[ExpressionMistake] = ()) -> None:
         super().__init__(text)

@@ -65,7 +65,7 @@ _TYPE_NAMES: Final[Mapping[str, Type]] = {
 
 
 class Checker:
-    """Checks the types in one expression.
+    """Finds type mistakes in one expression, and sets the types of its parts.
 
     `variables` maps a variable's name, which may have dots, to its type. `fields` maps an object
     type to the types of its fields.

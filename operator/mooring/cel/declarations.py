@@ -358,7 +358,7 @@ def _split_result(signature: str) -> tuple[str, str]:
 
 
 def _matching(call: str) -> int:
-    """Return the position of the bracket that opens the arguments of the call."""
+    """Return the index of the bracket in `call` that opens its arguments."""
     depth = 0
     for at in range(len(call) - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(call[at], 0)

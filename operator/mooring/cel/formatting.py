@@ -48,7 +48,10 @@ _WRONG: Final = {
 
 
 class FormatError(Exception):
-    """A text cannot be formatted; `index` is the position of the wrong argument, or None."""
+    """Raised if a text cannot be formatted.
+
+    `index` is the position of the wrong argument, or None.
+    """
 
     def __init__(self, text: str, index: int | None = None) -> None:
         super().__init__(text)
@@ -92,10 +95,12 @@ def format_text(text: str, args: Value) -> Value:
 def formatted(
     text: str, count: int, clause: Callable[[str, int, int], str], checks: bool = False
 ) -> list[str]:
-    """Return the parts of the text; `clause` formats one argument (letter, index, precision).
+    """Split the text at its clauses, such as %s; return the pieces with clauses formatted.
 
-    `count` is the number of arguments; with `checks` it must equal the number of clauses. Raises
-    FormatError if a clause is malformed, or if its argument is missing or has a wrong type.
+    `clause` gets the letter of a clause, the index of its argument and its precision, and returns
+    the formatted argument. `count` is the number of arguments; with `checks` it must equal the
+    number of clauses. Raises FormatError if a clause is malformed, or if its argument is missing or
+    has a wrong type.
     """
     made, at, used = list[str](), 0, 0
     while at < len(text):
@@ -147,7 +152,7 @@ def _precision(text: str, at: int) -> tuple[int | None, int]:
 
 
 def wrong_type(verb: str, kind: str) -> FormatError:
-    """Return the error that the clause `verb` does not accept arguments of this type."""
+    """Return the error for an argument of this type that the clause `verb` does not accept."""
     return FormatError(f"{_WRONG[verb]}, was given {kind}")
 
 

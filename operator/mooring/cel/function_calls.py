@@ -96,7 +96,10 @@ def binding_of(
 
 
 def _of_pattern(function: str, count: int) -> Implementation:
-    """Return the implementation for a constant pattern; it checks the types of the arguments."""
+    """Return the implementation of a function whose pattern is constant.
+
+    It checks the types of the other arguments.
+    """
     wanted = (str, str, int)[:count]
     implementation = functions_of_text.OF_PATTERNS[function]
 

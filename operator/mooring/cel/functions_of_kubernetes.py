@@ -43,7 +43,10 @@ def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
 
 
 def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return the sum or difference; as in Kubernetes 1.36, also change a decimal `value`."""
+    """Return `value` plus `sign` (1 or -1) times another quantity or number.
+
+    As in Kubernetes 1.36, a decimal `value` itself also changes to the result.
+    """
     made = _changed(sign, value, other)
     if value.is_decimal:
         made.source = value
@@ -58,7 +61,7 @@ def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValu
 
 
 def _normalized(text: str) -> VersionValue | Failure:
-    """Parse a version with a leading `v`, few parts or leading zeros, such as `v1.2`."""
+    """Parse a version that may have a leading `v`, few parts or leading zeros, such as `v1.2`."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
         if len(part) > 1:
@@ -163,7 +166,10 @@ def _constant(value: Value) -> Callable[[], Value]:
 
 
 def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Return a function that pays for its longest text (`WorkBudget`), then calls `function`."""
+    """Return `function` with a wrapper that first subtracts work from the `WorkBudget`.
+
+    The work is that of the longest text among the arguments.
+    """
 
     def compute(*values: Value) -> Value:
         work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))

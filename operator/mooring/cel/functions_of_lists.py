@@ -96,7 +96,7 @@ def _numbers(count: int) -> Value:
 
 
 def _compared_each(items: Value) -> tuple[Value, ...]:
-    """Return the elements; subtract from the `WorkBudget` the comparison of all pairs."""
+    """Return the elements, after subtracting the work of comparing all pairs from the budget."""
     work.spend(_PER_PAIR * size_of(items) ** 2)
     return tuple(iterate(items))
 
@@ -137,7 +137,10 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Return a function that pays for all comparisons (`WorkBudget`), then calls `function`."""
+    """Return `function` with a wrapper that first subtracts work from the `WorkBudget`.
+
+    The work is that of comparing each element of one list with each element of the other.
+    """
 
     def compute(first: Value, second: Value) -> bool:
         work.spend(size_of(first) * size_of(second))
@@ -170,7 +173,10 @@ def _sum(zero: Value) -> Callable[[Value], Value]:
 
 
 def _extreme(name: str, worse: int) -> Callable[[Value], Value]:
-    """Return max or min; an item replaces `best` if `compare(best, item)` returns `worse`."""
+    """Return the function max or min of lists, called `name`.
+
+    An item replaces the best item so far if `compare(best, item)` returns `worse`.
+    """
 
     def compute(items: Value) -> Value:
         best: Value = None

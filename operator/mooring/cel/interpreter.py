@@ -123,7 +123,7 @@ def _constant(value: Value) -> _Planned:
 
 
 class _Planner:
-    """Makes a function for each node of a tree. Each variable has an index in the frame."""
+    """Makes a function for each node of a tree; the values of variables are in a `Frame`."""
 
     def __init__(self, variables: Sequence[str], newer: bool, lenient: bool) -> None:
         self.slots = len(variables)
@@ -330,7 +330,10 @@ def _conditional(condition: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
 
 
 def _logical(stops_at: bool, first: Evaluate, second: Evaluate) -> Evaluate:
-    """Return `||` if `stops_at` is True, else `&&`; an error counts only if no operand decides."""
+    """Return a function that evaluates `||` if `stops_at` is True, else `&&`.
+
+    An error counts only if the other operand does not decide the result.
+    """
 
     def evaluate(frame: Frame) -> Value:
         failed: Failure | None = None
@@ -361,9 +364,10 @@ def _equality(function: str, first: Evaluate, second: Evaluate) -> Evaluate:
 
 
 def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> Evaluate:
-    """Return `or` or `orValue`; the second operand is evaluated only if it is needed.
+    """Return a function that evaluates `orValue` if `unwraps` is True, else `or`.
 
-    Before Kubernetes 1.37 (`newer` is False), a first operand that is not optional is returned.
+    The second operand is evaluated only if the first one is absent. Before Kubernetes 1.37 (`newer`
+    is False), a first operand that is not optional is returned.
     """
 
     def evaluate(frame: Frame) -> Value:
@@ -378,7 +382,10 @@ def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> 
 
 
 def _invocation(binding: Binding, args: Sequence[Evaluate], listed: int | None) -> Evaluate:
-    """Return a function that makes the call; EvaluationCrash if argument `listed` is no list."""
+    """Return a function that makes the call.
+
+    It raises EvaluationCrash if argument number `listed` is not a list; None means no such check.
+    """
 
     def evaluate(frame: Frame) -> Value:
         values = list[Value]()

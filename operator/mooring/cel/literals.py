@@ -24,7 +24,7 @@ _ESCAPE: Final = re.compile(
 
 
 class LiteralError(ValueError):
-    """A literal has an unknown escape, or an escape that stands for no character."""
+    """Raised if a literal has an unknown escape, or an escape that stands for no character."""
 
 
 def unquoted(token: str, is_bytes: bool) -> str | bytes:

@@ -35,7 +35,10 @@ _SORTED: Final = "@__sortBy_input__"
 
 
 class MacroError(Exception):
-    """The arguments of a macro are wrong; `at` is the position of the mistake in the source."""
+    """Raised if the arguments of a macro are wrong.
+
+    `at` is the position of the mistake in the source.
+    """
 
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text)
@@ -165,7 +168,10 @@ def _transform_map(
 
 
 def _bound(at: int, name: str, value: Expression, result: Expression) -> Comprehension:
-    """Return `result` as a loop that runs once and binds the variable `name` to `value`."""
+    """Return an expression that computes `result` with the variable `name` set to `value`.
+
+    It is a loop that runs once.
+    """
     return Comprehension(
         at,
         items=ListOf(at, []),

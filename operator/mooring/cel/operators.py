@@ -150,7 +150,7 @@ def _ordered(accepted: frozenset[int]) -> Callable[[Value, Value], Value]:
 
 
 def _lenient(base: Operator) -> Operator:
-    """Return the comparison with False instead of a Failure for NaN."""
+    """Return a comparison that gives False for NaN, where `base` gives a Failure."""
 
     def compute(first: Value, second: Value) -> Value:
         found = base.implementation(first, second)

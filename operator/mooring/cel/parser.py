@@ -103,7 +103,7 @@ def parse(source: str, macros: Macros = MACROS) -> Expression:
 
 
 class _SyntaxError(Exception):
-    """A mistake after which the parser cannot continue."""
+    """Raised at a mistake after which the parser cannot continue."""
 
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text)
@@ -250,7 +250,10 @@ class _Parser:
         return self._tree(OR, [terms, disjunctions])
 
     def _tree(self, function: str, parts: Sequence[Sequence[Any]]) -> Expression:
-        """Return a balanced tree of calls of `function`; `parts` are operands and offsets."""
+        """Return a balanced tree of calls of `function`.
+
+        `parts` has two sequences: the operands, and the offsets of the operators.
+        """
         terms, offsets = parts
 
         def balanced(low: int, high: int) -> Expression:

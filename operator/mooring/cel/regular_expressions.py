@@ -42,7 +42,7 @@ _ESCAPE: Final = re.compile(r"\\Q(?:[^\\]|\\(?!E))*+|(\\C)|\\.", re.DOTALL)
 
 
 class PatternError(ValueError):
-    """A pattern is malformed; the text is Go's."""
+    """Raised if a pattern is malformed; the text is Go's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,7 +31,7 @@ class Expression:
     """A part of an expression; `at` is its position in the source, in characters.
 
     Attributes:
-        depth: The number of levels of the tree below and with this node.
+        depth: The number of levels in this tree, including this node.
         size: The number of nodes in this tree; a shared part counts at each place.
         type: The type of the expression, after the check.
     """
@@ -66,7 +66,7 @@ class Literal(Expression):
 
 
 class Ident(Expression):
-    """A name in an expression; if the name is a type's, `is_type` is this type."""
+    """A name in an expression; if it names a type, `is_type` is the type."""
 
     __slots__ = ("is_type", "name")
 

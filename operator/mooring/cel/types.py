@@ -90,7 +90,7 @@ def optional_of(value: Type) -> Type:
 
 
 def type_of(value: Type) -> Type:
-    """Return the type of a type; in `type(1) == int`, the name `int` has such a type."""
+    """Return the type of a type name; in `type(1) == int`, `int` has the type `type(int)`."""
     return Type("type", "type", (value,))
 
 
@@ -205,7 +205,10 @@ class Substitutions:
         return second.kind in {"dyn", "any", "param"} or second == first
 
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
-        """Return whether the parameter may stand for the type, and whether it had a type before."""
+        """Return whether type parameter `free` may stand for `given`, and whether it had a type.
+
+        If so, the parameter gets the type, or a more general one.
+        """
         if given == free:
             return True, True
         known = self._known.get(free.name)

@@ -32,7 +32,7 @@ NOT_A_NUMBER: Final = Failure("NaN values cannot be ordered")
 
 
 class EvaluationCrash(Exception):  # noqa: N818 # an error would be a value
-    """The evaluation must end at once, because cel-go panics or the work is too much."""
+    """Raised to end an evaluation at once: cel-go would panic, or the work is too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """An optional value; without `present`, `value` has no meaning."""
+    """An optional value; `value` has no meaning if `present` is False."""
 
     present: bool
     value: Value = None
@@ -102,8 +102,9 @@ LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 class WorkBudget(threading.local):
     """The work that an evaluation may still do; a node of the tree is one unit of work.
 
-    cel-go limits a cost instead. kube-apiserver rejects a selector with an estimated cost above a
-    million, and kube-scheduler ends an evaluation at this cost. That is less work than MOST_WORK.
+    cel-go limits a cost instead of the work. kube-apiserver rejects a selector with an estimated
+    cost above a million, and kube-scheduler ends an evaluation at this cost. That is less work than
+    MOST_WORK.
     """
 
     left = MOST_WORK
@@ -162,7 +163,7 @@ work: Final = WorkBudget()
 
 
 def _key(key: Value) -> Any:
-    """Return a key for a dict that distinguishes 1, 1u, 1.0 and true."""
+    """Return a dict key for a key of a CEL map, so that 1, 1u, 1.0 and true differ."""
     kind = type(key)
     if kind is str:
         return key

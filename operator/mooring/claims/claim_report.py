@@ -68,7 +68,7 @@ class ClaimsReport:
 
 
 class ExplainsClaims(ABC):
-    """A plugin that allocates devices and explains why devices cannot be allocated."""
+    """The interface of a plugin that allocates devices and explains missing devices."""
 
     @abstractmethod
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:

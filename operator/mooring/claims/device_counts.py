@@ -95,7 +95,11 @@ class _SliceDevices:
 
 
 class _Counts:
-    """Counts the devices of one class on each node: `offered`, `used`, `failed` (int64[rows])."""
+    """Counts the devices of one class on each node.
+
+    `offered`, `used` and `failed` are int64[rows]; `failed` counts devices for which a selector
+    fails.
+    """
 
     def __init__(self, device_class: DeviceClass, lists: bool) -> None:  # noqa: FBT001 - a fact
         self.device_class = device_class

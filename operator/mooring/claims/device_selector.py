@@ -45,7 +45,7 @@ Value = Any
 
 
 class SelectorError(Exception):
-    """The selector could not be evaluated for a device; the text is kube-scheduler's."""
+    """Raised if a selector could not be evaluated for a device; the text is kube-scheduler's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ _NOT_A_BOOL: Final[Mapping[type, str]] = {
 
 
 def _not_a_bool(value: Any) -> str | None:
-    """Return the error unless the value is a CEL optional with a bool; None without an error."""
+    """Return an error unless the value is a CEL optional that contains a bool; else None."""
     match value:
         case Optional(present=False):
             return "optional.none() dereference"

@@ -111,7 +111,7 @@ def note_ignored(kinds: Mapping[str, int], source: str = "", notes: Iterable[str
 
 
 def print_notes(source: str, notes: Iterable[object]) -> None:
-    """Print the notes of an imported file; print a note about several profiles only once."""
+    """Print the notes about an imported file; print a note that all profiles share only once."""
     for line in dict.fromkeys(map(str, notes)):
         note(f"{source}: {line}")
 
@@ -137,7 +137,7 @@ def with_escapes(document: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML; puts quotes around texts that kubectl would read as another type (y, 12e45).
+    """Writes YAML with quotes around texts that kubectl would read as another type (y, 12e45).
 
     Texts with unprintable characters get double quotes.
     """

@@ -288,7 +288,7 @@ def _show_pod_groups(answer: dict[str, Any]) -> None:
 def _report(
     pod: str, report: Mapping[str, Any] | None, path: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Yield the pod's state and reason, what would make it fit, and how long each step took."""
+    """Yield the pod's state and reason, changes that would help, and the time of each step."""
     if report is None:
         yield f"pod {pod}: {(path and path['state']) or 'not known any more'}"
     else:

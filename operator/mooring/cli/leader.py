@@ -89,11 +89,11 @@ _TRUST: Final = (
 
 
 class RefusedError(InputError):
-    """The user has no right to read this endpoint of the leading replica."""
+    """Raised if the user has no right to read this endpoint of the leading replica."""
 
 
 class LeaderUnreachableError(InputError):
-    """No replica leads now, or the leading replica does not answer."""
+    """Raised if no replica leads now, or if the leading replica does not answer."""
 
 
 class Following:

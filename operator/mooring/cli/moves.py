@@ -188,7 +188,7 @@ def _sums(report: PlanReport) -> Iterator[str]:
 
 
 def _left_out(report: PlanReport) -> str:
-    """Return a note that the plan has not examined all pods, and what the user can do."""
+    """Return a note that the plan has not examined all pods, with advice for the user."""
     looked_at = ""
     if report.examined is not None and report.examined < report.pods:
         looked_at = f", at {plural(report.examined, 'pod')} only"

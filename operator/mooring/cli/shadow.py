@@ -1,4 +1,4 @@
-"""The command `mooring shadow report`: shows what profiles in mode Shadow would have decided."""
+"""The command `mooring shadow report`: shows the decisions of profiles in mode Shadow."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -78,7 +78,10 @@ def report(
 
 
 def _chosen(answer: Mapping[str, Any], profile: str | None, *, every: bool) -> dict[str, Any]:
-    """Return the answer for one or all profiles; pods with equal choices only with `every`."""
+    """Return the answer for one profile, or for all profiles if `profile` is None.
+
+    Pods for which both schedulers chose the same node are left out, unless `every` is True.
+    """
     profiles = answer["profiles"]
     if profile is not None:
         if profile not in profiles:

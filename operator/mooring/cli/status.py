@@ -126,7 +126,7 @@ def _profile(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leader(leader: Leader, lease: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """Return the Lease's holder and time, and what is wrong with the leader ("" if nothing)."""
+    """Return the Lease's holder and time, and a text about the leader's problem ("" for none)."""
     name = f"{leader.lease_namespace}/{leader.lease_name}"
     if lease is None:
         return None, (

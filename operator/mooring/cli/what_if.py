@@ -26,7 +26,7 @@ sent."""
 
 
 def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, output: str) -> Summary:
-    """Print what the leading replica would do with the objects of the files; return the summary.
+    """Print the leading replica's decisions about the objects of the files; return the summary.
 
     Raises InputError with the leader's words if the leader refuses.
     """

@@ -43,7 +43,7 @@ _Result = TypeVar("_Result")
 
 
 class NotLeading(ExtenderError):  # noqa: N818 - says why nothing was sent
-    """The call was not made, because this replica does not lead any more."""
+    """Raised if a call was not made, because this replica does not lead any more."""
 
 
 @dataclass(eq=False, repr=False)
@@ -125,7 +125,7 @@ class ExtenderClient:
             self._places.release()
 
     def ignored(self, error: ExtenderError) -> None:
-        """Log an error that does not end the attempt, unless it is the same as the last one."""
+        """Log an error that does not end the attempt, unless the last logged error was the same."""
         if str(error) != self._ignored:
             logger.warning("%s; pods are scheduled without it", error)
         self._ignored = str(error)

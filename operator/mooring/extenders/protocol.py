@@ -29,7 +29,7 @@ Json = bytes
 
 
 class AnswerError(Exception):
-    """The extender reports an error, or its answer cannot be used; the text gives the reason."""
+    """Raised if an extender reports an error or its answer is unusable; the text has the reason."""
 
 
 def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None) -> bytes:

@@ -40,7 +40,7 @@ _Codes: TypeAlias = npt.NDArray[np.int16]
 
 
 class ExtenderError(Exception):
-    """The call of an extender failed; the text names the extender and the cause."""
+    """Raised if the call of an extender failed; the text names the extender and the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,12 @@ class OnRows:
     failures: Sequence[NodeFailure]
 
     def rejected(self, rows: IntArray, *, named: bool = False) -> tuple[RejectedNodes, ...]:
-        """Return the rows of nodes that did not pass, and why; `named` adds the extender's name.
+        """Return the rows of nodes that did not pass, and the reasons.
 
-        Nodes that were not sent count as rejected, although they fit now: the event that made them
-        fit causes a new attempt.
+        `named` adds the extender's name to the reasons.
+
+        Nodes that were not sent to the extender count as rejected. The event that has made such a
+        node suitable causes a new attempt.
         """
         rows = rows[~self.passed[rows]]
         if not len(rows):

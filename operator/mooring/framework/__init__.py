@@ -1,1 +1,1 @@
-"""What a plugin author needs: protocols of plugins, verdicts, the handle and the registry."""
+"""The interfaces for plugin authors: plugin protocols, verdicts, the handle and the registry."""

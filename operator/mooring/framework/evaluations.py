@@ -46,7 +46,7 @@ _UNITS_PER_REQUIREMENT: Final = 3
 
 
 class AttemptTooLongError(PluginFailed):
-    """An attempt has used up its budget; the next attempt continues with the results so far."""
+    """Raised if an attempt has used up its budget; the next attempt continues its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Cost:
 
 
 class Evaluation(Protocol):
-    """Evaluates an expression for the nodes, for example a rule; knows what this costs."""
+    """Evaluates an expression, for example a rule, for the nodes, and knows its own cost."""
 
     @property
     def name(self) -> str:
@@ -179,7 +179,11 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return why evaluations exceed a limit; for others, the sum of all costs up to each."""
+        """Return two mappings about the evaluations, which are summed up in order.
+
+        The first says why an evaluation exceeds a limit. The second has, for each evaluation that
+        may run, the total cost up to and including this evaluation.
+        """
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),

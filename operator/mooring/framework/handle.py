@@ -19,7 +19,7 @@ __all__ = ["Api", "DeviceMetrics", "Handle", "ReadAgainError", "VolumeAssumeCach
 
 
 class ReadAgainError(Exception):
-    """The object has changed, or it is unknown whether a write succeeded: read the object again."""
+    """Raised if an object has changed, or if a write may have failed: read the object again."""
 
 
 class Api(Protocol):
@@ -36,8 +36,8 @@ class Api(Protocol):
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         """Add these annotations to the Binding: the pod gets node and annotations in one write.
 
-        They are merged with annotations that were added earlier; an empty mapping removes all of
-        these. A plugin calls this in `pre_bind`. The engine removes the annotations at the end of
+        They are merged with earlier annotations of the same attempt; an empty mapping removes all
+        of them. A plugin calls this in `pre_bind`. The engine removes the annotations at the end of
         the attempt, whether the pod is bound or not.
         """
 
@@ -91,8 +91,9 @@ class Api(Protocol):
         """Return an async context that only one caller at a time can enter for the same key.
 
         If a caller is cancelled while `update` waits for an answer, the write continues, and the
-        next caller enters after the answer. A write that was not sent yet is not sent. A write
-        without an answer for 30 s may be carried out later, unless the object gets another version.
+        next caller enters after the answer. A write that was not sent yet is dropped. If there is
+        no answer within 30 s, the write may still be carried out later, unless the object changes
+        before.
         """
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -136,8 +137,8 @@ class VolumeAssumeCache(Protocol):
     def assume_claim(self, claim: ResourceClaim) -> bool:
         """Let decisions see this version of the claim, which the API server has returned.
 
-        They see it until the watch shows it. Returns False if the watch has already shown a newer
-        version, or has shown that the claim is deleted.
+        Decisions see it until the watch shows this or a newer version. Returns False if the watch
+        has already shown a newer version, or has shown that the claim is deleted.
         """
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:

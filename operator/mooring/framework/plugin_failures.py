@@ -97,7 +97,7 @@ class Blamed(NamedTuple):
 
 
 class PluginFailed(PluginError):  # noqa: N818 - says what happened, as BindingFailed
-    """A plugin has failed, and the failure is recorded; the text is one line for users."""
+    """Raised after a plugin's failure was recorded; the text is one line for users."""
 
 
 @dataclass(slots=True, eq=False)
@@ -192,7 +192,7 @@ class PluginFailures:
         logger.error("%s: %s", blamed, problem, extra=fields)
 
     def _is_new(self, blamed: Blamed, message: str) -> bool:
-        """Return whether to log the message: once an hour, and only if few others were logged."""
+        """Return whether to log the message: once an hour, unless too many others were logged."""
         now, told = self.clock(), self._told.get(blamed)
         if told is None or now - told.since > _FORGET_SECONDS:
             told = _Told(now)

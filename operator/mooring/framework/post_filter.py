@@ -47,7 +47,10 @@ class DryRun(Protocol):
         """Return why the node rejects the pod, counting nominated pods; () if the pod fits."""
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the pod's row by its uid, if `without` had left; None if the pod fits nowhere."""
+        """Return the pod's row by its uid, as if the pods in `without` had left.
+
+        Returns None if the pod fits nowhere.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +81,7 @@ class PostFilterState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nomination:
-    """The pod fits on `node` once the victims are gone (NominatingInfo in kube-scheduler).
+    """A result: the pod fits on `node` once the victims are gone (NominatingInfo).
 
     If `strict`, the victims are evicted through the Eviction API only, which enforces disruption
     budgets. `message` is added to the nodes' reasons in the pod's condition. `violations` is the
@@ -94,7 +97,7 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreemptionCandidate:
-    """The pod would fit on `node` without the victims; the most important victim comes first.
+    """A node on which the pod would fit without the victims, the most important victim first.
 
     `violations` is the number of victims whose eviction violates a disruption budget.
     """
@@ -124,7 +127,7 @@ class ProcessedCandidates:
 
 @dataclass(frozen=True, slots=True)
 class NotEligible:
-    """The pod is not eligible to preempt now (PodEligibleToPreemptOthers).
+    """A result: the pod is not eligible to preempt now (PodEligibleToPreemptOthers).
 
     The pod keeps its nomination, which Unschedulable would end. If `is_error`, no further plugin
     runs, and the reasons of earlier plugins are not reported (RunPostFilterPlugins).
@@ -140,11 +143,12 @@ PostFilterResult: TypeAlias = Nomination | Candidates | Unschedulable | NotEligi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupNomination:
-    """The members fit on `nodes` (node names by the member's uid) once the victims are gone.
+    """A result: the members fit on `nodes` once the victims are gone.
 
-    Victims may be on any nodes. `violations` is the number of victims whose eviction violates a
-    disruption budget. `disruptions` has the number of single pods among the victims, then the
-    number of groups that are evicted as a whole. `reason` is added to the group's message.
+    `nodes` has node names by the member's uid. Victims may be on any nodes. `violations` is the
+    number of victims whose eviction violates a disruption budget. `disruptions` has the number of
+    single pods among the victims, then the number of groups that are evicted as a whole.
+    `reason` is added to the group's message.
     """
 
     nodes: Mapping[Uid, str]

@@ -58,7 +58,7 @@ def shortened(text: str, most: int = 253) -> str:
 
 
 class Skip(Enum):
-    """The type of `SKIP`."""
+    """The type of the result `SKIP`, which the table of this module explains."""
 
     SKIP = "skip"
 
@@ -89,7 +89,7 @@ class PreFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A result: the pod waits for permission, and is rejected after this number of seconds."""
+    """A result: the pod waits for permission; it is rejected after this number of seconds."""
 
     seconds: float
 
@@ -206,11 +206,11 @@ class Explanation:
 
 
 class PluginError(Exception):
-    """A plugin cannot do its work; the text is one line for users."""
+    """Raised by a plugin that cannot do its work; the text is one line for users."""
 
 
 class ObjectError(PluginError):
-    """An object that the plugin reads is wrong: for example, its selector divides by zero.
+    """Raised if an object that a plugin reads is wrong: its selector may divide by zero.
 
     The attempt fails as with any PluginError, but no failure of the plugin is counted or logged:
     otherwise a user could cause alerts with such an object.

@@ -45,7 +45,11 @@ class WaitingPods:
         now: float,
         decided: Callable[[Unschedulable | None, str], None],
     ) -> None:
-        """Add a pod; call `decided(rejection, plugin)` at the end, with None for an allowed pod."""
+        """Add a pod that waits until all plugins in `pending` allow it.
+
+        `pending` has the plugins' deadlines. When the wait ends, `decided(rejection, plugin)` is
+        called; the rejection is None if the pod was allowed.
+        """
         self._waiting[pod.uid] = WaitingPod(pod, node, pending, now, decided)
 
     def get(self, uid: str) -> WaitingPod | None:
@@ -73,7 +77,7 @@ class WaitingPods:
             waiting.decided(Unschedulable(reason, resolvable=True), plugin)
 
     def expire(self, now: float) -> None:
-        """Reject the pods that have waited longer than one of their plugins allowed."""
+        """Reject each pod whose deadline for one of its plugins has passed."""
         for waiting in self:
             for plugin, deadline in waiting.pending.items():
                 if deadline <= now:

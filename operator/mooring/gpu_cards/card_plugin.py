@@ -131,7 +131,7 @@ class CardPlugin(AssignsInTrials):
         return None if row is None else self.assign(pod, row)
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assign the best cards of the row's node to the pod, which counts on that node."""
+        """Assign the best cards of the row's node to the pod, which is already on this node."""
         request = self.pre_filter(pod, self._cluster)
         if isinstance(request, Unschedulable):
             return request

@@ -62,7 +62,7 @@ class _Verdict:
 
 
 class _Surroundings(NamedTuple):
-    """The part of a profile's status that depends on nodes and on other profiles."""
+    """Texts in a profile's status that depend on nodes and on other profiles; None: no text."""
 
     over_budget: str | None
     warning: str | None

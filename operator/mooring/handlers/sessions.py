@@ -129,7 +129,7 @@ class KopfSessions:
     def hang_up(self) -> None:
         """End all watches; call this before kopf's tasks are cancelled.
 
-        Other answers can be read until `close`.
+        Answers to other requests can be read until `close`.
         """
         self._is_ending = True
         for watch in self._watches:

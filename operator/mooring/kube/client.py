@@ -202,15 +202,16 @@ class ApiClient(Transport):
         uid: str | None = None,
         wanted: Callable[[], bool] | None = None,
     ) -> None:
-        """Begin the deletion; with `uid`, raise ConflictError if another object has the name now.
+        """Begin to delete the object.
 
-        If `wanted` returns False, nothing is sent; see `request`.
+        With `uid`, raises ConflictError if another object has the name now. If `wanted` returns
+        False, nothing is sent; see `request`.
         """
         body = orjson.dumps({"preconditions": {"uid": uid}}) if uid else None
         await self.request("DELETE", resource.path(namespace, name), body=body, wanted=wanted)
 
     async def _page(self, path: str, params: Mapping[str, str], accept: str) -> dict[str, Any]:
-        """Return one page of a list; each of its objects has a name and a uid."""
+        """Return one page of a list, after checking that each object has a name and a uid."""
         page = await self._json("GET", path, params=params, accept=accept)
         try:
             page["items"] = items_of(page)

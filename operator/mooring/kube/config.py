@@ -101,7 +101,7 @@ def default_namespace(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> str:
-    """Return the namespace that kubectl uses without `-n`: that of the context or of the pod.
+    """Return the namespace that kubectl uses without `-n`: the context's or the pod's.
 
     No login takes place. Raises `ConfigError`; for the arguments see `load_connection`.
     """
@@ -127,7 +127,7 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
 def _malformed() -> tuple[type[Exception], ...]:
     """Return the errors that kubernetes_asyncio raises for missing or invalid files.
 
-    It raises ClientError if an OIDC provider breaks the connection off.
+    ClientError is among them, because an OIDC provider may break the connection off.
     """
     from aiohttp import ClientError  # noqa: PLC0415 - slow, and files alone do not need it
     from yaml import YAMLError  # noqa: PLC0415 - slow, and files alone need it
@@ -203,7 +203,7 @@ class _Source(TokenSource, Protocol):
 
     @property
     def configuration(self) -> Any:
-        """The server, files and token that were read last."""
+        """The server, the files and the token of the last reading."""
 
 
 class _Kubeconfig:

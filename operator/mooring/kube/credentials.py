@@ -31,13 +31,13 @@ class TokenSource(Protocol):
 
 
 class NoToken:
-    """A TokenSource for a client certificate or no authentication: it gives no header."""
+    """A TokenSource for connections without a token: with a client certificate, or anonymous."""
 
     async def current(self) -> None:
-        """Do nothing, because no header is needed."""
+        """Return None, because no header is needed."""
 
     async def replaced(self) -> None:
-        """Do nothing, because no header is needed."""
+        """Return None, because no header is needed."""
 
 
 class Credentials:

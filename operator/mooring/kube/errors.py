@@ -37,7 +37,7 @@ class KubeError(Exception):
 
 
 class ConfigError(KubeError):
-    """The connection to the API server cannot be configured; the text is one readable line."""
+    """Raised if the connection to the API server cannot be configured; the text is one line."""
 
 
 class ApiError(KubeError):
@@ -94,19 +94,19 @@ class ApiError(KubeError):
 
 
 class UnreachableError(ApiError):
-    """No connection could be made, so the server has not seen the request."""
+    """Raised if no connection could be made, so the server has not seen the request."""
 
 
 class UnansweredError(UnreachableError):
-    """The connection broke or timed out after the request was sent; a write may have happened."""
+    """Raised if the connection broke or timed out after the request; a write may have happened."""
 
 
 class NotLeadingError(UnreachableError):
-    """The write was not sent, because this replica's lease is not valid at the moment."""
+    """Raised if a write was not sent, because this replica's lease is not valid at the moment."""
 
 
 class NotWantedError(UnreachableError):
-    """The write was not sent, because its caller no longer wants it."""
+    """Raised if a write was not sent, because its caller no longer wants it."""
 
 
 class UnauthorizedError(ApiError):

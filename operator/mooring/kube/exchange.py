@@ -25,15 +25,18 @@ usual load balancer (30 s) closes them."""
 
 
 class NoConnectionError(Exception):
-    """There is no connection, so nothing was sent; `__cause__` says why."""
+    """Raised if there is no connection, so that nothing was sent; `__cause__` says why."""
 
 
 class BrokenExchangeError(Exception):
-    """The request was sent, but no whole answer came: the server may have carried it out."""
+    """Raised if a request was sent, but no whole answer came.
+
+    The server may have carried it out.
+    """
 
 
 class NotSentError(Exception):
-    """The caller no longer wanted the request, so it was not sent."""
+    """Raised if a request was not sent, because the caller no longer wanted it."""
 
 
 class Answer(NamedTuple):
@@ -245,7 +248,7 @@ class Exchange:
             self._none_open.set()
 
     def _drop_idle(self) -> None:
-        """Close connections unused for KEEPALIVE_SECONDS; do this again later for the others."""
+        """Close connections unused for KEEPALIVE_SECONDS; repeat this later for the other ones."""
         self._tidying = None
         now = self.loop.time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:

@@ -132,10 +132,10 @@ class LeaderElector:
         return (self._lease.get("spec") or {}).get("holderIdentity") or ""
 
     def check(self) -> str | None:
-        """Return why this replica is not live; None if it is live or does not lead.
+        """Return why this replica is not live, or None.
 
         A leader is not live if its lease expired long ago but it still leads (HealthzAdaptor of
-        client-go).
+        client-go). Other replicas are always live.
         """
         silent = self.clock() - self._renewed_at
         if not self.is_leader or silent <= self.lease_duration + TOLERATED_SECONDS:
@@ -178,7 +178,7 @@ class LeaderElector:
         on_lost()
 
     def _until_next_look(self) -> float:
-        """Return the seconds until the lease is read again, at the latest when it expires."""
+        """Return the seconds until the next reading of the lease; it is read when it expires."""
         pause = self._look_period * (1 + JITTER * self._random.random())
         left = self._expires_at() - self.clock()
         return min(pause, left) if left > 0 else pause

@@ -40,7 +40,7 @@ PAUSE_SECONDS: Final = 0.05
 
 
 class ObjectRef(NamedTuple):
-    """The object that an event is about."""
+    """The object of an event."""
 
     kind: str
     name: str
@@ -161,7 +161,7 @@ class EventRecorder:
 
     @property
     def unwritten(self) -> int:
-        """The number of queued events; those being written do not count.
+        """The number of queued events, without events that are being written.
 
         Tests read this number, because `drain` would change when events are written.
         """

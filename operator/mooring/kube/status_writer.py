@@ -49,9 +49,9 @@ class StatusWriter(Generic[_Key]):
     `note` must be called again. Equal errors of several objects are logged once.
 
     Args:
-        what: The objects whose statuses are written, for the log.
+        what: A word for the objects, such as `pods`, for the log.
         lanes: How many calls may run at the same time; never two for one object.
-        turn: No status is computed while another task has the turn.
+        turn: The lock of the state: no status is computed while another task holds it.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class StatusWriter(Generic[_Key]):
         self._digests.pop(key, None)
 
     async def run(self, *looks: Look) -> None:
-        """Write statuses until cancelled; call the functions of `looks` for more objects."""
+        """Write statuses until cancelled; call each of `looks` repeatedly, to find more objects."""
         async with asyncio.TaskGroup() as tasks:
             for seconds, look in ((_PAUSE_SECONDS, self._take_failed), *looks):
                 tasks.create_task(self._turn.between(self._look, seconds, look))
@@ -214,7 +214,7 @@ class ProfileSectionWriter(StatusWriter[str]):
         self._status = status
 
     async def run(self, *looks: Look) -> None:
-        """Write changed fields until cancelled."""
+        """Write the field of each profile when it has changed, until cancelled."""
         await super().run((SECTION_SECONDS, self._all_names), *looks)
 
     def _all_names(self) -> Iterable[str]:

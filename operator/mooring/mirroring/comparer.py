@@ -81,7 +81,7 @@ class CacheComparer:
         """The key of the last object that was read; the next comparison goes on after it."""
 
     def hint(self) -> None:
-        """Compare soon, because kopf may have missed a deletion."""
+        """Make the next comparison begin soon, because kopf may have missed a deletion."""
         self._hint.set()
 
     async def run(self) -> None:
@@ -97,7 +97,11 @@ class CacheComparer:
                     logger.warning("%s are not compared: %s", compared.resource, explain(error))
 
     async def _until_due(self) -> None:
-        """Wait for the next comparison, for `hint`, or until a pod in `_in_doubt` is queued."""
+        """Wait until a comparison is due.
+
+        It is due after EVERY_SECONDS, after `hint`, or if a pod in `_in_doubt`, whose attempt was
+        running at the last comparison, is queued again.
+        """
         left = EVERY_SECONDS
         while left > 0:
             pause = min(left, PAUSE_SECONDS) if any(self._in_doubt.values()) else left
@@ -114,7 +118,10 @@ class CacheComparer:
             left -= pause
 
     def _is_known_again(self, compared: WatchedResource) -> bool:
-        """Return whether a pod of `_in_doubt` is queued again; drop pods whose attempt ended."""
+        """Return whether a pod in `_in_doubt` is queued again.
+
+        Pods whose attempt has ended are removed from `_in_doubt`.
+        """
         if not (in_doubt := self._in_doubt.get(compared.resource)):
             return False
         known = not in_doubt.isdisjoint(compared.known())

@@ -154,7 +154,7 @@ class Discovery:
         return True
 
     def _counts(self, about: Kind | None, found: object, known: object) -> bool:
-        """Return whether `found` may be used: it equals `known` or came often enough in a row."""
+        """Return whether to use the answer `found`: it equals `known`, or came often in a row."""
         before, times = self._changes.pop(about, (found, 0))
         times = times + 1 if before == found else 1
         is_version = found is not None and known is not None

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 
 class ReviewError(Exception):
-    """The API server did not tell who a user is, or which rights it has; the text is one line."""
+    """Raised if the API server does not say who a user is or which rights it has."""
 
 
 @dataclass(frozen=True, slots=True)

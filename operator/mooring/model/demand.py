@@ -234,7 +234,7 @@ class _Resize:
         return _Stages([*asked, *others])
 
     def of_pod(self, pod_level: dict[str, int]) -> dict[str, int]:
-        """Return, by resource, the largest pod-level request of all stages that count."""
+        """Return, by resource, the largest pod-level request of the resize's stages."""
         if not pod_level or not self._kubernetes.pod_level_resize:
             return pod_level
         if self._status.get("resources") is None:

@@ -52,20 +52,19 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """An object was added (`before` is None), updated, or deleted (`after` is None).
+    """A change of an object: added (`before` is None), updated, or deleted (`after` is None).
 
     Events of kind Pod are about pods that are assumed on, bound to or nominated to a node:
-
     - ADD when the pod is assumed and Reserve and Permit have accepted it, or when another scheduler
       has bound it.
     - DELETE when the pod is forgotten or deleted, or loses its nomination; a pod that loses its
       nomination has a `nominated_node` and no `node_name`.
 
-    A pod without a node causes events only if it is in a pod group: these have the kind
+    A pod without a node causes events only if it is in a pod group. These events have the kind
     UnscheduledPod, because the rest of the group may be waiting for the pod. No event is caused
-    when an assumed pod is confirmed, or when only a status changes that no decision reads, such as
-    that of a PodGroup. An UPDATE of kind ResourceSlice with neither `before` nor `after` means that
-    all devices are known now.
+    when an assumed pod is confirmed, or when a status changes that no decision reads, for example
+    the status of a PodGroup. An UPDATE of kind ResourceSlice with neither `before` nor `after`
+    means that all devices are known now.
     """
 
     kind: Kind

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class LinearPatternError(ValueError):
-    """RE2 rejects the pattern: `what` is the mistake, `where` the part of the pattern with it."""
+    """Raised if RE2 rejects a pattern; `what` is the mistake, `where` the part that contains it."""
 
     def __init__(self, what: str, where: str) -> None:
         super().__init__(what, where)

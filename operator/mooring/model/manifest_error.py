@@ -7,7 +7,7 @@ line and stops; the operator logs it and leaves the object out.
 
 
 class ManifestError(ValueError):
-    """A field has a value that is not allowed; the text is one line, `where: problem`.
+    """Raised if a field has a value that is not allowed; the text is `where: problem`.
 
     Attributes:
         where: The field's path, such as `spec.containers[0].resources.requests.cpu`. `under` puts

@@ -147,7 +147,7 @@ def total_requests(
 
 
 def raise_to(amounts: dict[str, int], floor: Mapping[str, int]) -> None:
-    """Raise each amount to at least its amount in `floor`; add resources that are only there."""
+    """Raise each amount to at least its amount in `floor`; add resources that only `floor` has."""
     for name, amount in floor.items():
         if amount > amounts.get(name, -1):
             amounts[name] = amount

@@ -1,4 +1,4 @@
-"""Equal texts, labels and owners of pods share one object.
+"""Lets equal texts, labels and owners of pods share one object.
 
 Most pods are copies of a template: their labels and their owner are equal, and many have the same
 node and namespace. The latest values are kept in two generations. When the young generation is

@@ -60,7 +60,7 @@ Check = Callable[[], str | None]
 
 
 class AccessReviews(Protocol):
-    """Asks the API server about users; both methods raise ReviewError without an answer."""
+    """Asks the API server about users; both methods raise ReviewError if it does not answer."""
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of a bearer token; None if the token is not accepted."""
@@ -109,7 +109,7 @@ class PageRoutes(Protocol):
 
 
 class ListenError(Exception):
-    """The endpoints cannot use this address or certificate; the text is one line."""
+    """Raised if the endpoints cannot use this address or certificate; the text is one line."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -415,7 +415,7 @@ class Endpoints:
         return json_answer(orjson.dumps(pending.groups(await viewer.visible(names), namespace)))
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
-        """Return what shadow profiles decided, for all pods or the pods of ?namespace=NAMESPACE."""
+        """Return the decisions of shadow profiles; ?namespace=NAMESPACE limits the pods."""
         namespace = request.query.get("namespace", "")
         await self._require(request, pod_read(namespace))
         return json_answer(orjson.dumps(self.shadow(namespace)))

@@ -637,7 +637,10 @@ class DecisionLog:
             self._drop(path.uid)
 
     def _made_live(self, uid: Uid, step: RecordedStep) -> _Path | None:
-        """Return the pod's path as a path of a live pod; None if the step must be left out."""
+        """Return the pod's path for a further step; None if the step must be left out.
+
+        The path counts as that of a live pod again.
+        """
         path = self._without_decisions.pop(uid, None)
         if path is None and step is RecordedStep.PREEMPTED:
             path = self._ended.pop(uid, None)

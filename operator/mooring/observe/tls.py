@@ -23,7 +23,7 @@ _RENEW: Final = timedelta(days=SELF_SIGNED_DAYS / 2)
 
 
 class TlsError(Exception):
-    """The TLS files cannot be used; the text is one line for users."""
+    """Raised if the TLS files cannot be used; the text is one line for users."""
 
 
 class _Material(NamedTuple):

@@ -81,7 +81,7 @@ class _First(local):
 
 
 class _Reasons(logging.Filter):
-    """Keeps OpenTelemetry's first message about an export, and suppresses its log.
+    """Keeps OpenTelemetry's first message about an export, and drops its log records.
 
     Each thread keeps its own message, because an abandoned thread may fail while another thread
     exports.

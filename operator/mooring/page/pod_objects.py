@@ -40,7 +40,10 @@ _SECONDS: Final = 10.0
 
 
 class NotReadError(Exception):
-    """The object was not read; the text is a line with the reason, `status` is the HTTP status."""
+    """Raised if an object was not read.
+
+    The text is one line with the reason; `status` is the HTTP status.
+    """
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)

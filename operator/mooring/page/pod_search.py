@@ -46,7 +46,10 @@ class PodSearch:
         }
 
     async def _of_namespaces(self, text: str) -> dict[str, _Ranked]:
-        """Return the first pods with the text in their names, by namespace; one more than shown."""
+        """Return, by namespace, the first pods with the text in their "namespace/name".
+
+        For each namespace there is one pod more than the page shows, so that it can say "more".
+        """
         found: dict[str, _Ranked] = {}
 
         def steps() -> None:

@@ -22,10 +22,11 @@ from mooring.scheduling.what_if import WhatIf, without_preemption
 
 @dataclass(eq=False, repr=False)
 class Pods:
-    """Reads all information about a pod; `report` is `PodReportBuilder.of`.
+    """Reads all information about a pod.
 
-    It makes one decision at a time, so that many users take only a limited share of time. `now` is
-    in seconds since the epoch, `clock` is monotonic.
+    `report` returns the report about a pod's present state by "namespace/name". One decision is
+    made at a time, so that many users take only a limited share of time. `now` is in seconds since
+    the epoch, `clock` is monotonic.
     """
 
     scheduler: SchedulerState

@@ -1,4 +1,4 @@
-"""Compares two profiles: how full would nodes be if each profile chose the nodes of some pods?
+"""Compares how full nodes would be if each of two profiles chose the nodes of some pods.
 
 No pod is put on a node. The requests of the pods are added to copies of the columns.
 """
@@ -39,14 +39,14 @@ async def compared_nodes(
     *,
     running: bool,
 ) -> dict[str, Any]:
-    """Return the differences between two profiles as JSON values, as `mooring simulate --compare`.
+    """Return the result of `mooring simulate --compare` for two profiles, as JSON values.
 
     Args:
         scheduler: The live state.
         pods: The pods that were decided about.
         sides: For each profile, the `node` and the `cause` of each pod, in the order of `pods`.
         clock: Monotonic, in seconds.
-        running: Whether the decisions were made without the pods on their nodes.
+        running: Whether the pods run now; then each decision was made as if its pod had no node.
     """
     nodes = await _Nodes.read(scheduler, clock)
     large = large_requests(pods)

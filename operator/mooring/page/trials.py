@@ -627,7 +627,7 @@ def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> No
 
 
 async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], Any]) -> None:
-    """Reject the pods in namespaces where the user may not get pods."""
+    """Reject the pods in namespaces where the user has no right to get pods."""
     visible = await may_see(pod.namespace for pod in objects.pods.values())
     for pod in tuple(objects.pods.values()):
         if pod.namespace not in visible:

@@ -19,11 +19,11 @@ MOST_SECONDS: Final = (_TURNS_WAITED + 1) * _SECONDS
 
 
 class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours
-    """Too many requests wait; the text is for the user."""
+    """Raised if too many requests wait; the text is for the user."""
 
 
 class TooLongError(TrialsBusy):
-    """The request takes too long; the text says how to make it quicker."""
+    """Raised if a request takes too long; the text says how to make it quicker."""
 
 
 class Turns:

@@ -106,7 +106,7 @@ class InterPodAffinity:
         return _Counts(wanted, first, tuple(c for c in avoided if c.total), avoiding)
 
     def filter(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> BoolArray:
-        """Return True where the node's domains have all wanted pods and no unwanted pod."""
+        """Return bool[nodes]: True where the domains have all wanted pods and no unwanted pod."""
         fits = _together(nodes, counts)
         for unwanted in counts.avoided:
             fits &= unwanted.at(nodes) == 0

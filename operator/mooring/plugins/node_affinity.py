@@ -89,7 +89,7 @@ class NodeAffinity:
         return pod.spec.node_selector, pod.spec.required_nodes
 
     def filter(self, pod: Pod, nodes: NodeView, wanted: _Selectors | None) -> BoolArray:
-        """Return True where the profile's affinity, the node selector and a required term match.
+        """Return bool[nodes]: True where the selectors of the pod and of the profile match.
 
         `wanted` is None if the profile disables PreFilter of this plugin, as in kube-scheduler.
         """

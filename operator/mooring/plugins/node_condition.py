@@ -47,7 +47,7 @@ class NodeCondition:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Return True where no condition is bad and the node is not cordoned."""
+        """Return bool[nodes]: True where no condition is bad and the node is not cordoned."""
         return np.equal(_bits(nodes), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:

@@ -39,7 +39,7 @@ class NodeDeclaredFeatures:
         return pod.spec.required_features
 
     def filter(self, _pod: Pod, nodes: NodeView, required: frozenset[str]) -> BoolArray:
-        """Return True where the node declares all features that the pod needs."""
+        """Return bool[nodes]: True where the node declares all features that the pod needs."""
         declares = np.array([required <= declared for declared in nodes.declared_feature_sets])
         fits: BoolArray = declares[nodes.declared_feature_codes]
         return fits

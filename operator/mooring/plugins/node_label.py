@@ -74,7 +74,7 @@ class NodeLabel:
         return None if self._args.present_labels or self._args.absent_labels else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Return True where all required labels exist and no forbidden label exists."""
+        """Return bool[nodes]: True where all required labels and no forbidden labels exist."""
         fits = np.ones(len(nodes), np.bool_)
         for met in _met(nodes, self._args.present_labels, self._args.absent_labels):
             fits &= met
@@ -98,7 +98,7 @@ class NodeLabel:
         return total // self._preferences
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a new or changed node has the right labels and had not before."""
+        """Return QUEUE if a new or changed node has the right labels now, but had not before."""
         present, absent = self._args.present_labels, self._args.absent_labels
 
         def right(node: Node) -> bool:

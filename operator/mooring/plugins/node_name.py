@@ -14,7 +14,7 @@ from mooring.state.view import BoolArray, NodeView
 
 
 class NodeName:
-    """Rejects every node but the one in `spec.nodeName`."""
+    """Rejects every node except the node in `spec.nodeName`."""
 
     name: ClassVar[str] = "NodeName"
     depends_on_node_only: ClassVar[bool] = False
@@ -29,7 +29,7 @@ class NodeName:
         return pod.node_name or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, name: str) -> BoolArray:
-        """Return True for the node that the pod names."""
+        """Return bool[nodes]: True for the node that the pod names."""
         return nodes.named(name)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: str) -> Explanation:

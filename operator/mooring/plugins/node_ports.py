@@ -32,7 +32,7 @@ class NodePorts:
         return pod.spec.host_ports or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, ports: tuple[HostPort, ...]) -> BoolArray:
-        """Return True where all host ports of the pod are free."""
+        """Return bool[nodes]: True where all host ports of the pod are free."""
         free = np.ones(len(nodes), np.bool_)
         for port in ports:
             free &= nodes.port_free(port)

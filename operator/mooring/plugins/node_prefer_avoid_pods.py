@@ -20,7 +20,7 @@ _CONTROLLERS: Final = ("ReplicationController", "ReplicaSet")
 
 
 class NodePreferAvoidPods:
-    """Scores 0 for nodes whose annotation names the pod's controller, 100 for others.
+    """Scores 0 for nodes whose annotation names the pod's controller, 100 for all other nodes.
 
     Older defaults gave this plugin the weight 10000, so that it outweighs all others.
     """

@@ -56,7 +56,7 @@ class NodePressure:
         return tuple(c for c in self._conditions if c != "MemoryPressure" or best_effort) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> BoolArray:
-        """Return True where the node has none of the checked conditions."""
+        """Return bool[nodes]: True where the node has none of the checked conditions."""
         return np.equal(_bits(nodes, pressures), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> Explanation:

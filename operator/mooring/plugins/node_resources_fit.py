@@ -289,7 +289,7 @@ class NodeResourcesFit(_AllocationScore):
         return _Need({name: amount for name, amount in demand.items() if not self._ignores(name)})
 
     def filter(self, _pod: Pod, nodes: NodeView, need: _Need) -> BoolArray:
-        """Return True where a pod slot and every requested amount are free.
+        """Return bool[nodes]: True where a pod slot and every requested amount are free.
 
         If a DeviceClass stands for a requested resource, nodes that do not offer the resource pass:
         DynamicResources checks their devices.
@@ -421,7 +421,7 @@ class RequestedToCapacityRatioScore(_AllocationScore):
 
 
 def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
-    """Return the node that got more of the `wanted` resources by the event; None if none did."""
+    """Return the node where the event may have freed some `wanted` resources; else None."""
     match event.before, event.after:
         case Pod() as gone, None:
             return freed_node(gone)

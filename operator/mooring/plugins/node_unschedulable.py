@@ -33,7 +33,7 @@ class NodeUnschedulable:
         return pod.spec.tolerations
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Return True where the node is not cordoned, or where the pod tolerates the taint."""
+        """Return bool[nodes]: False for cordoned nodes, unless the pod tolerates the taint."""
         if tolerated(NOT_SCHEDULABLE_TAINT, pod.spec.tolerations):
             return np.ones(len(nodes), np.bool_)
         return ~nodes.unschedulable

@@ -75,7 +75,7 @@ class ServiceAffinity:
         return tuple(Requirement(key, "In", (value,)) for key, value in wanted.items()) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _RequiredLabels) -> BoolArray:
-        """Return True where every label has the required value."""
+        """Return bool[nodes]: True where every label has the required value."""
         fits = np.ones(len(nodes), np.bool_)
         for requirement in wanted:
             fits &= nodes.meets(requirement)

@@ -36,7 +36,7 @@ class TaintToleration:
         return pod.spec.tolerations
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Return True where every NoSchedule and NoExecute taint is tolerated."""
+        """Return bool[nodes]: True where the pod tolerates every NoSchedule and NoExecute taint."""
         tolerations = pod.spec.tolerations
         return np.equal(_per_taint_set(nodes, lambda taints: repelled(taints, tolerations)), 0)
 

@@ -100,7 +100,7 @@ def compiled(selector: LabelSelector | None) -> CompiledSelector:
 
 
 def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
-    """Return whether the profiles have one mode and precedence, and one pod can match both.
+    """Return whether one pod can match both profiles, and both have the same mode and precedence.
 
     A namespace and a pod may have any labels, so only two demands on the same label can exclude
     each other.
@@ -116,7 +116,7 @@ def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
 
 
 def conflict_in_short(name: str, others: Collection[str]) -> str:
-    """Return `outranked by NAME`, or else `outranks NAME`, about profiles that share pods.
+    """Return `outranked by NAME`, else `outranks NAME`, about another profile for the same pods.
 
     The text names only one profile, so that it seldom changes when profiles are created or deleted.
     """
@@ -125,7 +125,7 @@ def conflict_in_short(name: str, others: Collection[str]) -> str:
 
 
 def conflict_text(name: str, others: Collection[str]) -> str:
-    """Return which other profiles have a higher or a lower rank for the same pods."""
+    """Return a text about the profiles with a higher or a lower rank for the same pods."""
     above = _first(_MOST_NAMED, (other for other in others if other < name))
     below = _first(_MOST_NAMED, (other for other in others if other > name))
     ranks = [f"outranked by {above}"] if above else []

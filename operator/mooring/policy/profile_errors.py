@@ -43,9 +43,9 @@ class FieldError:
 
 
 class ProfileInvalid(ValueError):  # noqa: N818 - it is a verdict about the profile, with many errors
-    """A profile has mistakes; `errors` contains all of them, at least one.
+    """Raised if a profile has mistakes; `errors` has all of them, at least one.
 
-    Its text is one line for the log: it has the first mistakes and the number of the others.
+    The text is one line for the log: it has the first mistakes and the number of the others.
     """
 
     def __init__(self, errors: Iterable[FieldError]) -> None:
@@ -57,7 +57,7 @@ class ProfileInvalid(ValueError):  # noqa: N818 - it is a verdict about the prof
 
 
 class PluginLoadError(Exception):
-    """A plugin cannot be used; the text names it, its distribution and the reason."""
+    """Raised if a plugin cannot be used; the text names it, its distribution and the reason."""
 
 
 def join_path(parent: str, child: str) -> str:

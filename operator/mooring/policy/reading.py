@@ -179,7 +179,7 @@ def _may_follow_from(
 ) -> bool:
     """Return whether the broken rule may follow from another mistake.
 
-    This is so if the rule's object is incomplete, or inside a removed object. There may be
+    This is possible if the rule's object is incomplete, or inside a removed object. There may be
     thousands of mistakes, so the function does not compare each mistake with all others.
     """
     owner = split_path(rule.owner)

@@ -48,7 +48,7 @@ class TimeSlices:
         return self._began + self.seconds
 
     def begin(self) -> None:
-        """Begin a slice now, because the task has just waited while other tasks ran."""
+        """Begin a new slice now, because the task has just waited and other tasks ran meanwhile."""
         self._began, self._stopped = self.clock(), float("inf")
 
     def stop(self) -> None:

@@ -47,7 +47,10 @@ class DeviceId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceToleration:
-    """A toleration of device taints; it ends for a running pod after `seconds`, never if None."""
+    """A toleration of device taints.
+
+    For a running pod it ends after `seconds`; None means never.
+    """
 
     toleration: Toleration
     seconds: int | None
@@ -144,7 +147,7 @@ class DeviceResult:
 
 @dataclass(frozen=True, slots=True)
 class AllocationConfig:
-    """A driver's configuration in an allocation; `source` says if a class or a claim states it."""
+    """A driver's configuration in an allocation; `source` is FromClass or FromClaim."""
 
     source: Literal["FromClass", "FromClaim"]
     requests: tuple[str, ...]

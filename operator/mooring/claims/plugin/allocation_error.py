@@ -1,10 +1,10 @@
-"""The error if devices cannot be allocated on a node, or on any node."""
+"""The error that devices cannot be allocated on one node, or on any node."""
 
 from mooring.framework.verdicts import ObjectError
 
 
 class AllocationError(ObjectError):
-    """Devices cannot be allocated because the claims, their classes or their selectors are wrong.
+    """Raised if devices cannot be allocated, because claims, classes or selectors are wrong.
 
     Attributes:
         text: The mistake, in kube-scheduler's words.

@@ -115,7 +115,7 @@ def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, froz
 
 
 def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
-    """Return a key; values with equal keys are equal for the expression.
+    """Return a key of the value; an expression cannot distinguish values with equal keys.
 
     `texts` are the constants with which the expression compares the value; None for any other use.
     Texts of equal length have the same key if they are not in `texts`.

@@ -28,14 +28,17 @@ _NOT_REPRESENTABLE: Final = (
 
 
 class CapacityError(Exception):
-    """The device's capacity is malformed; from Kubernetes 1.37 on, this ends the allocation."""
+    """Raised if a device's capacity is malformed.
+
+    From Kubernetes 1.37 on, this ends the allocation.
+    """
 
     def __init__(self, why: str, name: str = "") -> None:
         super().__init__(why)
         self.name = name
 
     def said_of(self, driver: str, rules: KubernetesRules) -> str:
-        """Return kube-scheduler's message about this error, for a device of this driver."""
+        """Return kube-scheduler's message about this error for a device of the driver."""
         domain = f"{driver}/" if rules.capacities_have_domain and "/" not in self.name else ""
         return f'capacity "{domain}{self.name}": {self}'
 

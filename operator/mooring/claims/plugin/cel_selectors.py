@@ -73,7 +73,7 @@ class Selectors:
     def first_against(
         self, expressions: Sequence[str | None], device: Device, device_id: DeviceId, owner: str
     ) -> int | None:
-        """Return the index of the first expression that does not select the device, or None.
+        """Return the index of the first expression that rejects the device, or None.
 
         Raises the same errors as `match`.
         """

@@ -109,10 +109,11 @@ class DistinctAttribute(_OnAttribute):
 
 
 class LastDistinctAttribute(_OnAttribute):
-    """Each device must differ from the last device of every request, as before Kubernetes 1.37.
+    """The constraint that a device differs from the last device of every request.
 
-    kube-scheduler then keeps only the last value of each request, so one request may get the values
-    a, b, a. After a device is removed, its request has no value.
+    It applies before Kubernetes 1.37. kube-scheduler then keeps only the last value of each
+    request, so one request may get the values a, b, a. After a device is removed, its request has
+    no value.
     """
 
     __slots__ = ("_devices", "_values")

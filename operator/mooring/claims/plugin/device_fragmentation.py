@@ -55,7 +55,10 @@ _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node that stands for its class; `unused` is the node's class if no device were in use."""
+    """A node that represents all nodes of its class.
+
+    `unused` is the class that the node would have if no device were in use.
+    """
 
     row: int
     of_class: Hashable

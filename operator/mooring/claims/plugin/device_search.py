@@ -191,7 +191,7 @@ class Search:
         return _Slot(alternatives[0], 0, 0)
 
     def _known_to_fail(self, pruning: Pruning, claim: int, request: int) -> _Fail | None:
-        """Return a failure if it is known that no solution can follow; else None."""
+        """Return a failure if earlier results show that no solution can follow; else None."""
         key = (claim, request, pruning.state(claim))
         if (known := self._failed.get(key)) is not None:
             return known
@@ -276,7 +276,7 @@ class Search:
         return self._next_candidate(frame)
 
     def _begin_anew(self) -> _Next:
-        """Start the search again, and skip hopeless branches from now on."""
+        """Start the search again; from now on, skip branches that cannot succeed."""
         while self.trial.taken:
             self.trial.give_back()
         self._frames.clear()

@@ -221,7 +221,7 @@ class DeviceTrial:
         )
 
     def former_use(self, position: int) -> Hashable:
-        """Return a key for the use of the device by other pods."""
+        """Return a key for the way in which other pods use the device."""
         device = self._candidates[position].id
         consumed = self._consumed.get(device)
         return (
@@ -245,7 +245,7 @@ class DeviceTrial:
 
     @property
     def order_matters(self) -> bool:
-        """Whether a constraint depends on the order of devices; then no two devices are equal."""
+        """Whether a constraint depends on the order of devices; then no devices count as equal."""
         return any(isinstance(c, LastDistinctAttribute) for some in self._constraints for c in some)
 
     def constrained(self, claim: int) -> bool:

@@ -117,8 +117,8 @@ class _Row:
 class NodeClasses:
     """The class of each node, for claims that read the same attributes.
 
-    Nodes with equal signatures and attribute values have the same key. The class of a key depends
-    also on the pools that nodes share.
+    A node's key stands for its signature (see the module) and its attribute values. A class
+    consists of nodes with equal keys and equal shared pools.
     """
 
     def __init__(self, reads: Reads) -> None:
@@ -307,9 +307,10 @@ class ResultsOnNodes:
 
 @dataclass(eq=False, repr=False)
 class EquivalentNodes:
-    """The pools and classes of all nodes, and the results of searches; each call applies changes.
+    """The pools and classes of all nodes, and the results of searches for devices.
 
-    `allocated` are the devices that count as in use; None means the cluster's devices in use.
+    Each call first applies the changes of the cluster. `allocated` are the devices that count as in
+    use; None means the cluster's devices in use.
     """
 
     rules: KubernetesRules
@@ -468,7 +469,7 @@ class EquivalentNodes:
             self._cached -= entry.counted
 
     def _bound(self, *used: NodeClasses | _Results) -> None:
-        """Update the cache's size for the used entries; drop other entries if it is too large."""
+        """Update the sizes of the used cache entries; drop other entries if necessary."""
         for each in used:
             self._cached += each.bytes - each.counted
             each.counted = each.bytes
@@ -718,7 +719,7 @@ def score_of(claim: ResourceClaim, allocation: Allocation) -> int:
 
 
 def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], text: str) -> str:
-    """Return the error text after replacing the names of `others` by the names of `claims`."""
+    """Return the error text with the names of `others` replaced by the names of `claims`."""
     for mine, other in zip(claims, others, strict=True):
         text = text.replace(f"claim {other.key}", f"claim {mine.key}")
         text = text.replace(f"for claim {other.name}:", f"for claim {mine.name}:")

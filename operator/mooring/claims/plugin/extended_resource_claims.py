@@ -187,7 +187,8 @@ def _of_resource(
     """Return the requests for devices of one resource, and the containers that use each request.
 
     Each ordinary container and sidecar has its own request. An init container ends earlier and uses
-    the devices of later containers. If those have too few, one more request asks for the rest.
+    the devices of later containers. If the later containers have too few devices, one more request
+    asks for the rest.
     """
     lasting = [
         (index, container.name, f"container-{index}-request-{_index_of(resource, container)}", n)

@@ -158,7 +158,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims
 
     def filter(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return True for nodes that can use allocated devices and have the missing devices."""
+        """Return bool[nodes]: True where the pod can use its devices and get missing devices."""
         fits = self._available(nodes, claims)
         left = np.flatnonzero(fits)
         if len(left):
@@ -171,7 +171,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> Explanation:
-        """Return why each node has no devices for the pod; evicting pods cannot help."""
+        """Return the reason for each rejected node; evicting pods cannot help on any of them."""
         if not claims.to_allocate and claims.extended is None:
             return Explanation.single(_ELSEWHERE, len(nodes), resolvable=False)
         numbers = {_ELSEWHERE: 0}
@@ -231,7 +231,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         """Free a claim that makes nodes unsuitable, if no other pod uses the claim.
 
         If another plugin's PreFilter rejected the pod, the text is "not found", as in
-        kube-scheduler, where the plugin then has no state.
+        kube-scheduler.
         """
         diagnosis = state.diagnosis
         if diagnosis.pre_filter_resolvable:
@@ -449,7 +449,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims.extended.rejections(nodes)
 
     def _available(self, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return True for nodes where the pod can use the devices that its claims already have."""
+        """Return bool[nodes]: True where the pod can use the devices of its allocated claims."""
         if claims.broken:
             return np.zeros(len(nodes), np.bool_)
         fits = nodes.present.copy()
@@ -572,7 +572,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
 
 
 class _BindingFailedError(PluginError):
-    """The driver says that a device of the pod cannot be bound."""
+    """Raised if a driver says that a device of the pod cannot be bound."""
 
 
 def _text(result: Result) -> str:

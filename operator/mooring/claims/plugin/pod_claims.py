@@ -78,8 +78,8 @@ class PodClaims:
 def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedulable:
     """Return the claims that the pod names, or why the pod must wait for a claim (PreEnqueue).
 
-    Each claim is returned once. kube-scheduler allocates a claim that is named twice two times, and
-    fails.
+    Each claim is returned once. kube-scheduler tries to allocate a claim twice if the pod names it
+    twice, and fails.
     """
     found: dict[str, ResourceClaim] = {}
     if pod.spec.resource_claims and cluster.dynamic_resources.unknown is not None:
@@ -239,7 +239,7 @@ def _with_conditions(
 
 
 def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
-    """Return whether the claim has an allocation in flight for members of the pod's group alone."""
+    """Return whether the claim's allocation is in flight only for members of the pod's group."""
     group = cluster.pod_groups.key_of(pod)
     for holder in cluster.dynamic_resources.claims.holders(claim.uid):
         placed = cluster.pod(holder)

@@ -216,8 +216,8 @@ def _pool(
 def _slice_count(slices: Sequence[ResourceSlice], rules: KubernetesRules) -> int:
     """Return the number of slices that a complete pool has, as its slices state it.
 
-    If slices disagree, the first slice by name decides, but slices for one node come before others.
-    In kube-scheduler any slice may decide.
+    If slices disagree, the first slice by name decides; slices for a single node come first. In
+    kube-scheduler any slice may decide.
     """
     count = slices[0].slice_count
     if all(each.slice_count == count for each in slices):

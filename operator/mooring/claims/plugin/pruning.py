@@ -161,7 +161,7 @@ def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
 
     Args:
         counts: The number of devices that each request needs.
-        devices: The number of devices that suit a set of requests and no others, by bit mask.
+        devices: By bit mask of requests: the number of devices that suit exactly these requests.
     """
     left = dict(devices)
     given = [dict.fromkeys(devices, 0) for _ in counts]

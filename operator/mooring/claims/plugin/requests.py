@@ -209,7 +209,7 @@ class Requests:
         return slot
 
     def _all_devices(self, slot: Slot, where: str) -> list[int]:
-        """Return the positions of all devices that the request selects, even those in use."""
+        """Return the positions of all devices that the request selects, also of those in use."""
         positions = []
         for pool, start, end in zip(
             self._node.pools, self._node.starts, self._node.starts[1:], strict=False

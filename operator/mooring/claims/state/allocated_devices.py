@@ -61,7 +61,7 @@ class AllocatedDevices:
         return found
 
     def of_pool(self, driver: str, pool: str) -> Mapping[str, Hashable]:
-        """Return the pool's devices in use by name; a value changes when the use changes."""
+        """Return a value for each device of the pool in use; it changes when the use changes."""
         return self._of_pool.get((driver, pool), _NOTHING)
 
     def holders(self, device: DeviceId) -> Collection[str]:

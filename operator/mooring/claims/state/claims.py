@@ -26,7 +26,7 @@ from mooring.state.objects import Objects
 
 @dataclass(slots=True)
 class _InFlight:
-    """An allocation that is not written yet, and its pods; `gone` is the claim if it is deleted."""
+    """An unwritten allocation and its pods; `gone` is the claim if the claim was deleted."""
 
     allocation: Allocation
     holders: dict[Uid, None] = field(default_factory=dict)
@@ -204,7 +204,10 @@ class ResourceClaims:
         return self._assumed.get(key) or self._mirrored.get(key)
 
     def _tried(self, claim: ResourceClaim) -> ResourceClaim:
-        """Return the claim as the trial sees it: perhaps with another spec, or free."""
+        """Return the claim as `asking` and `without` change it for a trial.
+
+        The result may have another spec, or no devices.
+        """
         asked = self._asked.get(claim.uid)
         if asked is not None and claim.allocation is None:
             return replace(claim, spec=asked)

@@ -20,10 +20,11 @@ _NOT = np.int64(2**62)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedShares:
-    """The cards for a pod's shares on each of many nodes.
+    """The cards for a pod's shares, on each of many nodes.
 
-    The fields say whether all shares fit, and give the cards of each share (int64[row, n]) and the
-    remaining amounts. Where the shares do not fit, cards and amounts have no meaning.
+    `fits` is bool[row]: True if all shares fit. `chosen` has for each share the cards (int64[row,
+    n]), and `remaining` the amounts left on all cards. Where the shares do not fit, cards and
+    amounts have no meaning.
     """
 
     fits: BoolArray

@@ -46,7 +46,7 @@ class GPUShare(CardPlugin):
         self._choice = args.cards
 
     def filter(self, pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
-        """Return True for nodes where every share has a usable card with room."""
+        """Return bool[nodes]: True where every share has a usable card with room."""
         rows, (share, *others) = nodes.rows, request.shares
         if _is_plain(request):
             return self._cards.largest_free(rows) >= share.memory
@@ -59,7 +59,10 @@ class GPUShare(CardPlugin):
         return enough
 
     def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
-        """Return why no card has room; preemption cannot help if empty cards are too small."""
+        """Return the reason for each rejected node.
+
+        Preemption may help only if the node's cards are large enough for the shares.
+        """
         rows = nodes.rows
         left, total = self._cards.remaining(rows), self._cards.total(rows)
         usable, suitable = left.usable, self._cards.suitable(request, rows)
@@ -91,9 +94,10 @@ class GPUShare(CardPlugin):
         return Explanation(reasons, np.left_shift(np.uint64(1), case.astype(np.uint64)), case >= 3)
 
     def score(self, pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return 0-100: the mean of how full the chosen card and all the node's cards become.
+        """Return int64[nodes], 0-100: how full the node would be with the pod.
 
-        For `Spread`, the score is 100 minus this mean.
+        The score is the mean of two percentages: the used memory of the chosen card, and that of
+        all cards of the node. For `Spread`, it is 100 minus this mean.
         """
         rows, share = nodes.rows, request.shares[0]
         index, total, sums = np.arange(len(rows)), self._cards.total(rows), self._cards.sums(rows)

@@ -45,7 +45,7 @@ class GPUTopology(CardPlugin):
     Args: ClassVar[type[CardArgs]] = CardArgs
 
     def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
-        """Return True for nodes with enough free cards that have the requested links."""
+        """Return bool[nodes]: True where enough free cards have the requested links."""
         free = self._free(nodes.rows, request)
         fits = np.bitwise_count(free) >= request.whole_cards
         if request.link_required:
@@ -80,7 +80,7 @@ class GPUTopology(CardPlugin):
         return Explanation(_REASONS, bits, case >= _RESOLVABLE)
 
     def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return 0-100: high for well-connected cards and for unbroken groups of 8 or 4 cards."""
+        """Return int64[nodes], 0-100; well-connected cards and unbroken groups score high."""
         free = self._free(nodes.rows, request)
         scores = np.zeros(len(nodes), np.int64)
         seen: dict[tuple[Subsets, int, int], int] = {}

@@ -106,7 +106,7 @@ class CardFormat:
 
 
 class CardRequestError(Exception):
-    """A pod's request for cards is malformed; the text names the field and the expected value."""
+    """Raised if a pod's request for cards is malformed; the text names the field."""
 
 
 @dataclass(frozen=True, slots=True)

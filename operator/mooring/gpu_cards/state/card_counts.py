@@ -169,7 +169,7 @@ class _Row:
 
 
 class _Books(NamedTuple):
-    """The free amounts of a node's cards, the guessed cards of pods, and overcommitted cards."""
+    """The counts of one node: free amounts of cards, guessed cards of pods, overcommitted cards."""
 
     free: list[int]
     free_cores: list[int]
@@ -364,7 +364,7 @@ class Cards:
         return True
 
     def follow(self) -> None:
-        """Compute the typical requests from all counted pods; `publish` updates them later."""
+        """Compute the typical requests from all counted pods; later `publish` updates them."""
         self.followed = True
         self._since_published = 0
         self._typical = dict(sorted(self._demand.items(), key=_frequency)[:_MOST_CLASSES])

@@ -112,8 +112,8 @@ def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) 
 def _usable(served: IntArray, cards: IntArray, demand: CardDemand, limit: IntArray) -> IntArray:
     """Return how much free GPU a class of requests can use on each node.
 
-    `served` is the free amount on suitable cards, `cards` their number; `limit` follows from free
-    cpu.
+    `served` is the free amount on suitable cards, and `cards` the number of these cards. `limit` is
+    the most GPU that the class can use with the node's free cpu.
     """
     usable: IntArray = np.where(cards >= demand.cards, np.minimum(served, limit), 0)
     return usable

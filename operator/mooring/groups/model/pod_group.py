@@ -329,7 +329,7 @@ class GroupFormat(NamedTuple):
     Attributes:
         name_key: The label or annotation with the group's name; a label takes precedence.
         minimum_key: The label or annotation with the group's minimum; without it, the minimum is 1.
-        source: What defines the group; for a pod with `minimum_key`, the members define it.
+        source: The kind of the group; if a pod has `minimum_key`, the members define the group.
         expected_key: A pod with this label must name its group before it can be scheduled.
         queue_keys: Labels that name the Queue; the first one that the pod has is used.
     """
@@ -397,8 +397,8 @@ def parse_kai_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 def parse_pod_gang(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGang of `scheduler.grove.io/v1alpha1`; see `parse_pod_group` for errors.
 
-    Its groups of pods are roles. The PodGang is `invalid` if such a group must be in a domain of
-    its own.
+    Its groups of pods become roles. The PodGang is `invalid` if a group of pods must be in a
+    topology domain of its own.
     """
     return _parsed(raw, GroupSource.GROVE, _grove_spec)
 
@@ -690,7 +690,7 @@ def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:
 
 
 def _annotated(annotations: Mapping[str, str]) -> _Annotated:
-    """Parse Mooring's annotations for the topology and the disruption mode."""
+    """Return the topology and the disruption mode that Mooring's annotations state."""
     keys = _topology_keys(annotations.get(TOPOLOGY_KEYS, ""))
     mode = annotations.get(TOPOLOGY_MODE, "Required")
     if mode not in ("Required", "Preferred"):

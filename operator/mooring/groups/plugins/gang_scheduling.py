@@ -43,7 +43,10 @@ class GangScheduling:
         )
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """Return None if the pod may enter the queue: it has no gang, or enough members exist."""
+        """Return None if the pod has no gang, or if enough members of its gang exist.
+
+        Otherwise the pod may not enter the queue.
+        """
         group = self._cluster.pod_groups.of(pod)
         if group is None:
             return None

@@ -44,7 +44,7 @@ class TopologyPlacementGenerator:
     ) -> tuple[Placement, ...] | Unschedulable:
         """Return a placement for each domain, the smallest domains first.
 
-        `parent` has the nodes to divide; a group without a topology gets only `parent`.
+        `parent` has the nodes to divide. For a group without a topology, only `parent` is returned.
         """
         topology = group.definition.topology if group.definition is not None else None
         if topology is None or not topology.keys:

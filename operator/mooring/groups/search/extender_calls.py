@@ -32,8 +32,8 @@ def needed_about(
 ) -> Sequence[Needed]:
     """Return the next calls of extenders that the decision needs; empty if it needs none.
 
-    `answers` are the extenders' answers so far; None: no extender is called. With `again`,
-    extenders are asked again about a member if a node in their answer no longer fits.
+    `answers` are the extenders' answers so far; None means that no extender is called. With
+    `again`, extenders are asked again about a member if a node in their answer no longer fits.
     """
     if answers is None:
         return ()

@@ -187,7 +187,7 @@ def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
 def _admitted(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, GroupDecision | None]:
-    """Return the search with the members that the quota allows, or why the group must wait."""
+    """Return the search for the members that the quota allows, or why the group must wait."""
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
         return searched, GroupDecision({}, message=differs)
@@ -213,7 +213,7 @@ def _admitted(
 def _within_quota(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, Unschedulable | None]:
-    """Return the search with the members that the quota allows, or why the quota allows too few."""
+    """Return the search for the members that the quota allows, or why it allows too few."""
     members, cluster = searched.members, searched.cluster
     over = _quota_rejection(members, searched.pipeline, cluster)
     if over is None:
@@ -472,7 +472,7 @@ def _complete(
     tried: list[_Candidate],
     budget: SearchBudget,
 ) -> list[_Candidate]:
-    """Return the placements of the lowest tier where `place` finds nodes for all members.
+    """Return the placements of the lowest tier on which `place` finds nodes for all members.
 
     All placements that were tried are added to `tried`. The search stops when the budget is spent.
     """
@@ -496,7 +496,7 @@ def _complete(
 def _partial(
     tried: Sequence[_Candidate], group: PodGroupState, members: Sequence[Pod]
 ) -> list[_Candidate]:
-    """Return the placements that fit the group's minimum; only those of the lowest tier."""
+    """Return the placements where the group's minimum fits; only those of the lowest tier."""
     needed = max(group.lacking, 1)
     enough = [c for c in tried if len(c.assignment.rows) >= needed]
     if group.roles:
@@ -513,7 +513,7 @@ def _needed_only(
 ) -> list[_Candidate]:
     """Search again for only the members that the group's minimums need; return the placements.
 
-    Otherwise the surplus members of one role could take the nodes that another role needs.
+    Otherwise members of one role that are not needed could take the nodes for another role.
     """
     needed, others = group.needed_of(searched.members)
     if not (group.roles and others):

@@ -117,11 +117,11 @@ class SearchedMembers:
 
     Attributes:
         members: Members without a node.
-        rejected: The names of nodes where Reserve or Permit rejected a member, by its uid.
+        rejected: By a member's uid, the names of nodes where Reserve or Permit rejected it.
         budget: The limit for all searches together.
         others: Members that are not placed now; their nominations are ignored.
         ended: Pods that count as if they had left their nodes.
-        extended: The results of extenders about nodes for a member, by the member's uid.
+        extended: By a member's uid, the results of extenders about nodes for it.
     """
 
     members: Sequence[Pod]

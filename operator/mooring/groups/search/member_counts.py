@@ -282,7 +282,7 @@ class CountingSearch:
         """Place the members on the candidate rows as if the pods of these PodTable slots had ended.
 
         Only requests, and filters that ignore pods, are checked; the first row is filled first.
-        Other filters may still reject members, so only the result `impossible` is certain.
+        Other filters may still reject members, so the result is certain only if it is `impossible`.
         """
         with self.searched.trial():
             counted = self._all_requests()
@@ -375,7 +375,7 @@ class CountingSearch:
         return ranked, bool(results.prefers_full_nodes)
 
     def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
-        """Return whether the best node stays the best with one member; None if it is then full."""
+        """Return whether the best node stays best once it has a member; None if it is full then."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             assign_devices(self.searched.pipeline.reserve, members.pods[0], int(ranked[0]))
@@ -410,7 +410,10 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
 ) -> list[int]:
-    """Return the indices of the fewest resources that must be `ample` to fit all items."""
+    """Return the indices of the fewest resources with which all items would fit.
+
+    Of these resources, each row gets the amount in `ample` instead of the amount in `free`.
+    """
     short = [*range(len(free))]
     for index in (None, *short):
         others = [each for each in short if each != index]

@@ -191,7 +191,7 @@ def _attempts(
 
 
 def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, ...]]:
-    """Return the orders to try first: by several measures of the members' size, and by spare room.
+    """Return the orders to try first: by several measures of size, and by spare room.
 
     The spare room of an item is the number of its members that fit on all nodes, minus its count.
     """

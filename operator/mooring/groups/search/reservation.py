@@ -168,7 +168,10 @@ class GroupReservation:
         return free_at if max(missing.values()) <= 0 else -math.inf
 
     def _leaves(self, placed: PlacedPod, group: PodGroupState) -> bool:
-        """Return whether the group may use the placed pod's room after the pod's end."""
+        """Return whether the end of the placed pod makes room for the group.
+
+        It does if the pod has no higher priority, is no member and belongs to no DaemonSet.
+        """
         pod = placed.pod
         member = pod.uid in group.assumed or pod.uid in group.assigned
         return pod.spec.priority <= group.priority and not _of_daemon_set(pod) and not member
@@ -360,6 +363,6 @@ def _of_daemon_set(pod: Pod) -> bool:
 
 
 def _after(pipeline: Pipeline) -> float | None:
-    """Return after how many seconds nodes are reserved; None if the profile reserves none."""
+    """Return after how many seconds of waiting nodes are reserved; None: never."""
     policy = pipeline.group_policy
     return policy.reserve_after_seconds if policy is not None else None

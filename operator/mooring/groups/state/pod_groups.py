@@ -205,7 +205,7 @@ class PodGroupState:
     def is_enough(self, pods: Iterable[Pod], others: int = 0) -> bool:
         """Return whether these members reach the minimum and the minimum of each role.
 
-        `others` more members without a role count too. Zero members are never enough.
+        `others` is the number of further members without a role. Zero members are never enough.
         """
         of_roles = Counter(map(self.role_of, pods))
         return of_roles.total() + others >= max(self.minimum, 1) and all(
@@ -467,7 +467,7 @@ class PodGroups:
         return declared.minimum if declared is not None else 0
 
     def opened(self, before: Pod, after: Pod) -> PodGroupState | None:
-        """Return the pod's group if the pod completed it by losing its gates; else None."""
+        """Return the pod's group if it is complete because the pod lost its gates; else None."""
         return self.completed_by(after) if before.spec.gates and not after.spec.gates else None
 
     def counts_otherwise(self, before: Pod, after: Pod) -> bool:
@@ -522,7 +522,10 @@ class PodGroups:
         return member.group.key == key and member.declared == self._declared_by(pod)
 
     def number_of(self, uid: Uid) -> int | None:
-        """Return `number` of the pod's group; None without a group, or for a terminating pod."""
+        """Return the number that identifies the pod's group in pod columns, or None.
+
+        The result is None for a pod without a group, and for a terminating pod.
+        """
         member = self._members.get(uid)
         return member.group.number if member is not None and not member.pod.terminating else None
 

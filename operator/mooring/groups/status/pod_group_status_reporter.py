@@ -63,7 +63,7 @@ _KINDS: Final[Mapping[GroupSource, Kind]] = MappingProxyType(
 
 @dataclass(slots=True)
 class _Record:
-    """The reporter's own data about a group."""
+    """The reporter's data about one group: its last decision and its last reports."""
 
     uid: str = ""
     """The uid of the object that defines the group; empty without an object."""

@@ -65,7 +65,7 @@ class Candidate:
 
 
 class SplitVictims(NamedTuple, Generic[_Victim]):
-    """Victims whose eviction violates a disruption budget, and the others.
+    """Victims in two parts: their eviction violates a disruption budget, or does not.
 
     `violating` has, by victim, the number of its pods that violate a budget. `matches` is the
     number of pairs of a pod and a matching budget.
@@ -127,7 +127,7 @@ def split_by_budgets(
     *,
     strict: bool = False,
 ) -> SplitVictims[_Victim]:
-    """Divide victims into those whose eviction violates a disruption budget, and the others.
+    """Divide victims by whether their eviction violates a disruption budget.
 
     Each victim uses up disruptions of its budgets, in the order of `victims`. With `strict`, a pod
     that several budgets match counts as a violation, because the Eviction API never evicts it.

@@ -29,7 +29,7 @@ REMOVALS_PER_CHECK: Final = 8
 
 
 def checks_of(pod: Pod) -> float:
-    """Return how long the pod's filters take on one node, compared with those of an ordinary pod.
+    """Return the time that the pod's filters take on one node, relative to an ordinary pod.
 
     The few volumes, ports, resources and requirements of an ordinary pod add nothing.
     """

@@ -237,7 +237,8 @@ class DefaultPreemption:
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
         """Return whether enough candidates were found, and one of them violates no budget.
 
-        See calculateNumCandidates and DryRunPreemption in framework/preemption/preemption.go.
+        `nodes` is the number of nodes to examine. See calculateNumCandidates and DryRunPreemption
+        in framework/preemption/preemption.go.
         """
         if len(candidates) < self._wanted(nodes):
             return False

@@ -63,9 +63,10 @@ class VictimSlots:
 
 
 class _Costs(NamedTuple):
-    """The costs of victims as arrays: an item for each pod, and for each group on each node.
+    """The costs of victims as arrays, with an item for each pod and for each group on each node.
 
-    `at` is the node's position in `PotentialVictims.rows`; for the others see `PreemptionCost`.
+    `at` is the node's position in `PotentialVictims.rows`; `PreemptionCost` explains the other
+    fields.
     """
 
     at: IntArray
@@ -192,12 +193,12 @@ class PotentialVictims:
 
     @cached_property
     def _ends(self) -> IntArray:
-        """For each position in `rows`, the end of its victims' indices in `_by_node`."""
+        """For each position in `rows`: the index in `_by_node` after its last victim."""
         ends: IntArray = np.cumsum(self.counts)
         return ends
 
     def free_on(self, row: int) -> FreeResources:
-        """Return what is free on the node with the pod and without the potential victims."""
+        """Return the resources free on the node with the pod and without the potential victims."""
         position = int(np.flatnonzero(self.rows == row)[0])
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return FreeResources(amounts, int(self._free_slots[position]))

@@ -121,8 +121,8 @@ def not_helpful(preemptor: Preemptor) -> Unschedulable:
 def leaving(preemptor: Preemptor) -> Iterator[tuple[Pod, int]]:
     """Yield the pods that are already leaving, each with its node's row.
 
-    Some are pods of lower priority that this scheduler is evicting. The others are all terminating
-    pods in the preemptor's tree of Queues, because their end frees quota.
+    These are pods of lower priority that this scheduler is evicting, and all terminating pods in
+    the preemptor's tree of Queues, because their end frees quota.
     """
     columns = preemptor.cluster.pod_columns
     chosen = columns.evicting & (columns.priority < preemptor.priority)

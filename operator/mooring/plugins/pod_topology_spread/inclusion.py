@@ -39,7 +39,7 @@ class CountedNodes:
 
     @property
     def key(self) -> str:
-        """The constraint's label if all nodes with the label count; else EACH_NODE."""
+        """The constraint's label if all nodes with this label count; else EACH_NODE."""
         return self.domains.key if self.rows is None else EACH_NODE
 
     def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:

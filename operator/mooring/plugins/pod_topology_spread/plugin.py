@@ -148,7 +148,7 @@ class PodTopologySpread:
         return tuple(self._limit(pod.spec, rule, keys, cluster) for rule in rules) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, limits: tuple[_Limit, ...]) -> BoolArray:
-        """Return True where every constraint allows the node's domain."""
+        """Return bool[nodes]: True where every constraint allows the node's domain."""
         fits = np.ones(len(nodes), np.bool_)
         for limit in limits:
             fits &= limit.allows[nodes.label_codes(limit.key)]

@@ -36,7 +36,8 @@ _LONGEST_REASON: Final = 512
 class Rules:
     """Runs one rule of a profile; `name` is `Rules/` and the rule's name.
 
-    `depends_on_node_only` and `depends_on_node_object_only` are set by what the rule reads.
+    `depends_on_node_only` and `depends_on_node_object_only` depend on the values that the rule
+    reads.
     """
 
     name: str = RULES
@@ -69,14 +70,14 @@ class Rules:
         return SKIP if self._evaluator.is_true_for(pod) else None
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Return True where the expression is true, False where it is false or fails."""
+        """Return bool[nodes]: True where the expression is true and does not fail."""
         results, rows = self._evaluator.run(pod, nodes)
         return results.fits if rows is None else results.fits[rows]
 
     def explain(self, pod: Pod, nodes: NodeView, _: None) -> Explanation:
         """Return the rule's message, or why its expression fails on the node.
 
-        Evicting pods can help only if the rule reads what pods request, or counts pods.
+        Evicting pods can help only if the rule reads the requests of pods, or counts pods.
         """
         results, rows = self._evaluator.run(pod, nodes)
         failed = results.errors if rows is None else results.errors[rows]

@@ -108,7 +108,7 @@ def gathered(
 
 
 def _first(former: Any, later: Any) -> Any:
-    """Return the errors of two operands; on a node with two errors, that of the first operand."""
+    """Return the errors of two operands; if both have an error on a node, the first operand's."""
     if isinstance(former, int) and isinstance(later, int):
         return former or later
     if isinstance(former, int) and not former:
@@ -119,7 +119,7 @@ def _first(former: Any, later: Any) -> Any:
 
 
 def logical(function: str, left: Value, right: Value) -> Value:
-    """Compute `&&` or `||`; if one operand decides the result, ignore the other's error."""
+    """Compute `&&` or `||`; if one operand decides the result, ignore an error of the other."""
     decisive = function == "_||_"
     operation = np.logical_or if decisive else np.logical_and
     data = operation(left.data, right.data)

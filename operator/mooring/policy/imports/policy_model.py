@@ -16,26 +16,26 @@ from mooring.policy.score_args import CPU_AND_MEMORY, Resources, Shape
 
 
 class Labels(PolicyModel):
-    """Pods of one Service run on nodes with the same values of these labels."""
+    """Labels with the same values on all nodes of a Service's pods."""
 
     labels: tuple[QualifiedName, ...] = Field(min_length=1)
 
 
 class LabelsPresence(PolicyModel):
-    """Nodes must have all of these labels, or none of them."""
+    """Labels that nodes must have, or must not have."""
 
     labels: tuple[QualifiedName, ...] = Field(min_length=1)
     presence: bool = False
 
 
 class ServiceLabel(PolicyModel):
-    """Pods of one Service are spread over the values of this label."""
+    """A label whose values the pods of a Service are spread over."""
 
     label: QualifiedName
 
 
 class LabelPreference(PolicyModel):
-    """Nodes that have this label, or do not have it, get a higher score."""
+    """A label whose presence (or absence) raises a node's score."""
 
     label: QualifiedName
     presence: bool = False

@@ -19,7 +19,7 @@ _PATTERN_SIZE: Final = 5
 
 
 def cost(expression: Expression) -> int:
-    """Return the estimated time of one evaluation in units of 0.1 µs, without the time `CALL`."""
+    """Return the estimated time of an evaluation in units of 0.1 µs, without the time `CALL`."""
     match expression:
         case Comprehension():
             items, *body = expression.parts()
