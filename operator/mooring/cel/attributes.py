@@ -1,4 +1,4 @@
-"""Reads fields of objects and elements of lists (cel-go's `interpreter/attributes.go`)."""
+"""Evaluates fields of objects and elements of lists (cel-go's `interpreter/attributes.go`)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -175,5 +175,5 @@ _BY_NAME: Final = dict(_CHECKS.values())
 
 
 def mistakes_of(format_value: FormatValue, text: str) -> list[str]:
-    """Return the mistakes in the text; empty if it has the format."""
+    """Return the mistakes in the text; the list is empty if the text has the format."""
     return _BY_NAME[format_value.name](text)

@@ -170,7 +170,7 @@ def _transform_map(
 def _bound(at: int, name: str, value: Expression, result: Expression) -> Comprehension:
     """Return an expression that computes `result` with the variable `name` set to `value`.
 
-    It is a loop that runs once.
+    The expression is a loop that runs once.
     """
     return Comprehension(
         at,

@@ -15,7 +15,7 @@ class Type:
 
     @property
     def shown(self) -> str:
-        """The name of the type in messages."""
+        """The name of the type with its parameters, in the form of messages."""
         if self.kind in _SHOWN:
             return _SHOWN[self.kind]
         if not self.parameters:
@@ -85,7 +85,7 @@ def map_of(key: Type, value: Type) -> Type:
 
 
 def optional_of(value: Type) -> Type:
-    """Return the type of an optional value."""
+    """Return the type of an optional that may contain a value of this type."""
     return Type("opaque", "optional_type", (value,))
 
 

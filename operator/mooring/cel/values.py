@@ -198,7 +198,7 @@ class MapValue:
         return made
 
     def put(self, key: Value, value: Value) -> None:
-        """Set the value of the key."""
+        """Set the value of the key; only a loop that builds the map may do this."""
         self._entries[_key(key)] = (key, value)
 
     def remove(self, key: Value) -> None:
@@ -263,7 +263,7 @@ def lossless_uint(value: float) -> int | None:
 
 
 def is_list(value: Value) -> bool:
-    """Return whether the value is a list."""
+    """Return whether the value is a CEL list, in any of its forms in Python (`LISTS`)."""
     return type(value) in LISTS
 
 

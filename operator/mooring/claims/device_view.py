@@ -55,7 +55,7 @@ class NodeDevice:
     holders: tuple[Holder, ...]
 
     def document(self) -> dict[str, Any]:
-        """Return the device as JSON."""
+        """Return the device as a dict of JSON values."""
         return {
             "driver": self.id.driver,
             "pool": self.id.pool,

@@ -64,7 +64,7 @@ class Summary:
         return "; ".join(parts)
 
     def document(self) -> dict[str, Any]:
-        """Return the summary as JSON."""
+        """Return the summary as a dict of JSON values."""
         return {
             "pods": self.pods,
             "placed": self.placed,

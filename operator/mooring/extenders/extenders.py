@@ -147,7 +147,7 @@ class Extenders:
         return False
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close the connections to all extenders."""
         for client in self._clients.values():
             await client.close()
         self._clients.clear()

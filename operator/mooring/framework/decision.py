@@ -24,7 +24,7 @@ class PodRef(NamedTuple):
 
     @classmethod
     def of(cls, pod: Pod) -> "PodRef":
-        """Return the reference to the pod."""
+        """Return a reference to the pod, with its namespace, name and uid."""
         return cls(pod.namespace, pod.name, pod.uid)
 
     @classmethod

@@ -67,7 +67,7 @@ class Cost:
 
     @property
     def excess(self) -> str | None:
-        """Return why this cost exceeds the limits of a profile; None if it does not."""
+        """Why this cost exceeds the limits of a profile; None within the limits."""
         for units, most, of in (
             (self.nodes, MOST_FOR_NODES, "the values that nodes have now"),
             (self.pod, MOST_FOR_POD, "one pod and the values that nodes have now"),
@@ -113,7 +113,7 @@ class Evaluations:
         self._all.append(evaluation)
 
     def excess(self, evaluation: Evaluation, node_set_version: int) -> str | None:
-        """Return why the evaluation exceeds the profile's limit and does not run; None if it runs.
+        """Return why the evaluation exceeds the profile's limit and does not run; else None.
 
         The answer changes only with the version of the node set, so that cached results stay right.
         """
@@ -123,7 +123,7 @@ class Evaluations:
         return self._excess.get(evaluation)
 
     def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
-        """Return why the pod has too many labels for the evaluation; None if it may run."""
+        """Return why the pod has too many labels for the evaluation; None if the labels are few."""
         units = times * self._up_to[evaluation].pod_maps
         return Cost(pod=units).excess if times > 1 else None
 

@@ -36,9 +36,9 @@ class Api(Protocol):
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         """Add these annotations to the Binding: the pod gets node and annotations in one write.
 
-        They are merged with earlier annotations of the same attempt; an empty mapping removes all
-        of them. A plugin calls this in `pre_bind`. The engine removes the annotations at the end of
-        the attempt, whether the pod is bound or not.
+        The annotations are merged with earlier annotations of the attempt; an empty mapping removes
+        all of them. A plugin calls this in `pre_bind`. The engine removes the annotations at the
+        end of the attempt, whether the pod is bound or not.
         """
 
     def unix_nanoseconds(self) -> int:
@@ -145,10 +145,10 @@ class VolumeAssumeCache(Protocol):
         """Assign GPU cards of the pod's node to the assumed pod, until the pod is forgotten."""
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the counts of GPU cards in this format; they exist while a plugin has them.
+        """Return the counts of GPU cards in this format; a plugin must keep the result.
 
-        Call it in a plugin's constructor. If `demand` is true, the counts also say which requests
-        are typical of the cluster.
+        Call it in a plugin's constructor: the counts exist as long as a plugin refers to them. If
+        `demand` is true, the counts also say which requests are typical of the cluster.
         """
 
 

@@ -81,22 +81,22 @@ class NodeInfo:
 
     @property
     def name(self) -> str:
-        """The node's name."""
+        """The node's `metadata.name`."""
         return self.node.name
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The node's labels."""
+        """The node's `metadata.labels`."""
         return self.node.labels
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The node's annotations."""
+        """The node's `metadata.annotations`."""
         return self.node.annotations
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        """The node's taints."""
+        """The node's `spec.taints`, in their order."""
         return self.node.taints
 
     @property

@@ -115,7 +115,7 @@ class QueuedPodInfo(Protocol):
 
     @property
     def pod(self) -> Pod:
-        """The pod."""
+        """The pod that waits in the queue."""
 
     @property
     def initial_attempt_timestamp(self) -> float:
@@ -172,7 +172,7 @@ class FilterPlugin(Plugin, Protocol):
     """Decides on which nodes the pod can run."""
 
     def filter(self, pod: Pod, nodes: NodeView, state: Any) -> BoolArray:
-        """Return bool[len(nodes)], True where the pod fits."""
+        """Return bool[len(nodes)]: True where the pod fits."""
 
     def explain(self, pod: Pod, nodes: NodeView, state: Any) -> Explanation:
         """Return why nodes are rejected. `nodes` has only nodes where `filter` returned False."""

@@ -59,7 +59,10 @@ class Registry:
         return self._specs.keys() | self._announced.keys()
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """Return the plugin's extension points or None; raise PluginLoadError if it is broken."""
+        """Return the plugin's extension points; None for an unknown name.
+
+        Raises PluginLoadError if the plugin is broken.
+        """
         spec = self._spec(name)
         return spec.points if spec else None
 
@@ -74,7 +77,7 @@ class Registry:
     def plugin(self, name: str) -> type[Any]:
         """Return the plugin's class; raise KeyError for an unknown name.
 
-        A name with a slash is that of a rule (`Rules/gpu-nodes`); its plugin is `Rules`.
+        For the name of a rule, which has a slash (`Rules/gpu-nodes`), the class is `Rules`.
         """
         spec = self._spec(name.partition("/")[0])
         if spec is None:

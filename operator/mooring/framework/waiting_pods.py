@@ -53,7 +53,7 @@ class WaitingPods:
         self._waiting[pod.uid] = WaitingPod(pod, node, pending, now, decided)
 
     def get(self, uid: str) -> WaitingPod | None:
-        """Return the waiting pod with this uid; None if it does not wait."""
+        """Return the waiting pod with this uid; None if no such pod waits."""
         return self._waiting.get(uid)
 
     def leave(self, uid: str) -> None:

@@ -1,1 +1,1 @@
-"""GPU cards that pods share."""
+"""Counts the GPU cards of nodes, and assigns cards or shares of cards to pods."""

@@ -43,12 +43,12 @@ class NodeGPUs:
     devices: tuple[NodeDevice, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Return the node, its cards and its devices as JSON."""
+        """Return the node, its cards and its devices as a dict of JSON values."""
         devices = [device.document() for device in self.devices]
         return {**self.cards_document(), "devices": devices}
 
     def cards_document(self) -> dict[str, Any]:
-        """Return the node's cards as JSON."""
+        """Return the node's cards, without devices, as a dict of JSON values."""
         return {
             "node": self.node,
             "largestShare": self.largest_share,

@@ -30,9 +30,10 @@ _USUAL_BYTES: Final = 4096
 class ObjectHandlers:
     """Handles the objects that kopf reads; the methods `on_...` are kopf's handlers.
 
-    Each handler waits for the `turn`. `listed` is called when kopf has listed a resource again,
-    `seen` with each queued pod and its raw object. `handled` is called after each event of a pod,
-    with the event's name in the metrics and the seconds that the handler took.
+    Each handler waits until no other task holds the lock `turn`. `listed` is called when kopf has
+    listed a resource again, `seen` with each queued pod and its raw object. `handled` is called
+    after each event of a pod, with the event's name in the metrics and the seconds that the handler
+    took.
     """
 
     pod_enqueuer: PodEnqueuer

@@ -207,7 +207,7 @@ class KopfRunner:
             await self._sleep(ASK_AGAIN_SECONDS)
 
     async def _trouble_with(self, resource: Resource) -> str | None:
-        """Return why `resource` cannot be listed or watched; None if it can."""
+        """Return why `resource` cannot be listed or watched; None without a problem."""
         path = resource.path()
         try:
             await self._client.request("GET", path, params={"limit": "1"})

@@ -272,7 +272,7 @@ class _CutContent(_Content):
         return cut_nesting(data) if n < 0 else data
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        """Yield the body line by line."""
+        """Yield the body line by line; the body is read in chunks of up to `n` bytes."""
         lines: list[bytes] = []
         async for data in self._content.iter_chunked(n):
             *whole, rest = data.split(b"\n")

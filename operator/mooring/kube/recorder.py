@@ -40,7 +40,7 @@ PAUSE_SECONDS: Final = 0.05
 
 
 class ObjectRef(NamedTuple):
-    """The object of an event."""
+    """A reference to the object that an Event names in `regarding` or `related`."""
 
     kind: str
     name: str

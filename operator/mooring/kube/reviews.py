@@ -93,7 +93,7 @@ class Reviews:
         return await self._cached(self._users, key, lambda: self._review_token(token))
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user has this access."""
+        """Return whether the API server allows the user this access."""
         return await self._cached(
             self._answers, (user, attributes), lambda: self._review_access(user, attributes)
         )

@@ -39,7 +39,7 @@ class Service(_PodSelecting):
 
 @dataclass(frozen=True, slots=True)
 class Controller(_PodSelecting):
-    """A ReplicationController, ReplicaSet or StatefulSet and its pods."""
+    """A ReplicationController, ReplicaSet or StatefulSet, which selects its pods."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class AccessReviews(Protocol):
         """Return the user of a bearer token; None if the token is not accepted."""
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user has this access."""
+        """Return whether the API server allows the user this access."""
 
 
 class Pending(Protocol):
@@ -273,7 +273,10 @@ class Endpoints:
             raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user has this access; raise HTTPServiceUnavailable if unknown."""
+        """Return whether the API server allows the user this access.
+
+        Raises HTTPServiceUnavailable if the API server does not answer.
+        """
         return await self._answered(self.reviews.allows(user, attributes))
 
     async def user_of(self, request: web.Request) -> User:

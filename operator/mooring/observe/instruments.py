@@ -50,7 +50,7 @@ class LabelValues:
 
 
 class Count:
-    """One series of a counter."""
+    """One series of a counter: the value for one combination of label values."""
 
     __slots__ = ("value",)
 
@@ -63,7 +63,7 @@ class Count:
 
 
 class Distribution:
-    """One series of a histogram: the number of values in each bucket, and the sum of the values."""
+    """One series of a histogram: the number of values in each bucket, and the sum of all values."""
 
     __slots__ = ("_bounds", "counts", "total")
 

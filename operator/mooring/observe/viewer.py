@@ -29,7 +29,7 @@ class Access(Protocol):
         """Return the user of the client certificate, else of the bearer token, else ANONYMOUS."""
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user has this access."""
+        """Return whether the API server allows the user this access."""
 
 
 class Viewer:
@@ -45,11 +45,11 @@ class Viewer:
         return cls(access, await access.user_of(request))
 
     async def may(self, attributes: Attributes) -> bool:
-        """Return whether the user has this access."""
+        """Return whether the API server allows the viewer's user this access."""
         return await self._access.allows(self.user, attributes)
 
     async def require(self, attributes: Attributes) -> None:
-        """Raise HTTPForbidden unless the user has this access."""
+        """Raise HTTPForbidden unless the API server allows the viewer's user this access."""
         if not await self.may(attributes):
             text = f'forbidden: User "{self.user.name}" cannot {attributes}\n'
             raise web.HTTPForbidden(text=text)

@@ -288,7 +288,10 @@ class Page:
         return json_answer(await viewer.shown(self.plans.document()))
 
     async def _plan(self, request: web.Request) -> web.Response:
-        """Return a plan of moves; `mooring.page.rebalancing_view.PlanRequest` has the fields."""
+        """Return a plan of moves, without moving any pod.
+
+        The body has the fields of `mooring.page.rebalancing_view.PlanRequest`.
+        """
         viewer = await self._viewer(request)
         wanted = await _body(request, PlanRequest)
         with _answering():
@@ -296,7 +299,10 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _try(self, request: web.Request) -> web.Response:
-        """Decide about the pods of a text; `mooring.page.trials.TryRequest` has the fields."""
+        """Return the decisions about the pods of a text, without changing anything.
+
+        The body has the fields of `mooring.page.trials.TryRequest`.
+        """
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 
         viewer = await self._viewer(request)
@@ -307,7 +313,10 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _what_if(self, request: web.Request) -> web.Response:
-        """Decide about the pods in the body, with ?profile=NAME or with the profiles in force."""
+        """Return the decisions about the pods in the body, without changing anything.
+
+        The profile is that of ?profile=NAME, or else the profiles in force decide.
+        """
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
@@ -328,7 +337,10 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
-        """Compare two profiles; `mooring.page.trials.CompareRequest` has the fields."""
+        """Return the different decisions of two profiles about the same pods.
+
+        The body has the fields of `mooring.page.trials.CompareRequest`.
+        """
         from mooring.page.trials import CompareRequest  # noqa: PLC0415 - slow, see the top
 
         viewer = await self._viewer(request)

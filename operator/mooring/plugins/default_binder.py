@@ -8,7 +8,7 @@ from mooring.model.pod import Pod
 
 
 class DefaultBinder:
-    """Binds every pod."""
+    """Binds every pod; it leaves no pod to another Bind plugin."""
 
     name: ClassVar[str] = "DefaultBinder"
     depends_on_node_only: ClassVar[bool] = False

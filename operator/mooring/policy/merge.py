@@ -22,7 +22,7 @@ class Catalog(Protocol):
     """The plugins that a profile can name; the framework's registry implements it."""
 
     def names(self) -> Iterable[str]:
-        """Return every plugin's name."""
+        """Return all names of plugins that a profile may use."""
         ...
 
     def points(self, name: str) -> frozenset[Point] | None:

@@ -206,7 +206,7 @@ class ClaimWriter:
         return await self._update(claim, finalizers=others)
 
     async def _read(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """Return the claim from the API server; None if it is gone or was replaced by another."""
+        """Return the claim from the API server; None if the claim was deleted or replaced."""
         raw = await self._api.read(_CLAIMS, claim.namespace, claim.name)
         latest = _parsed(raw, claim) if raw is not None else None
         return latest if latest is not None and latest.uid == claim.uid else None
@@ -235,7 +235,7 @@ class ClaimWriter:
 
 
 def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> str | None:
-    """Return why the claim cannot take this allocation any longer; None if it can."""
+    """Return why the claim cannot take this allocation any longer; None if nothing prevents it."""
     if claim.malformed:
         return f"a claim cannot be read: {claim.malformed}"
     if claim.deleting:

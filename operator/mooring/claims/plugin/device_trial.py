@@ -148,7 +148,7 @@ class DeviceTrial:
         return self.may_take(slot, position) and not self._obstacle(slot, position)
 
     def why_not(self, slot: Slot, position: int) -> str:
-        """Return the first reason why the device cannot be taken now; "" if it can.
+        """Return the first reason why the device cannot be taken now; "" without a reason.
 
         Reasons that do not depend on devices in use come first. Raises AllocationError if a
         selector fails, or if the capacity cannot be computed.
@@ -174,7 +174,7 @@ class DeviceTrial:
         return obstacle
 
     def _obstacle(self, slot: Slot, position: int) -> str:
-        """Return why the request cannot take the device, even if it is free; "" if it can."""
+        """Return why the request cannot take the device, free or not; "" without a reason."""
         candidate = self._candidates[position]
         if self._needs_counters(candidate, position) and not self._counters.fit(
             candidate.pool, candidate.device
@@ -253,7 +253,7 @@ class DeviceTrial:
         return bool(self._constraints[claim])
 
     def constraint_states(self, claim: int) -> Hashable:
-        """Return the states of the claim's constraints."""
+        """Return a key for the present states of the claim's constraints."""
         return tuple(each.state() for each in self._constraints[claim])
 
     def constrained_values(self, position: int) -> Hashable:

@@ -136,7 +136,7 @@ class ExtendedResources:
             yield np.flatnonzero(kind == number), self._claim_for(resources)
 
     def rejections(self, nodes: NodeView) -> list[str]:
-        """Return why each node can never fit, even if all devices were free; "" if it may fit."""
+        """Return why each node cannot fit even with all devices free; "" without a reason."""
         if self.stale is not None:
             return [_STALE] * len(nodes)
         if not self.others:

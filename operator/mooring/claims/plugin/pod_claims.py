@@ -65,7 +65,7 @@ class PodClaims:
                 yield positions, claims
 
     def allocation(self, claim: ResourceClaim) -> Allocation | None:
-        """Return the devices that the pod's claim already has; None if it has none."""
+        """Return the devices that the pod's claim already has; None for a claim without devices."""
         return claim.allocation or self.in_flight.get(claim.uid)
 
     @property
@@ -102,7 +102,7 @@ def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedul
 def _why_unusable(
     pod: Pod, entry: PodClaim, claim: ResourceClaim, cluster: ClusterView
 ) -> str | None:
-    """Return why the pod cannot use the claim of this entry; None if it can."""
+    """Return why the pod cannot use the claim of this entry; None if nothing prevents this."""
     if claim.malformed:
         return f"a claim cannot be read: {claim.malformed}"
     if claim.deleting:
@@ -130,7 +130,10 @@ def _group(pod: Pod, cluster: ClusterView) -> PodGroup | None:
 
 
 def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
-    """Return the name of the claim that was created for the entry; None if it needs no claim."""
+    """Return the name of the claim that was created for the entry.
+
+    The result is None if the entry needs no claim.
+    """
     if not entry.template:
         return Unschedulable(
             f'pod "{pod.key}", spec.resourceClaim "{entry.name}": '
@@ -207,7 +210,7 @@ def is_bindable(claim: ResourceClaim) -> bool:
 
 
 def binding_failure(claim: ResourceClaim) -> DeviceCondition | None:
-    """Return the condition by which a driver reports that a device cannot be bound, or None.
+    """Return the condition that says that a device cannot be bound, or None.
 
     As in kube-scheduler, the search stops at the first device that is not bound yet.
     """

@@ -50,7 +50,10 @@ class AllocatedDevices:
         self._changed: deque[tuple[int, DeviceId]] = deque(maxlen=_KEPT)
 
     def changed_since(self, version: int) -> Collection[DeviceId] | None:
-        """Return the devices that changed after this version; None if the version is too old."""
+        """Return the devices that changed after this version.
+
+        The result is None if the version is too old to know this.
+        """
         if len(self._changed) == _KEPT and self._changed[0][0] > version:
             return None
         found: dict[DeviceId, None] = {}

@@ -123,7 +123,7 @@ class GPUShare(CardPlugin):
         return full if self._nodes == "Binpack" else _MAX - full
 
     def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
-        """Return the request if it is for shares; SKIP if it is for whole cards; reject a mix."""
+        """Return the request if only shares are requested; SKIP for whole cards; reject a mix."""
         if request.is_whole:
             return SKIP
         return request if request.is_shared else Unschedulable(_MIXED)

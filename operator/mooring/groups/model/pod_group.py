@@ -430,7 +430,10 @@ class DeclaredByPod(NamedTuple):
 
 
 def _declared_minimums(pod: Pod, form: GroupFormat) -> tuple[int | None, Numbers, Numbers]:
-    """Return the group's minimum, the minimum of each role, and the total requests of the group."""
+    """Return the minimum of the group and of each role, and the group's total requests.
+
+    These are the values that the pod declares for its group.
+    """
     if form.source is GroupSource.YUNIKORN:
         if (groups := task_groups_of(pod)) is None:
             return None, (), ()
@@ -664,7 +667,7 @@ def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) ->
 
 
 def _preempts(spec: Mapping[str, Any]) -> bool | None:
-    """Parse `preemptionPolicy`; return None if it is absent."""
+    """Return whether `preemptionPolicy` allows preemption; None if the field is absent."""
     policy = text(spec, "preemptionPolicy", "spec")
     if policy not in ("", "Never", "PreemptLowerPriority"):
         raise ManifestError(

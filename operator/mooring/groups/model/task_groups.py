@@ -43,11 +43,11 @@ def in_task_group(pod: Pod) -> bool:
 
 
 def task_groups_of(pod: Pod) -> TaskGroups | None:
-    """Return the task groups that the pod declares; None if it declares none.
+    """Return the task groups that the pod declares, or None if there are none.
 
     Only the pod's own task group gets a minimum, because Spark's driver creates the other pods
-    after it has started. The requests cover all task groups. Raises ManifestError if the
-    annotation is malformed.
+    after it has started. The requests cover all task groups. Raises ManifestError if the annotation
+    is malformed.
     """
     if not (written := pod.annotations.get(TASK_GROUPS)):
         return None

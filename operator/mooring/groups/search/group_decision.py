@@ -95,7 +95,7 @@ class GroupDecision:
         rows: The row of each placed member's node, by the member's uid; empty if unschedulable.
         domain: The node label and its value, if the group was placed in a topology domain.
         message: Why some members have no node.
-        cause: What the first member without a node lacks; "" if no node rejected it.
+        cause: The message in a few words, such as missing resources; "" if there is none.
         plugins: The plugins that rejected members.
         fits: The number of members that found a node in the best placement.
         bounded: Whether the search ended before it had tried all placements.

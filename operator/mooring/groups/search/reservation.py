@@ -170,7 +170,7 @@ class GroupReservation:
     def _leaves(self, placed: PlacedPod, group: PodGroupState) -> bool:
         """Return whether the end of the placed pod makes room for the group.
 
-        It does if the pod has no higher priority, is no member and belongs to no DaemonSet.
+        This is so for pods that have no higher priority, are no members and belong to no DaemonSet.
         """
         pod = placed.pod
         member = pod.uid in group.assumed or pod.uid in group.assigned

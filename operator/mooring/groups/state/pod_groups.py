@@ -166,7 +166,7 @@ class PodGroupState:
         return self.definition.roles if self.definition is not None else {}
 
     def role_of(self, pod: Pod) -> str:
-        """Return the member's role; "" if it has none."""
+        """Return the member's role; "" for a member without a role."""
         return role_of(pod, self.key.source)
 
     @property
@@ -415,7 +415,7 @@ class PodGroups:
         return self._groups.get(key)
 
     def of(self, pod: Pod) -> PodGroupState | None:
-        """Return the group that the pod names; None without a group, or if it is not known."""
+        """Return the group that the pod names; None without a group, or for an unknown group."""
         key = self.key_of(pod)
         return self._groups.get(key) if key is not None else None
 
@@ -449,7 +449,7 @@ class PodGroups:
         return definition.queue if definition is not None else ""
 
     def reservation_of(self, pod: Pod) -> Reservation | None:
-        """Return the reservation in the status of the pod's group; None if it shows none.
+        """Return the reservation in the status of the pod's group; None without a reservation.
 
         Only the leader has the reservation itself; other replicas, and commands, read the status.
         """

@@ -243,7 +243,7 @@ class PodGroupStatusReporter:
             await self._sleep(ROUND_SECONDS)
 
     async def _write(self, key: GroupKey) -> None:
-        """Examine a group; write its status if it has changed, and events if there is news."""
+        """Examine a group; write its status if the status has changed, and events about news."""
         await self._slices.pause()
         group = self._state.pod_groups.get(key)
         if group is None:
