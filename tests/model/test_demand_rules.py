@@ -89,7 +89,7 @@ class Case:
         return stages if self.infeasible else [lambda piece: piece.requests, *stages]
 
     def in_containers(self, name: str, missing: int = 0) -> int | None:
-        """Return the most of a resource needed at once; None if no container names it.
+        """Return the largest need at one time; None if no container names the resource.
 
         `missing` is the amount of a container that does not name the resource.
         """
@@ -109,7 +109,7 @@ class Case:
         return piece.requests.get(name)
 
     def peak(self, need: Callable[[Piece, str], int | None], name: str, missing: int) -> int | None:
-        """Return the most of a resource needed at once, if `need` gives each container's amount."""
+        """Return the largest need at one time, if `need` gives the amount of each container."""
         apps = [need(p, name) for p in self.apps]
         init = [need(p, name) for p in self.init]
         if not missing and all(amount is None for amount in (*apps, *init)):

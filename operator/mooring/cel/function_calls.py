@@ -137,7 +137,10 @@ def _of_operator(function: str, operator: operators.Operator) -> Implementation:
 
 
 def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Implementation:
-    """Return a function that calls the first overload that suits the types of the arguments."""
+    """Return a function that calls the first overload that suits the types of its arguments.
+
+    If no overload does, the result is a Failure.
+    """
     unguarded = function in _UNGUARDED
     known = _OVERLOADS if newer else _OVERLOADS | _OVERLOADS_1_36
     choices = [(known[each.name], each.parameters) for each in overloads]

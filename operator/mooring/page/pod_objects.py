@@ -1,6 +1,7 @@
 """Reads a pod and its events from the API server when a user asks for them.
 
-It uses Mooring's rights. Therefore the caller must first check that the user has the same right.
+The module uses Mooring's rights. Therefore the caller must first check that the user has the same
+right.
 """
 
 import re

@@ -451,7 +451,7 @@ def _least_allocated(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
 
 
 def _least_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
-    """Return `_least_allocated` of cpu and memory, before rounding down."""
+    """Return float64[2, nodes]: the free percentages of cpu and memory, not rounded."""
     score = np.subtract(usage.left_scored, asked, out=usage.scratch)
     np.maximum(score, 0.0, out=score)
     score *= _MAX
@@ -460,7 +460,7 @@ def _least_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
 
 
 def _most_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
-    """Return `_most_allocated` of cpu and memory, before rounding down."""
+    """Return float64[2, nodes]: the requested percentages of cpu and memory, not rounded."""
     score = np.subtract(usage.offered, usage.left_scored, out=usage.scratch)
     score += asked
     np.minimum(score, usage.offered, out=score)

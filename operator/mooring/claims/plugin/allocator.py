@@ -73,9 +73,9 @@ class Allocator:
     ) -> list[Allocation] | None:
         """Return an allocation for each claim on this node; None if the node has too few devices.
 
-        `share_id` makes a new id for each share of a device. `pools` are the node's. Raises
-        AllocationError with kube-scheduler's text if claims or devices have a mistake. Raises
-        PluginFailed if the budget is used up.
+        `share_id` makes a new id for each share of a device. `pools` are the pools of the node.
+        Raises AllocationError with kube-scheduler's text if claims or devices have a mistake.
+        Raises PluginFailed if the budget is used up.
         """
         self.moves = None
         begun = self._begin(node_name, node_labels, pools)

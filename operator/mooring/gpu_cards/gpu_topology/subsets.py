@@ -45,7 +45,8 @@ class Subsets:
     def best(self, free: int, cards: int) -> int | None:
         """Return the best-connected set of `cards` free cards; None if there are too few.
 
-        Of equally good sets, the set is chosen that leaves the best-connected groups of free cards.
+        Of equally good sets, the function returns the set that leaves the best-connected groups of
+        free cards.
         """
         key = (free, cards)
         known = self._chosen.get(key)

@@ -465,7 +465,7 @@ def _class_of(request: CardRequest, pod: Pod) -> CardDemand:
 
 
 def _frequency(entry: tuple[CardDemand, int]) -> tuple[int, CardDemand]:
-    """Return a sort key: frequent classes first; equally frequent classes in their own order."""
+    """Return a sort key: more frequent classes of requests first, equal ones by their fields."""
     return -entry[1], entry[0]
 
 

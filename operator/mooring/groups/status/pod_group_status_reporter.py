@@ -243,7 +243,7 @@ class PodGroupStatusReporter:
             await self._sleep(ROUND_SECONDS)
 
     async def _write(self, key: GroupKey) -> None:
-        """Examine a group; write its status if the status has changed, and events about news."""
+        """Examine a group; write its status and new events, unless the status will change soon."""
         await self._slices.pause()
         group = self._state.pod_groups.get(key)
         if group is None:

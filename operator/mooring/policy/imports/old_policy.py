@@ -192,7 +192,7 @@ def _score(priority: Priority, path: str) -> _Use:
 
 
 def _with_one_strategy(uses: list[_Use]) -> list[_Use]:
-    """Put NodeResourcesFit in the place of a plugin that alone scores resources."""
+    """Replace a plugin by NodeResourcesFit if no other plugin scores resources."""
     scoring = [use for use in uses if use.plugin in STRATEGIES]
     if len(scoring) != 1:
         return uses
