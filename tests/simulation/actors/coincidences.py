@@ -70,7 +70,7 @@ class Coincidences(Actor):
         self._awaited.clear()
 
     def changed(self, world: "World", change: "Change") -> None:
-        """If the change is an awaited cause, let its effect follow a moment later."""
+        """Let the effect of the change follow a moment later, if the change is an awaited cause."""
         if not self._awaited or change.after is None or change.by == self.name:
             return
         for kind in self._awaited:
