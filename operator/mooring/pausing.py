@@ -1,8 +1,8 @@
-"""Lets long work pause, so that other tasks run: loops call the plain function `pause`.
+"""Lets long work pause so that other tasks run: its loops call the plain function `pause`.
 
 Code that decides knows neither the event loop nor a clock. Its caller decides when to pause, and
 runs other tasks in the pause: `Work.advance` runs a call until its next pause. Without such a
-caller, `pause` does nothing. Only this module knows that it uses greenlets for this.
+caller, `pause` does nothing. No other module knows that greenlets do this.
 """
 
 from collections.abc import Callable
@@ -111,7 +111,7 @@ class Work(Generic[_Result]):
             self.leave()
 
     def leave(self) -> None:
-        """Pause now: the caller of `advance` continues, and calls `advance` again later.
+        """Pause now; the work continues at the next `advance`.
 
         Raise Interrupted if the work is cancelled in this pause; do nothing if it was cancelled
         before.
@@ -142,7 +142,7 @@ class Interrupted(BaseException):
 
 
 def _run_each(work: Work[Any]) -> None:
-    """Run calls one after the other in the same greenlet."""
+    """Run `work` and then further works, one after the other, in this greenlet."""
     while True:
         driver = work.run()
         del work
@@ -151,7 +151,7 @@ def _run_each(work: Work[Any]) -> None:
 
 
 def worked(clock: Callable[[], float]) -> float:
-    """Return the time by the clock, without the seconds that the current call has paused."""
+    """Return the clock's time minus the seconds for which the current work has paused."""
     work = _thread.active
     return clock() - work.paused if work is not None else clock()
 

@@ -27,7 +27,7 @@ _MOST_NAMED: Final = 3
 
 
 class CapacityScheduling:
-    """Rejects a pod whose Queue may not use what it requests."""
+    """Rejects a pod if its requests exceed the quota that its Queue may use."""
 
     name: ClassVar[str] = CAPACITY_SCHEDULING
     depends_on_node_only: ClassVar[bool] = False
@@ -45,7 +45,7 @@ class CapacityScheduling:
         pass
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | Unschedulable:
-        """Return SKIP if the pod is in no Queue or its Queue may use what it requests."""
+        """Return SKIP if the pod is in no Queue, or if its requests fit into the Queue's quota."""
         return quota_rejection((pod,), cluster) or SKIP
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:

@@ -45,11 +45,11 @@ class Estimate:
     """The possible gain of equal pods on one node.
 
     Attributes:
-        pods: The pods.
+        pods: The pods, all on this node.
         suspect: Whether the node may reject the pods.
-        gain: How much higher the total score of another node may be.
+        gain: By how much the total score of another node may be higher.
         place: Equal for nodes whose estimates have about the same error.
-        exact: Whether all scores were computed without the pod.
+        exact: Whether all scores were computed as if the pod had left.
     """
 
     pods: tuple[Pod, ...]

@@ -39,7 +39,7 @@ _Labels = dict[tuple[int, str | None, str | None], Hashable]
 class EqualPods:
     """Pods about which the same decision would be made, in a stable order.
 
-    Sort objects of this class by `position`. It stays the same while the first of `pods` is there.
+    `position` is a sort key; it stays the same as long as the first of `pods` exists.
     """
 
     position: int
@@ -102,7 +102,7 @@ def _number(uid: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ComparedNodes:
-    """A pod that would be placed elsewhere today.
+    """A pod that would be placed elsewhere today, with its present and its new node.
 
     Attributes:
         move: The move to the node that would be chosen; its target is "" if no node fits.
@@ -169,7 +169,7 @@ class GainingPod:
 
     @classmethod
     def of(cls, pod: Pod, gain: int, as_of: int = -1) -> "GainingPod":
-        """Return the pod with this gain; sorting needs the negative gain."""
+        """Return a GainingPod that sorts before pods with a smaller gain."""
         return cls(-gain, pod.key, pod.uid, pod, as_of)
 
 

@@ -46,9 +46,10 @@ def labels_anew(pod: Pod, node: Node) -> Mapping[str, str]:
 def created_anew(pod: Pod, node: Node) -> Pod:
     """Return the pod that the controller will create when this pod is evicted from the node.
 
-    The new pod has no annotations: important annotations of the template are in the parsed spec,
-    and others describe the node (the numbers of its GPU cards). It also lacks the labels that the
-    API server copied from the node. It has the old pod's uid, because its own uid is not known yet.
+    The new pod has no annotations: the parsed spec has the important annotations of the template,
+    and annotations about the old node (the numbers of GPU cards) do not apply. It also lacks the
+    labels that the API server copied from the node. It has the old pod's uid, because its own uid
+    is not known yet.
     """
     return replace(
         pod,

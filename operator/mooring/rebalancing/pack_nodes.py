@@ -162,9 +162,10 @@ def _step(node: str, moves: Sequence[Move]) -> Step:
 def _emptied(
     planning: Planning, node: _InUse, others: Collection[str], last: Collection[str]
 ) -> list[Move] | None:
-    """Move all pods from the node to `others`; move nothing and return None if one does not fit.
+    """Move all pods from the node to `others`; if one does not fit, move none and return None.
 
-    A node in `last` gets a pod only if no other fits. Pods of other nodes may move to make room.
+    A node in `last` gets a pod only if no other node fits. Pods on other nodes may move to make
+    room.
     """
     moves = list[Move]()
     mark = len(planning)

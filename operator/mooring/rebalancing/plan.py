@@ -12,7 +12,7 @@ Why = str | TextAboutPods
 
 
 def about(text: str, *pods: Pod) -> TextAboutPods:
-    """Return the text with each `{}` replaced by a pod's name, or by "a pod" for other users."""
+    """Return the text with each `{}` replaced by a pod's name; users without rights see "a pod"."""
     whole = text.format(*(f"pod {pod.key}" for pod in pods))
     otherwise = text.format(*("a pod" for _ in pods))
     return TextAboutPods(whole, tuple(map(PodRef.of, pods)), otherwise)

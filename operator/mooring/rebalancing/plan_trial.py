@@ -139,7 +139,7 @@ class PlanTrial:
         return [Move(pod, node.name, "") for pod, node in nodes if node is not None]
 
     def anew(self, move: Move) -> Pod:
-        """Return the pod that replaces the pod of the move."""
+        """Return the pod that the controller will create in place of the moved pod."""
         if (node := self.node(move.source)) is None:
             raise ValueError(f"node {move.source} does not exist")
         return created_anew(move.pod, node)

@@ -246,7 +246,7 @@ class ProfileRebalancing:
                     expected.moves.remove(each)
 
     def _check_size(self, step: Step, moves: Sequence[Move]) -> None:
-        """Raise PassedOver if the limits never allow so many moves at the same time."""
+        """Raise PassedOver if there are more moves than the limits ever allow at the same time."""
         limits, count = self._limits, len(moves)
         for name, most, wanted in (
             ("movesAtATime", limits.moves_at_a_time, count),

@@ -165,12 +165,12 @@ class ExpectedReplacements:
             self._state.withdraw(replacement.uid)
 
     def arrived(self, pod: Pod) -> None:
-        """Note a pod that the watch shows for the first time, without a node."""
+        """Give a new pod without a node the room kept for it, if it is an expected replacement."""
         if (expected := self._match(pod)) is not None:
             self._state.pass_nomination(place_uid(expected.move.pod.uid), pod)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Note replacements that are on a node when the watch shows them for the first time."""
+        """Note expected replacements that the watch shows on a node before kopf shows them."""
         if not self.moves:
             return
         for event in events:
@@ -184,7 +184,7 @@ class ExpectedReplacements:
                 self._state.withdraw(place_uid(expected.move.pod.uid))
 
     def _match(self, pod: Pod) -> UnderWay | None:
-        """Return the move with this pod as its replacement, and note the pod there; else None."""
+        """If the pod is the replacement of a move, note it there and return the move; else None."""
         owner = owner_of(pod)
         awaited = [each for each in self.moves if each.place and owner and each.owner == owner]
         if any(e.replacement is not None and e.replacement.uid == pod.uid for e in awaited):

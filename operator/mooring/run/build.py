@@ -90,7 +90,7 @@ class Options:
 
 
 class Engine:
-    """The parts of a scheduler over one state; parts with a method `run` work while it runs.
+    """The parts of a scheduler over one state; its tasks run the parts that have a method `run`.
 
     The engine receives every event of the state from now on.
 
@@ -100,7 +100,7 @@ class Engine:
         registry: The plugins that profiles may name.
         identity: The name of this replica, for the events that it writes.
         options: The settings of users.
-        metrics: Counts everything; by default new metrics.
+        metrics: Gets all measurements; by default new metrics.
         decisions: Keeps the decisions and the paths of pods; by default a new log.
         extender_client: Reads the objects that extenders get; by default `client`.
         turn: The lock for the use of the state; by default a new one.
@@ -109,7 +109,7 @@ class Engine:
         clock: Returns monotonic seconds.
         now: Returns the time of day in seconds since the epoch.
         sleep: Waits for a number of seconds of the clock.
-        random: Spreads retries.
+        random: Gives random delays to retries.
     """
 
     def __init__(

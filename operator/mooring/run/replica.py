@@ -99,7 +99,7 @@ def _new_identity() -> str:
 
 
 def spare_the_mirror() -> None:
-    """Let the garbage collector examine only young objects until the first lists have come.
+    """Restrict the garbage collector to young objects until the mirror has its first lists.
 
     With Python's thresholds it would examine all listed objects each time their number has grown by
     a quarter. This takes half a second with 150,000 pods, and none of the objects is garbage.

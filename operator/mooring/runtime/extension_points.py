@@ -188,7 +188,7 @@ def run_queueing_hint(
 def run_pre_filter(
     pipeline: Pipeline, plugin: PreFilterPlugin, pod: Pod, cluster: ClusterView
 ) -> Any | Skip | PreFilterResult | Unschedulable:
-    """Run `pre_filter`; raise PluginFailed if it returns a verdict of another method."""
+    """Run `pre_filter`; raise PluginFailed for a result that only other methods may return."""
     point = PRE_FILTER
     if pipeline.metrics.sampled:
         answer = _measured(pipeline, plugin, point, plugin.pre_filter, pod, cluster)
@@ -232,7 +232,7 @@ def run_explain(
 def run_resource_requests(
     pipeline: Pipeline, plugin: ResourceFilterPlugin, state: Any
 ) -> Mapping[str, int]:
-    """Run `resource_requests`; raise PluginFailed unless it maps resources to amounts from 0 on."""
+    """Run `resource_requests`; raise PluginFailed unless it maps resources to amounts >= 0."""
     point = FILTER
     amounts = _measured(pipeline, plugin, point, plugin.resource_requests, state)
     if not _are_amounts(amounts):
@@ -438,7 +438,7 @@ def wrong_explanation(why: object, nodes: int) -> str:
 
 
 def _wrong_pre_filter(answer: object) -> str:
-    """Return why a result of `pre_filter` that is not a state is wrong; "" if it is right."""
+    """Return why a result of `pre_filter` that cannot be a state is wrong; "" if it is right."""
     if isinstance(answer, Unschedulable):
         return _wrong_reason(answer.reason)
     if not isinstance(answer, PreFilterResult):
@@ -516,7 +516,7 @@ def _wrong_placements(answer: object, parent: Placement) -> str:
 
 
 def _wrong_verdict(answer: object, *types: type) -> str:
-    """Return why a result that is neither None nor of `types` is wrong; "" if it is right."""
+    """Return why the result is wrong; "" if it is None or a valid object of one of `types`."""
     if answer is None:
         return ""
     if not isinstance(answer, types):

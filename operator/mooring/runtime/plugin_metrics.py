@@ -61,7 +61,7 @@ class EvaluationCounter(Protocol):
 
 
 class Recorder(Protocol):
-    """Takes the measurements, such as `mooring.observe.metrics.Metrics`. Times are in seconds."""
+    """Stores measurements; `mooring.observe.metrics.Metrics` implements it. Times are seconds."""
 
     def extension_point(
         self, point: ExtensionPoint, status: Status, profile: str
@@ -89,7 +89,7 @@ class Recorder(Protocol):
         """Return the counter of the plugin's evaluations at this point; callers increase it."""
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Forget what was recorded for profiles that are not in `profiles`."""
+        """Forget the records of all profiles except `profiles`."""
 
 
 class PluginMetrics:
@@ -145,7 +145,7 @@ class PluginMetrics:
 
     @contextmanager
     def all_at(self, point: ExtensionPoint) -> Iterator[None]:
-        """Add all time in this context to the extension point, whatever plugins run."""
+        """Add the whole time inside this context to the extension point, without `lap`."""
         outer, began = self.deciding, self.clock()
         self.deciding = False
         try:
@@ -165,7 +165,10 @@ class PluginMetrics:
             self._recorder.placements_generated(profile, count)
 
     def placement_evaluated(self, profile: str, *, feasible: bool, began: float) -> None:
-        """Count a placement that was tried since `began`; `feasible`: whether the group fits."""
+        """Count a placement that was tried for a pod group; `feasible`: whether the group fits.
+
+        `began` is the clock's time before the placement was tried.
+        """
         if self._recorder is not None and self.deciding:
             seconds = self.clock() - began
             self._recorder.placement_evaluated(profile, feasible=feasible, seconds=seconds)
@@ -231,7 +234,7 @@ class PluginMetrics:
         return tuple(self._recorder.evaluations(name, point, profile) for name in plugins)
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Forget the records of profiles that are not in `profiles`, the profiles in force."""
+        """Forget the records of all profiles except `profiles`, the profiles in force."""
         self._notes = {key: note for key, note in self._notes.items() if key[2] in profiles}
         if self._recorder is not None:
             self._recorder.keep_profiles(profiles)

@@ -132,7 +132,7 @@ class _TimedPipeline:
         return tuple(self._of(plugin) for plugin in plugins)
 
     def _of(self, plugin: Plugin) -> Any:
-        """Return the plugin with timed methods, as Any, because `_Timed` has any method."""
+        """Return the plugin wrapped in `_Timed`; the type is Any, because it has every method."""
         return _Timed(plugin, self)
 
 

@@ -40,8 +40,8 @@ class Attempts:
     ) -> None:
         """End the pod's attempt with an error, and withdraw its nomination, as kube-scheduler does.
 
-        A pod that has left the queue gets no report. It may be bound although its Bind plugin took
-        too long, and no later watch event would remove the report.
+        A pod that has left the queue gets no report: it may be bound by a Bind plugin that took too
+        long, and then no later watch event would remove the report.
         """
         self.count(attempt, "error")
         scheduler, pod, now = self._scheduler, queued.pod, self._clock()

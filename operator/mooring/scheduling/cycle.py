@@ -85,7 +85,7 @@ def decide(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Feasible:
-    """The feasible nodes (int64 rows), the number of evaluated nodes, and why others do not fit.
+    """The feasible nodes (int64 rows), the number of evaluated nodes, and the rejections.
 
     `scores` maps each extender to its weighted scores of the feasible nodes (int64).
     """

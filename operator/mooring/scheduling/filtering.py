@@ -54,7 +54,7 @@ class PreFiltered:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeSearch:
-    """A search for nodes that fit one pod; `results` are the results of the node-only plugins.
+    """A search for nodes that fit one pod; `results` has the results of node-only plugins.
 
     `ends` is the time when the pod would end if it started now, in seconds since the epoch. The pod
     may use nodes that are reserved from a later time on.
@@ -176,7 +176,7 @@ class NodeSearch:
         return self._naming_reservations((RejectedNodes(plugin.name, rejected, why),))
 
     def _naming_reservations(self, groups: Sequence[RejectedNodes]) -> tuple[RejectedNodes, ...]:
-        """Return the rejections; on reserved nodes, the reservation becomes the reason."""
+        """Return the rejections; for reserved nodes, the reservation replaces the other reasons."""
         nominations, found = self.cluster.nominations, list[RejectedNodes]()
         if not nominations.reserved:
             return (*groups,)

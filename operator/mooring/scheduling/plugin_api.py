@@ -46,9 +46,10 @@ _UPDATABLE: Final = {r.plural: r for r in (resources.RESOURCE_CLAIM,)}
 
 
 class BindAttempt:
-    """An attempt at the extension point Bind; the task that waits for the Bind plugins makes it.
+    """The part of an attempt in which Bind plugins run; they may bind the pod to `node`.
 
-    The plugins may bind the pod to `node` as long as `wanted` returns True.
+    They may do so as long as `wanted` returns True. The task that awaits the plugins creates this
+    object.
     """
 
     def __init__(self, node: str, wanted: Callable[[], bool]) -> None:

@@ -166,7 +166,7 @@ class PodEnqueuer:
 
     @property
     def departures(self) -> DeletedUids:
-        """The uids of pods that are deleted or bound while other code reads a pod."""
+        """Collects the uids of pods that are deleted or bound while another task reads a pod."""
         return self._scheduler.departures
 
     def gone(self, uid: Uid) -> None:
@@ -313,7 +313,7 @@ class PodEnqueuer:
     def _admit(
         self, group: PodGroupState | None, *, changed: bool = False, at_once: int = _FOUND_AT_ONCE
     ) -> None:
-        """Run PreEnqueue again for the group's gated members; if `changed`, retry the others.
+        """Run PreEnqueue again for gated members; with `changed`, retry members that are not gated.
 
         `run` handles the members beyond `at_once`. If the group changes again meanwhile, `run`
         finishes this pass over the members and makes one more.
@@ -705,7 +705,7 @@ class _Members:
 
 @dataclass(slots=True, eq=False)
 class _Stray:
-    """A pod without a profile, the time since when it has none, and its last report (`told`).
+    """A pod without a profile: when it lost its profile, and its last report (`told`).
 
     `version` is the version of the profiles at that report. `perhaps_misspelt` is True until the
     pod's scheduler name has been compared with the names of profiles.

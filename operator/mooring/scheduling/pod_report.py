@@ -241,7 +241,7 @@ class PodReportBuilder:
         return None
 
     def _remedy(self, group: PodGroupState) -> str | TextAboutPods | None:
-        """Return what a user must do before the group can be scheduled; None if nothing."""
+        """Return the action that a user must take before the group fits; None if there is none."""
         definition, source = group.definition, group.key.source
         if definition is None and _KINDS.get(source) in self._unserved():
             return _SERVE[source]

@@ -165,7 +165,7 @@ class Profiles:
         return self._put_in_force(self.build(profile, effective))
 
     def remove(self, name: str) -> None:
-        """Take the profile out of force, and forget what `not_in_force` has noted."""
+        """Take the profile out of force, and forget its scheduler names from `not_in_force`."""
         self._not_in_force.pop(name, None)
         entry = self._in_force.pop(name, None)
         if entry is not None:
@@ -219,7 +219,7 @@ class Profiles:
         return None
 
     def did_you_mean(self, scheduler_name: str) -> str:
-        """Return `, did you mean X?` with a similar schedulerName of a profile in mode Active.
+        """Return `, did you mean X?`, where X is a similar schedulerName of an active profile.
 
         Returns "" if there is no similar name, and for names of other known schedulers.
         """

@@ -114,7 +114,7 @@ class ResultColumn:
 
     @property
     def highest(self) -> int:
-        """The highest value in the column."""
+        """The highest of the column's values, over all rows."""
         if self._highest is None:
             self._highest = int(self.values.max(initial=0))
         return self._highest
@@ -227,7 +227,7 @@ class SpecEvaluations:
 
 
 class _Kept(NamedTuple):
-    """A node-only filter or score, how its results are cached, and the function for their key."""
+    """A node-only filter or score: its plugin, its kind of caching, and its key function."""
 
     plugin: Any
     kind: int

@@ -167,8 +167,9 @@ class ScheduleOne:
     def _goes_on(self, attempt: CurrentAttempt) -> bool:
         """Return whether the attempt continues after extenders were called.
 
-        It continues without pods that have changed too much. These pods return to a queue, unless
-        they were deleted or are on a node.
+        Pods that have changed, left or lost their profile are removed from the attempt; pods that
+        may be tried again return to a queue. If the group's requirements have changed, the whole
+        attempt ends.
         """
         group = attempt.group
         kept = {uid: m for uid, m in attempt.members.items() if self._may_go_on(m, attempt)}

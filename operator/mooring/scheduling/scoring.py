@@ -85,7 +85,7 @@ class ScoreTable:
         }
 
     def of_row(self, rows: IntArray, row: int) -> NodeScore | None:
-        """Return the score of the node at `row`; None if it is not in `rows`, the feasible rows."""
+        """Return the score of the node at `row`; None if `rows` (the feasible rows) lacks it."""
         found = np.flatnonzero(rows == row)
         if not len(found):
             return None
@@ -173,7 +173,10 @@ def _node_only_scores(
 
 
 class _Totals:
-    """Adds up the plugins' scores: for all nodes while possible, then for the feasible nodes."""
+    """Adds up the plugins' scores, in arrays by row or by position.
+
+    Columns for all rows are added by row, which needs no copy; later scores by position.
+    """
 
     def __init__(self, rows: IntArray, nodes: NodeView) -> None:
         self.rows = rows
@@ -184,7 +187,7 @@ class _Totals:
         self._of_all = 0
 
     def of_rows(self, column: IntArray, weight: int) -> PluginScores:
-        """Add a plugin's column (int64, all rows) to the total, and return the plugin's scores."""
+        """Return a plugin's scores from its column (int64, all rows), for `add`."""
         if self.is_few:
             return PluginScores(column[self.rows], weight)
         return PluginScores(column, weight, self.rows)

@@ -66,8 +66,8 @@ class _BoundPod:
 class _Comparison:
     """The result of a decision of a shadow profile; `record` is None if the decision failed.
 
-    `usages` has the node's utilization and balance for each of `_CHOICES`; it is empty if there are
-    not two nodes.
+    `usages` has the node's utilization and balance for each of `_CHOICES`; () unless both
+    schedulers have chosen a node.
     """
 
     profile: ActiveProfile

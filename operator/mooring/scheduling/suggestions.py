@@ -166,7 +166,7 @@ class _Suggestions:
     def _of_pod(
         self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
     ) -> Iterator[Suggestion]:
-        """Yield what helps: a change, a pair of changes, or other pods that would have to end."""
+        """Yield the suggestions for a pod: single changes, pairs of changes, ends of other pods."""
         helped = claims_helped = False
         for suggestion in helping:
             yield suggestion
@@ -188,7 +188,7 @@ class _Suggestions:
             yield from filter(None, starmap(self._with, pairs))
 
     def _without_reservations(self) -> Suggestion | None:
-        """Suggest to wait until no node is reserved for others; None if that does not help."""
+        """Suggest to wait until nodes reserved for others are free; None if this does not help."""
         group = self._group
         own: Container[Uid] = group.unscheduled if group else {self._members[0].uid}
         reserved = self._cluster.nominations.reserved
@@ -378,7 +378,7 @@ class _Suggestions:
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
-        """Return arrays of rows of nodes where the end of a few pods may make room."""
+        """Return sets of nodes (int64 rows) where the end of a few pods may make room."""
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):

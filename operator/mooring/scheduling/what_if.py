@@ -102,7 +102,7 @@ class WhatIf:
         self._change(keep)
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Put this Service or controller of pods into all later trials, see `Trial.put`."""
+        """Store this Service or controller of pods in all later trials, as `Trial.put` does."""
         self._changes.append(lambda trial: trial.put(kind, key, value))
 
     def _change(self, change: Callable[[Trial], None]) -> None:
@@ -112,7 +112,7 @@ class WhatIf:
 
     @contextmanager
     def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
-        """Return a context with the changes of `remove`, `add`, `nominate` and `put`; undo them.
+        """Return a trial with the changes of `remove`, `add`, `nominate` and `put`; its end undoes it.
 
         The caller must not await inside, and may make more changes. The pods in `without` are
         removed in this trial only. A removed pod frees its devices, as if it was deleted. Raises

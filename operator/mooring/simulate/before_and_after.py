@@ -59,7 +59,7 @@ def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: st
 
 
 def _shown(cluster: ClusterView, moves: Iterable[Move]) -> list[str]:
-    """Return the names of the nodes to draw: nodes that change, and others if there is space."""
+    """Return the names of the nodes to draw: changing nodes first, at most `_MOST_NODES` in all."""
     changing = {name for move in moves for name in (move.source, move.target)}
     every = [cluster.nodes.name(row) for row in cluster.nodes_in_order.tolist()]
     chosen = sorted(every, key=lambda name: (name not in changing, name))[:_MOST_NODES]

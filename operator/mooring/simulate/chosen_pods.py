@@ -97,7 +97,7 @@ class ChosenPods:
         return replace(inputs, pending=pending, rejected=rejected)
 
     def takes(self, pod: Pod, inputs: Inputs) -> bool:
-        """Return whether the pod is chosen."""
+        """Return whether the choice includes the pod, by its namespace, name or controller."""
         return self._takes(pod.key, *_owner_of(pod), inputs)
 
     def _takes(self, key: str, kind: str, owner: str, inputs: Inputs) -> bool:

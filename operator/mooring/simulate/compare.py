@@ -65,7 +65,7 @@ class PoolUse:
     fragmentation: float
 
     def document(self) -> dict[str, Any]:
-        """Return the pool as JSON."""
+        """Return the pool's use as a JSON object."""
         shares = {"cpu": self.cpu, "memory": self.memory, "fragmentation": self.fragmentation}
         rounded = {name: round(share, 4) for name, share in shares.items()}
         return {"nodes": self.nodes, "emptyNodes": self.empty, **rounded}
@@ -247,10 +247,10 @@ def recorded_order(path: str) -> list[str]:
 
 
 def arrival_order(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the pods of decision records in the order in which the scheduler saw the pods.
+    """Return the pods of decision records in the order in which the scheduler first saw them.
 
-    A short record has this time as `seen`. Pods seen at the same time, and records without `time`,
-    are in the order of the decisions.
+    A short record has the time of the first sight as `seen`. Pods with equal times, and records
+    without `time`, are in the order of the decisions.
     """
     timed = sorted(records, key=lambda record: (record.get("seen") or "", record.get("time") or ""))
     return [*dict.fromkeys(str(record["pod"]) for record in timed)]

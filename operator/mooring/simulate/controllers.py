@@ -124,7 +124,7 @@ class Controllers:
         self._nodes = sorted(nodes, key=lambda node: node.name)
 
     def expand(self, manifest: Manifest) -> Iterator[Manifest]:
-        """Yield the objects that the controllers create for this object: pods and others.
+        """Yield the pods, claims and other objects that controllers create for this object.
 
         Raises InputError if the API server would reject the object's selector or template.
         """
@@ -264,7 +264,7 @@ class Controllers:
     def _generated(self, base: str, owner: Raw, number: int) -> str:
         """Return an unused name for the pod with this `number`; every run returns the same name.
 
-        Two of 5,000 names with five random characters would probably be equal.
+        Used names must be skipped: of 5,000 random endings, two would probably be equal.
         """
         namespace = namespace_of(owner)
         names = generated_names(base, [owner["kind"], namespace, name_of(owner)], number, 2**32)

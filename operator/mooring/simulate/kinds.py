@@ -90,7 +90,7 @@ def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _claim(raw: Mapping[str, Any], where: str = "spec") -> dict[str, Any]:
-    """Return the claim with the fields of each request in `exactly`, unless it has alternatives."""
+    """Return the claim; the fields of each request without alternatives are in `exactly`."""
     spec = mapping(raw, "spec", where.removesuffix(".spec"))
     devices = mapping(spec, "devices", where)
     requests = []

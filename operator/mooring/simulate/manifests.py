@@ -187,7 +187,7 @@ def _opened(path: str) -> Iterator[TextIO]:
 
 
 def _json_object(text: str) -> Any:
-    """Return the JSON object in the text; None if the text is not a JSON object."""
+    """Parse the text as JSON; return the value if it is an object, else None."""
     if text.lstrip().startswith("{"):
         with suppress(orjson.JSONDecodeError):
             return orjson.loads(text)

@@ -307,7 +307,7 @@ class ClusterState:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the pod's known node if `pod` does not use the same resources there, else None."""
+        """Return the node whose usage this version of the pod changes; None if it changes none."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -458,8 +458,8 @@ class ClusterState:
     def begin_evictions(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
         """Let the preemptor wait until the victims have left their nodes.
 
-        Return the victims that must be evicted: they are on a node, are not terminating and are not
-        being evicted for another preemptor.
+        Return the victims to evict: they are on a node, are not terminating and are not being
+        evicted for another preemptor.
         """
         return self.evictions.begin(preemptor, victims)
 
@@ -705,7 +705,7 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _with_demand(self, pod: Pod) -> Pod:
-        """Return the pod; during an in-place resize, with the demand by the API server's rules."""
+        """Return the pod; a pod in a resize gets the demand by the API server's version."""
         demands = pod.spec.demands
         if demands is None:
             return pod

@@ -186,7 +186,7 @@ class ClusterView:
         return self._state.pods.named(key)
 
     def is_placed(self, pod: Pod) -> bool:
-        """Return whether the pod is on a node."""
+        """Return whether the pod, bound or only assumed, is on a node."""
         return self.pod(pod.uid) is not None
 
     def objects(self, kind: Kind) -> Mapping[str, Any]:

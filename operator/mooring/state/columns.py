@@ -78,7 +78,7 @@ class Columns:
         self._columns: list[Column] = []
 
     def add(self, dtype: npt.DTypeLike, fill: int = 0) -> Column:
-        """Add a further column, filled with `fill`, and return it."""
+        """Add a column of this dtype, filled with `fill`, and return it."""
         column = Column(dtype, fill, self.capacity)
         self._columns.append(column)
         return column
@@ -209,8 +209,8 @@ def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
 class Interned(Generic[_Value]):
     """A column with few distinct values in many rows: `values[codes[row]]` is the row's value.
 
-    `codes` is int32. A value that no row has any more frees its code for another value; until then
-    `values` has the first value at this index.
+    `codes` is int32. If no row has a value any more, its code is used again for a new value; until
+    then, `values` has the value `first` at this index.
     """
 
     __slots__ = ("_free", "_holders", "_index", "codes", "values")
@@ -274,7 +274,7 @@ class ChangeLog:
         return self._start + self._length
 
     def mark(self, row: int) -> None:
-        """Note that the row changed."""
+        """Append the row to the log, because its values have changed."""
         if self._length == len(self._rows):
             self._rows[: self._KEEP] = self._rows[-self._KEEP :]
             self._start += self._length - self._KEEP

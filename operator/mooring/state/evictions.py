@@ -280,9 +280,10 @@ class Evictions:
     def _regarded(
         self, budgets: Iterable[PodDisruptionBudget], pod: Pod
     ) -> list[PodDisruptionBudget]:
-        """Return those of the `budgets`, which all select the pod, that kube-scheduler applies.
+        """Return the `budgets` that kube-scheduler applies to the pod; each of them selects it.
 
-        It ignores a budget whose status shows the pod's eviction; up to 1.37, empty selectors too.
+        Left out are budgets whose status shows the pod's eviction and, up to 1.37, budgets with
+        empty selectors.
         """
         all_count = self.kubernetes.empty_budget_counts
         return [

@@ -124,7 +124,7 @@ class NodeTable:
         return self._unknown_row
 
     def is_unknown(self, row: int) -> bool:
-        """Return whether `row` is `unknown_row`."""
+        """Return whether `row` is the row of all pods whose node does not exist."""
         return row == self._unknown_row
 
     def _new_row(self, name: str) -> int:

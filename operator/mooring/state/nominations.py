@@ -33,7 +33,7 @@ class Nominee(NamedTuple):
 
     @property
     def has_preempted(self) -> bool:
-        """Whether the pod may have evicted others, perhaps through another replica."""
+        """Whether the pod may have evicted other pods, perhaps through another replica."""
         return self.reservation is None and not self.moved
 
     @property

@@ -67,11 +67,11 @@ class Objects:
         return services
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """Return the labels of a namespace; {} if it is unknown."""
+        """Return the labels of the Namespace object of this name; {} if it is unknown."""
         labels = self.known_namespace_labels(name)
         return {} if labels is None else labels
 
     def known_namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """Return the labels of a namespace; None if it is unknown."""
+        """Return the labels of the Namespace object of this name; None if it is unknown."""
         namespace: Namespace | None = self._by_kind[Kind.NAMESPACE].get(name)
         return None if namespace is None else namespace.labels

@@ -76,7 +76,7 @@ class PodColumns:
 
     @property
     def priority(self) -> IntArray:
-        """The priority of each slot's pod."""
+        """The priority of each slot's pod, as int64[slots]."""
         return read_only(self._priority.data[: len(self._pods)])
 
     def has_below(self, priority: int) -> bool:
@@ -194,7 +194,7 @@ class PodColumns:
         return iter(self._requests)
 
     def requests(self, resource: str) -> IntArray:
-        """Return how much each slot's pod requests of a resource, 0 if it requests none."""
+        """Return int64[slots]: the request of each slot's pod for a resource, 0 without one."""
         requests = self._requests.amounts(resource, len(self._pods))
         return np.zeros(len(self._pods), np.int64) if requests is None else requests
 

@@ -93,7 +93,7 @@ def api_object(
     created: str = CREATED,
     **fields: Any,
 ) -> Raw:
-    """Return an object of any kind; `fields` are its top-level fields, such as `spec`."""
+    """Return an object of any kind; `fields` are its top-level fields, for example `spec`."""
     uid = _uid(kind, namespace, name)
     metadata: Raw = {"name": name, "uid": uid, "creationTimestamp": created}
     given = {"namespace": namespace, "labels": labels, "annotations": annotations}
@@ -237,7 +237,7 @@ def toleration(key: str = "", value: str | None = None, effect: str = "") -> dic
 
 
 def namespace(name: str, labels: Labels | None = None) -> Raw:
-    """Return a namespace with its name as a label, as in a cluster."""
+    """Return a Namespace; like an API server, add its name as a label."""
     own = {"kubernetes.io/metadata.name": name}
     return api_object("Namespace", name, labels=own | dict(labels or {}))
 

@@ -114,7 +114,7 @@ class FakeApi:
         self.recorded: list[tuple[str, str, str]] = []
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Remember the binding."""
+        """Append the pod's namespace/name and the node to `bindings`."""
         self._raise_failure()
         self.bindings.append((pod.key, node))
 
@@ -228,7 +228,7 @@ class FakeApi:
         return nullcontext()
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Remember the write for `write_all`."""
+        """Append the write to `writes`; `write_all` runs it."""
         self.writes.append(write)
 
     async def write_all(self) -> None:

@@ -33,9 +33,9 @@ class ClaimUsers:
         return tuple(self._users.get(f"{CLAIM}{claim}", ()))
 
     def in_devices(self, number: int, amounts: Amounts) -> Amounts:
-        """Return the amounts; devices that the Queue `number` would use replace the claims.
+        """Return `amounts` with devices in place of claims, as the Queue `number` would use them.
 
-        A claim adds no devices if other pods of the Queue use it already.
+        A claim adds no devices if other pods of the Queue already use the claim.
         """
         claims = [name for name in amounts if name.startswith(CLAIM)]
         if not claims:
@@ -49,7 +49,7 @@ class ClaimUsers:
         return found
 
     def counted(self, number: int, amounts: Amounts) -> Amounts:
-        """Add the users of claims in `amounts`, which may be negative; return `in_devices`."""
+        """Count the users of claims in `amounts` (may be negative); return `in_devices`."""
         found = self.in_devices(number, amounts)
         if found is not amounts:
             for name, count in amounts.items():

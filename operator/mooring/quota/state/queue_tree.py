@@ -55,7 +55,10 @@ class QueueState:
             parent.children.append(self)
 
     def add_up(self, resources: Mapping[str, object]) -> None:
-        """Set the quotas of the Queue and of all Queues below it; set what they use to 0."""
+        """Compute the quotas of the Queue and all Queues below it; set their usage to 0.
+
+        `resources` are the resources that any Queue of the tree names.
+        """
         for child in self.children:
             child.add_up(resources)
         for resource in resources:
@@ -68,14 +71,17 @@ class QueueState:
             self.used[resource] = 0
 
     def note_guaranteed(self, *, lends_all: bool) -> None:
-        """Note whether the Queue and all its ancestors lend their whole quota."""
+        """Note for the Queue and all Queues below it whether each lends its whole quota.
+
+        `lends_all` says whether all ancestors do.
+        """
         self._lends_all = lends_all and not any(self.guaranteed.values())
         for child in self.children:
             child.note_guaranteed(lends_all=self._lends_all)
 
     @property
     def name(self) -> str:
-        """The name of the Queue."""
+        """The name of the Queue; for an ElasticQuota, this is its namespace."""
         return self.queue.name
 
     @property

@@ -232,7 +232,10 @@ class Queues:
         states: dict[str, QueueState],
         drawing: SelectionIndex[str],
     ) -> Collection[str] | None:
-        """Replace the tree in one step, so that a cancelled task cannot leave half a tree."""
+        """Replace the Queues in force in one step; return as `settle` does.
+
+        In several steps, a cancelled task could leave half a tree.
+        """
         before = {name: queue.namespaces for name, queue in self._in_force.items()}
         self.resources = frozenset(r for queue in in_force.values() for r in queue.quotas)
         self._in_force, self._problems, self._states = in_force, problems, states
@@ -267,7 +270,7 @@ class Queues:
         return state
 
     def membership(self, pod: Pod) -> Membership:
-        """Return the Queue that counts the pod, and the reason if no Queue takes it as a new pod.
+        """Return the Queue that counts the pod, and why no Queue accepts it as a new pod, if so.
 
         A pod on a node counts in a Queue of its namespace even if its label names no valid Queue,
         so that a changed label does not free quota.
@@ -323,7 +326,7 @@ class Queues:
 
 
 def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
-    """Return the Queues that select only some namespaces."""
+    """Return an index of the Queues that select namespaces by labels, to find them by namespace."""
     found = SelectionIndex[str]()
     for name, queue in in_force.items():
         if queue.namespaces is not None and not queue.namespaces.empty:

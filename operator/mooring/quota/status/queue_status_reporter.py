@@ -58,7 +58,7 @@ class QueueStatusReporter:
         return self._amounts(lambda amounts: amounts.nominal)
 
     def used(self) -> dict[tuple[str, str], float]:
-        """Return what each Queue uses of each resource in cores, bytes or counts."""
+        """Return the usage of each Queue and resource in cores, bytes or counts."""
         return self._amounts(lambda amounts: amounts.used)
 
     def waiting(self) -> dict[str, int]:

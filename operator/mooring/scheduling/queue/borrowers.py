@@ -38,7 +38,7 @@ class Borrowing(Protocol):
 
 
 class ActivePodsWithBorrowers:
-    """Pods to be scheduled; `borrowing` returns what the Queues have borrowed now."""
+    """Pods to be scheduled; `borrowing` returns which Queues have borrowed, and their shares."""
 
     def __init__(self, borrowing: Callable[[], Borrowing]) -> None:
         self._borrowing = borrowing

@@ -17,9 +17,9 @@ error or a failed preemption (SchedulerPopFromBackoffQ).
 Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
 wait for all pods of another.
 
-Unschedulable pods that the same events may help form a group; they have equal signatures. An event
-moves only one pod of a group. If this pod is rejected again with an equal signature, the others
-stay unschedulable. Otherwise the next pod of the group is moved.
+Unschedulable pods with equal signatures form a group, because the same events may help them. An
+event moves only one pod of a group. If this pod is rejected again with an equal signature, the
+others stay unschedulable. Otherwise the next pod of the group is moved.
 
 Other pods may take the free resources before the moved pod is popped. So its queueing hints run
 again before its attempt, for that event and all later events. If all hints return SKIP, the pod

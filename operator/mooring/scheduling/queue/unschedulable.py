@@ -94,8 +94,8 @@ class Hints(Protocol):
 class UnschedulablePods:
     """The unschedulable pods; each is in exactly one group.
 
-    `add` finds the signature and the nominated node. If the nomination changes later, a cluster
-    event or a call of `nominated` tells this class.
+    `add` finds the signature and the nominated node. Later changes of the nomination come by
+    cluster events or by `nominated`.
     """
 
     def __init__(self, events: EventLog, hints: Hints) -> None:
@@ -199,7 +199,7 @@ class UnschedulablePods:
         return group.first if group is not None else None
 
     def has_hints_to_run(self) -> bool:
-        """Return whether `run_hints` has something to do."""
+        """Return whether a call of `run_hints` would run a hint or return pods."""
         group = next(iter(self._groups.values()), None)
         return bool(self._without_node or self._missed) or (
             group is not None and group.seen < self._events.end
@@ -294,7 +294,10 @@ class UnschedulablePods:
 
     @staticmethod
     def _most_events(waiting: int) -> int:
-        """Return for how many events a group's hints may run if `waiting` groups and pods wait."""
+        """Return the largest number of events for which a group's hints run.
+
+        `waiting` is the number of groups and pods whose hints must run.
+        """
         return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
 
 

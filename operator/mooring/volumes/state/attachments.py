@@ -51,7 +51,10 @@ class Attachments:
         self._add(self._observed, self._used, source, row, times)
 
     def _add(self, counters: _Uses, others: _Uses, source: CSISource, row: int, times: int) -> None:
-        """Add `times` to `counters`; a volume is on a node if `counters` or `others` say so."""
+        """Add `times` to `counters`; update the count if the volume thereby comes or goes.
+
+        The volume is on the node if `counters` or `others` has it there.
+        """
         rows = counters.setdefault(source, Counter())
         before = rows[row]
         add_count(rows, row, times)

@@ -41,7 +41,7 @@ class CSINodes:
         return lacking
 
     def limits(self, driver: str, rows: IntArray) -> IntArray:
-        """Return int64[rows]: the most volumes of the driver on each node."""
+        """Return int64[rows]: the most volumes of the driver on each node, or UNLIMITED."""
         more = self._limits.of_rows(driver, rows)
         return np.where(more == 0, UNLIMITED, more - 1)
 

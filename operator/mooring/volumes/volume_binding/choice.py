@@ -49,7 +49,7 @@ class Choice:
 
 
 class _Taken:
-    """The available volumes of a class, minus those that smaller claims of the pod take."""
+    """The available volumes of a class that smaller claims of the pod have not taken."""
 
     def __init__(self, available: BestFitIndex[PersistentVolume], nodes: NodeView) -> None:
         self.available = available
@@ -64,7 +64,7 @@ class _Taken:
         if none of its volumes can be used on another node."""
 
     def take(self, chosen: IntArray) -> None:
-        """Note the volumes that one more claim takes: for each node an index, or -1."""
+        """Mark the volumes that one more claim takes: an index for each node, or -1 for none."""
         found = chosen[chosen != _NOTHING]
         first = int(found.min())
         counts = np.bincount(found - first)
