@@ -112,11 +112,12 @@ class WhatIf:
 
     @contextmanager
     def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
-        """Return a trial with the changes of `remove`, `add`, `nominate` and `put`; its end undoes it.
+        """Return a trial with the changes of `remove`, `add`, `nominate` and `put`.
 
-        The caller must not await inside, and may make more changes. The pods in `without` are
-        removed in this trial only. A removed pod frees its devices, as if it was deleted. Raises
-        PluginFailed if a plugin fails to reserve something for an added pod.
+        At its end, the cluster is as before. The caller must not await inside, and may make more
+        changes. The pods in `without` are removed in this trial only. A removed pod frees its
+        devices, as if it was deleted. Raises PluginFailed if a plugin fails to reserve something
+        for an added pod.
         """
         with self.cluster.trial(frees_claims=True) as trial:
             for pod in without:

@@ -103,7 +103,7 @@ class ActivePodsByNamespace:
         self._by_priority: dict[int, OrderedDict[str, ActivePods]] = {}
 
     def add(self, queued: QueuedPod) -> None:
-        """Add the pod; if it is its namespace's only pod of this priority, the namespace is last."""
+        """Add the pod; a namespace without other pods of this priority gets its turn last."""
         namespaces = self._by_priority.setdefault(queued.pod.spec.priority, OrderedDict())
         pods = namespaces.get(queued.pod.namespace)
         if pods is None:
