@@ -184,7 +184,7 @@ class ExpectedReplacements:
                 self._state.withdraw(place_uid(expected.move.pod.uid))
 
     def _match(self, pod: Pod) -> UnderWay | None:
-        """If the pod is the replacement of a move, note it there and return the move; else None."""
+        """Note a pod that replaces a moved pod, and return the move; None for other pods."""
         owner = owner_of(pod)
         awaited = [each for each in self.moves if each.place and owner and each.owner == owner]
         if any(e.replacement is not None and e.replacement.uid == pod.uid for e in awaited):

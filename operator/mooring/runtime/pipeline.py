@@ -109,8 +109,6 @@ class Pipeline:
     """Whether filters also run on nodes that an earlier filter has rejected."""
     plugins_of_node_only: frozenset[str]
     """The names of the plugins with `depends_on_node_only = True`, whose results are cached."""
-    plugins_of_no_node: frozenset[str]
-    """The names of PreFilter plugins that are no filters: an event on any node may help a pod."""
     device_reading: Mapping[str, DeviceReadingPlugin]
     """The plugins whose results may also depend on devices and their classes, by name."""
     keyed_filters: Mapping[str, KeyedFilterPlugin]
@@ -142,6 +140,12 @@ class Pipeline:
     """The rules of the version of Kubernetes that the profile follows."""
     memory: int = 0
     """The estimated bytes of the pipeline with its plugins."""
+
+    @property
+    def plugins_of_no_node(self) -> frozenset[str]:
+        """The names of PreFilter plugins that are no filters: an event on any node may help."""
+        filters = {plugin.name for plugin in self.filters}
+        return frozenset(p.name for p in self.pre_filter if p.name not in filters)
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """Return the plugin with its distribution; "unknown" if the profile lacks the plugin."""
@@ -189,9 +193,6 @@ def build_pipeline(
         preemption=profile.spec.preemption,
         always_check_all_filters=profile.spec.always_check_all_filters,
         plugins_of_node_only=frozenset(n for n, p in built.items() if p.depends_on_node_only),
-        plugins_of_no_node=frozenset(
-            p.name for p in at(Point.PRE_FILTER) if p not in at(Point.FILTER)
-        ),
         device_reading=_with_method(built.values(), "devices_version"),
         keyed_filters=_keyed(at(Point.FILTER), "filter_key"),
         keyed_scores=_keyed(at(Point.SCORE), "score_key"),
