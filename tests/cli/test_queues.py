@@ -1,16 +1,18 @@
 """The command `mooring queues` shows quotas as trees."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import Result
 
 from cli.running import ask, kubeconfig_of
 from kube.api_server import ApiServer, Objects
 from mooring.cli.queues import queues
 from mooring.testing.builders import queue_object
+from queue_files import elastic_quota
 
 READY = {"type": "Ready", "status": "True", "reason": "InForce", "message": "in force"}
 AMOUNTS = ("nominal", "used", "borrowed", "lent")
@@ -42,8 +44,28 @@ TREE = (
 )
 
 
-async def asked(folder: Path, *words: str, of: Sequence[dict[str, Any]] = TREE) -> Result:
-    async with ApiServer(Objects({"/queues": [*of]})) as server:
+ELASTIC = "/apis/scheduling.x-k8s.io/v1alpha1"
+
+
+def elastic(name: str, used: dict[str, str] | None, **spec: dict[str, str]) -> dict[str, Any]:
+    """Return the ElasticQuota `name` of the namespace team-`name`; its status may be missing."""
+    status = {} if used is None else {"status": {"used": used}}
+    return {**elastic_quota(f"team-{name}", name, **spec), **status}
+
+
+async def asked(
+    folder: Path,
+    *words: str,
+    of: Sequence[dict[str, Any]] = TREE,
+    elastic_quotas: Sequence[dict[str, Any]] | None = None,
+    refused: Mapping[str, tuple[int, str]] | None = None,
+) -> Result:
+    """Return the finished command; without `elastic_quotas` the cluster does not serve the kind."""
+    objects: dict[str, object] = {"/queues": [*of]}
+    if elastic_quotas is not None:
+        objects |= {ELASTIC: {"resources": [{"name": "elasticquotas"}]}}
+        objects |= {"/elasticquotas": [*elastic_quotas]}
+    async with ApiServer(Objects(objects, refused=refused)) as server:
         return await ask(queues, *words, f"--kubeconfig={kubeconfig_of(folder, server.url)}")
 
 
@@ -84,6 +106,7 @@ async def test_the_document_has_what_the_status_says(tmp_path: Path) -> None:
     (found,) = document["queues"]
     assert found == {
         "name": "team-b",
+        "kind": "Queue",
         "parent": "research",
         "depth": 0,
         "ready": True,
@@ -124,3 +147,73 @@ async def test_a_cluster_without_the_kind_is_told_in_one_line(tmp_path: Path) ->
         "error: the cluster has no queues.scheduling.mooring.dev: its CustomResourceDefinition is "
         "missing; create it with: kubectl apply -f crds/\n"
     )
+
+
+FORBIDDEN = 403, 'elasticquotas.scheduling.x-k8s.io is forbidden: User "ann" cannot list resource'
+
+
+async def test_elastic_quotas_are_a_tree_of_their_own_and_marked(tmp_path: Path) -> None:
+    quotas = [
+        elastic("b", {"cpu": "12", "memory": "1Gi"}, min={"cpu": "8"}, max={"cpu": "16"}),
+        elastic("a", {"cpu": "2500m"}, min={"cpu": "8"}),
+    ]
+    result = await asked(tmp_path, of=[shown("alone", cpu="1 0 0 0")], elastic_quotas=quotas)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [
+        "cpu",
+        "QUEUE                               NOMINAL     USED   BORROWED   LENT   WAITING   SHARE",
+        "alone                                     1        0          0      0         0       0",
+        "elastic-quota.root (ElasticQuota)        16   14500m          0      0         -       0",
+        "  team-a (ElasticQuota)                   8    2500m          0      4         -       0",
+        "  team-b (ElasticQuota)                   8       12          4      0         -    0.25",
+    ]
+
+
+async def test_an_elastic_quota_that_does_not_count_says_why(tmp_path: Path) -> None:
+    quotas = [elastic("a", None, min={"cpu": 1, "a": []}), elastic("b", None, min={"cpu": "1"})]
+    result = await asked(tmp_path, of=[], elastic_quotas=quotas)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-2:] == [
+        "NOT READY  team-a: ElasticQuota team-a/a: spec.min.a: must be a quantity",
+        "NOT READY  team-b: no replica of Mooring has read it yet",
+    ]
+
+
+async def test_a_queue_counts_before_the_elastic_quota_of_its_name(tmp_path: Path) -> None:
+    queue, quota = shown("team-a", cpu="1 0 0 0"), elastic("a", {"cpu": "2"}, min={"cpu": "4"})
+    result = await asked(tmp_path, "-o", "json", of=[queue], elastic_quotas=[quota])
+    found = json.loads(result.stdout)["queues"]
+    assert [(each["name"], each["kind"]) for each in found] == [("team-a", "Queue")]
+
+
+async def test_names_of_any_length_leave_the_numbers_in_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mooring.cli.console.terminal_width", lambda: 80)
+    long = {**elastic("a", {"cpu": "2"}, min={"cpu": "4"})}
+    long["metadata"] = {**long["metadata"], "namespace": "n" * 63}
+    result = await asked(tmp_path, of=[], elastic_quotas=[long])
+    name, numbers = result.stdout.splitlines()[-2:]
+    assert name == f"  {'n' * 63} (ElasticQuota)"
+    assert numbers.split() == ["4", "2", "0", "0", "-", "0"]
+    assert len(numbers) <= 80
+
+
+async def test_without_the_right_to_list_elastic_quotas_the_others_are_shown(
+    tmp_path: Path,
+) -> None:
+    result = await asked(tmp_path, elastic_quotas=[], refused={"/elasticquotas": FORBIDDEN})
+    assert result.exit_code == 0
+    assert "team-b" in result.stdout
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("note: ElasticQuotas are not shown: ")
+    assert line.endswith("; the ClusterRole mooring-explain grants it")
+    unserved = await asked(tmp_path, refused={"/elasticquotas": FORBIDDEN})
+    assert unserved.stderr == ""
+
+
+async def test_without_the_right_to_list_queues_the_role_is_named(tmp_path: Path) -> None:
+    refused = {"/queues": (403, 'queues is forbidden: User "ann" cannot list resource "queues"')}
+    result = await asked(tmp_path, refused=refused)
+    assert result.exit_code == 2
+    assert result.stderr.endswith("; the ClusterRole mooring-explain grants it\n")

@@ -28,9 +28,11 @@ from controlplane import Access, ControlPlane
 from controlplane.client import Client
 from controlplane.nodes import create_nodes
 from controlplane.processes import free_ports
-from e2e.replicas import Replica, Replicas, bound, create_pods, eventually, pod
+from e2e.replicas import CRDS, Replica, Replicas, bound, crd, create_pods, eventually, pod
 from http_servers import answering, served_by_thread
+from mooring.kube.api_resources import ELASTIC_QUOTA, QUEUE
 from policies import profile
+from queue_files import elastic_quota, queue_object
 
 ROOT = Path(__file__).parents[2]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -151,6 +153,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     ):
         replica.apply_manifests(plane.access)
         with plane.access.client() as client:
+            client.post(CRDS, crd(ELASTIC_QUOTA))
             _grant(client)
             _create_the_leaders_pod(plane, client)
             with Replicas.of(plane.access, folder) as replicas:
@@ -352,6 +355,25 @@ def _fetched(url: str, *, token: str = "", data: bytes | None = None) -> str:
     request = urllib.request.Request(url, data, headers)  # noqa: S310 - loopback
     with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - loopback
         return str(answer.read().decode())
+
+
+def test_queues_and_elastic_quotas_are_shown_to_users_with_the_role(cluster: Cluster) -> None:
+    quota = {"resources": [{"name": "cpu", "nominalQuota": 1}]}
+    with cluster.access.client() as client:
+        client.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
+        client.post(QUEUE.path(), queue_object(f"{QUEUE.api_version} Queue", "all", quota))
+        client.post(ELASTIC_QUOTA.path("team"), elastic_quota("team", min={"cpu": "4"}))
+    done = eventually(
+        lambda: cluster.run("queues", user="ann"), lambda done: not done.returncode, "both in force"
+    )
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["all", "1", "0", "0", "0", "0", "0"] in rows
+    assert ["team", "(ElasticQuota)", "4", "0", "0", "0", "-", "0"] in rows
+    assert done.stderr == ""
+    refused = cluster.run("queues", user="prometheus")
+    assert refused.returncode == 2
+    assert 'User "prometheus" cannot list resource "queues"' in refused.stderr
+    assert refused.stderr.endswith("; the ClusterRole mooring-explain grants it\n")
 
 
 def test_explain_asks_as_the_user_of_a_client_certificate(cluster: Cluster) -> None:

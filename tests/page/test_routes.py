@@ -26,6 +26,7 @@ from mooring.testing.builders import (
     uid_of,
 )
 from pages import page, served
+from queue_files import elastic_quota
 from scheduler_states import put_profile, scheduler_state
 from served_endpoints import EVERYTHING, Rights
 
@@ -114,13 +115,19 @@ async def test_queues_come_as_a_tree_with_what_their_statuses_say() -> None:
     status = {"waiting": 8, "share": "0.5", "resources": [{"name": "cpu", "nominal": "4"}]}
     for raw in (queue_object("team", parent="all", status=status), queue_object("all")):
         shared.state.put(Kind.QUEUE, raw["metadata"]["name"], parse_object(Kind.QUEUE, raw))
+    quota = {**elastic_quota("ns", min={"cpu": 4}), "status": {"used": {"cpu": "1500m"}}}
+    shared.state.put(Kind.ELASTIC_QUOTA, "ns/quota", parse_object(Kind.ELASTIC_QUOTA, quota))
     async with served(page(shared)) as client:
         found = (await got(client, "queues"))["queues"]
-    assert [(each["name"], each["depth"], each["waiting"]) for each in found] == [
-        ("all", 0, None),
-        ("team", 1, 8),
+    assert [(each["name"], each["kind"], each["depth"], each["waiting"]) for each in found] == [
+        ("all", "Queue", 0, None),
+        ("team", "Queue", 1, 8),
+        ("elastic-quota.root", "ElasticQuota", 0, None),
+        ("ns", "ElasticQuota", 1, None),
     ]
     assert found[1]["resources"] == status["resources"]
+    amounts = {"nominal": "4", "used": "1500m", "borrowed": "0", "lent": "0"}
+    assert found[3]["resources"] == [{"name": "cpu", **amounts}]
 
 
 async def test_no_other_file_of_the_package_is_served() -> None:

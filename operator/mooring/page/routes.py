@@ -278,9 +278,9 @@ class Page:
 
     async def _show_queues(self, _: web.Request) -> web.Response:
         """Return the Queues as `mooring queues` prints them, without names of pods."""
-        queues = self.queue.scheduler.state.objects.of(Kind.QUEUE)
-        named = {name: (queue.parent, queue.status) for name, queue in queues.items()}
-        return _json({"queues": queue_documents(named)})
+        objects = self.queue.scheduler.state.objects
+        queues = {each.name: (each.parent, each.status) for each in objects.of(Kind.QUEUE).values()}
+        return _json({"queues": queue_documents(queues, objects.of(Kind.ELASTIC_QUOTA))})
 
     async def _show_plans(self, request: web.Request) -> web.Response:
         """Return each profile's last plan, with the names of pods that the user may get."""

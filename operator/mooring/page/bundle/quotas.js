@@ -50,7 +50,7 @@ function trees(queues) {
 }
 
 function indented(queue) {
-  const name = h("div", {}, queue.name);
+  const name = h("div", {}, queue.name, queue.kind === "Queue" ? "" : ` (${queue.kind})`);
   name.style.paddingLeft = `${queue.depth}em`;
   return name;
 }

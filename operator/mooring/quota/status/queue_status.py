@@ -2,15 +2,18 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isinf
 from typing import Any, Final, NamedTuple
 
+from mooring.model.manifest_error import ManifestError
 from mooring.model.quantity import Quantity
 from mooring.model.resources import CPU, in_bytes
 from mooring.pausing import pause
 from mooring.policy.profile_status import LONGEST_MESSAGE
-from mooring.quota.model.queue import Queue
+from mooring.quota.model.elastic_quota import ROOT, queues_of
+from mooring.quota.model.queue import Queue, amounts_of
 from mooring.quota.state.queue_tree import QueueState
 from mooring.quota.state.queues import Queues, below
 
@@ -141,13 +144,20 @@ def _message(view: QueueView) -> str:
 
 
 def queue_documents(
-    named: Mapping[str, tuple[str, Mapping[str, Any]]], top: str | None = None
+    queues: Mapping[str, tuple[str, Mapping[str, Any]]],
+    elastic_quotas: Mapping[str, Queue],
+    top: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return the Queues as JSON values, parents first; Queues in a circle of parents come last.
 
-    `named` has the parent and the status of each Queue. With `top` only this Queue and Queues below
-    it are returned.
+    `queues` has the parent and the status of each Queue by name. `elastic_quotas` has the Queue of
+    each ElasticQuota by namespace and name. With `top` only this Queue and Queues below it are
+    returned; there are none if it does not exist.
     """
+    elastic = {key: each for key, each in elastic_quotas.items() if each.name not in queues}
+    named = {**_of_elastic_quotas(queues_of(elastic)), **queues}
+    if top is not None and top not in named:
+        return []
     children = defaultdict[str, list[str]](list)
     for name in sorted(named):
         parent, _ = named[name]
@@ -160,14 +170,41 @@ def queue_documents(
             if name not in depths:
                 depths[name] = depth
                 left += ((child, depth + 1) for child in reversed(children[name]))
-    return [_document(name, *named[name], depth) for name, depth in depths.items()]
+    kinds = {name: "Queue" if name in queues else "ElasticQuota" for name in depths}
+    return [_document(name, kinds[name], *named[name], d) for name, d in depths.items()]
 
 
-def _document(name: str, parent: str, status: Mapping[str, Any], depth: int) -> dict[str, Any]:
+def _of_elastic_quotas(queues: Mapping[str, Queue]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Return the parent and a status of each Queue; the root comes first.
+
+    The amounts follow from what Mooring has written to `status.used` of the ElasticQuotas.
+    """
+    states, found = dict[str, QueueState](), dict[str, tuple[str, Mapping[str, Any]]]()
+    for name, queue in queues.items():
+        states[name] = QueueState(queue, 0, states.get(queue.parent))
+    if states:
+        states[ROOT].add_up({resource: 0 for each in queues.values() for resource in each.quotas})
+    for state in states.values():
+        with suppress(ManifestError):
+            state.charge(amounts_of(state.queue.status, "used", "status"))
+    amounts = _amounts(states[ROOT]) if states else {}
+    for name, queue in queues.items():
+        known = name == ROOT or "used" in queue.status or queue.invalid is not None
+        mine = {r: each for r, each in amounts[name].items() if name == ROOT or r in queue.quotas}
+        view = QueueView("", 0, queue.invalid, 0, 0, 0, states[name].share, mine)
+        counts = {"pods": None, "waiting": None}
+        found[name] = queue.parent, status_of(queue, view, "") | counts if known else {}
+    return found
+
+
+def _document(
+    name: str, kind: str, parent: str, status: Mapping[str, Any], depth: int
+) -> dict[str, Any]:
     conditions = status.get("conditions") or ()
     ready: Mapping[str, str] = next((each for each in conditions if each["type"] == "Ready"), {})
     return {
         "name": name,
+        "kind": kind,
         "parent": parent or None,
         "depth": depth,
         "ready": ready.get("status") == "True",
