@@ -1,14 +1,22 @@
 """Selects the units that must leave; `test_groups.py` has more cases."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from deciding import Deciding
 from mooring.framework.post_filter import GroupNomination
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.plugins.default_preemption.units import Preemptor, Unit, importance, without_units
+from mooring.plugins.default_preemption.units import (
+    Preemptor,
+    Unit,
+    importance,
+    with_leaving,
+    without_units,
+)
 from mooring.policy.profile import Preemption
-from mooring.testing.builders import node, pod, uid_of
+from mooring.quota.model.queue import QUEUE_LABEL
+from mooring.testing.builders import node, pod, queue_object, uid_of
 
 
 class Room:
@@ -19,9 +27,11 @@ class Room:
         self.cluster = Deciding(node("n1"), *raws).cluster
         self.units = [Unit(((parse_pod(raw), 0),), raw["spec"]["priority"]) for raw in raws]
         self._needed, self._searches = needed, searches
+        self.most_removed = 0
 
     def place(self, gone: Collection[Pod]) -> Mapping[Uid, int] | None:
         self._searches -= 1
+        self.most_removed = max(self.most_removed, len(gone))
         return {uid_of("new"): 0} if len(gone) >= self._needed else None
 
     def victims(self, **limits: int) -> list[str] | str:
@@ -46,6 +56,16 @@ def test_the_least_important_leave_and_as_few_as_possible() -> None:
     assert Room(8, needed=3).victims() == ["p2", "p1", "p0"]
 
 
+def test_a_search_for_a_pod_removes_few_pods_if_it_needs_few() -> None:
+    room = Room(100, needed=3)
+    assert room.victims() == ["p2", "p1", "p0"]
+    assert room.most_removed == 4
+
+
+def test_all_units_may_have_to_leave() -> None:
+    assert Room(100, needed=100).victims() == [f"p{i}" for i in reversed(range(100))]
+
+
 def test_nobody_leaves_if_that_does_not_help() -> None:
     reason = "preemption: the pod does not fit without the pods of lower priority either."
     assert Room(2, needed=3).victims() == reason
@@ -65,6 +85,29 @@ def test_a_search_that_ends_early_takes_too_many_rather_than_too_few() -> None:
     victims = Room(8, needed=3, searches=2).victims()
     assert isinstance(victims, list)
     assert {"p0", "p1", "p2"} <= {*victims}
+
+
+def test_pods_that_leave_nodes_where_the_pod_will_not_fit_only_free_their_quota() -> None:
+    leaves: dict[str, Any] = {"terminating": True, "labels": {QUEUE_LABEL: "q"}, "cpu": "2"}
+    state = Deciding(
+        queue_object("q", {"cpu": "4"}),
+        *(node(name, cpu="4") for name in ("n1", "n2")),
+        pod("a", node="n1", **leaves),
+        pod("b", node="n2", **leaves),
+        pod("stays", node="n2", cpu="2"),
+    ).cluster
+    queue, used = state.queues.states["q"], list[int]()
+
+    def place(_gone: Collection[Pod]) -> None:
+        used.append(queue.used["cpu"])
+
+    new, limits = parse_pod(pod("new", cpu="3")), Preemption()
+    tree = frozenset((queue.number,))
+    whole = Preemptor("pod", [new], 0, state, place, lambda: False, limits, 0.0, tree)
+    preemptor = with_leaving(whole)
+    assert [left.name for left in preemptor.leaving] == ["a"]
+    preemptor.place(())
+    assert (used, queue.used["cpu"]) == ([2000], 4000)
 
 
 def test_units_that_borrow_are_the_least_important_whatever_their_priority() -> None:

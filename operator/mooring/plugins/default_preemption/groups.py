@@ -24,6 +24,7 @@ from mooring.plugins.default_preemption.units import (
     Preemptor,
     Unit,
     importance,
+    with_leaving,
     without_units,
 )
 from mooring.plugins.default_preemption.victims import (
@@ -54,6 +55,7 @@ def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
     )
     if (queue := state.cluster.queues.of(state.members[0])) is not None:
         return reclaim(preemptor, queue)
+    preemptor = with_leaving(preemptor)
     return without_units(preemptor, sorted(_potential(state), key=importance)[-MOST_UNITS:])
 
 

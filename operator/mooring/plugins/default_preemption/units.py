@@ -1,12 +1,14 @@
 """Finds which units must leave so that a pod or a whole pod group fits, on all nodes.
 
-A unit is one pod, or the pods of a group that are evicted together. At first all units count as
-removed. Then they are added back, the most important first, while the preemptor still fits. The
-units that cannot be added back are the victims (preemption/podgrouppreemption.go).
+A unit is one pod, or the pods of a group that are evicted together. The victims are those of
+kube-scheduler (preemption/podgrouppreemption.go), which removes all units, and then adds them back,
+the most important first, while the preemptor still fits. The units that cannot be added back are
+the victims. For a single pod, only as many of the last units are removed here as it needs, because
+to remove a pod takes long.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -17,12 +19,17 @@ from mooring.model.pod import Pod, Uid
 from mooring.plugins.default_preemption.candidates import split_by_budgets
 from mooring.plugins.default_preemption.victims import started
 from mooring.policy.profile import Preemption
+from mooring.quota.usage import used_at
 from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray
 
 MOST_UNITS: Final = 2_000
 """One preemption examines at most this number of potential victims, the least important ones."""
 _NO_VICTIMS: Final = "preemption: No preemption victims found for incoming {}."
 _NOT_HELPFUL: Final = "preemption: the {} does not fit without the pods {} either."
+_GROWTH: Final = 4
+"""If the preemptor does not fit yet, this many times as many units leave."""
 _MOST_SEARCHES: Final = 256
 """The most searches for nodes in one preemption; after them, all remaining units are victims."""
 
@@ -32,7 +39,8 @@ class Preemptor:
     """The pod or pod group (`what`) that needs nodes.
 
     For `place` and `is_last` see `PodGroupPostFilterState`. `tree` has the numbers of all Queues in
-    the tree of the preemptor's Queue; it is empty if the preemptor is in no Queue.
+    the tree of the preemptor's Queue; it is empty if the preemptor is in no Queue. `leaving` has
+    pods that leave without being victims, with their nodes' rows.
     """
 
     what: Literal["pod", "pod group"]
@@ -44,6 +52,7 @@ class Preemptor:
     limits: Preemption
     now: float
     tree: frozenset[int] = frozenset()
+    leaving: Mapping[Pod, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,12 +97,9 @@ def without_units(preemptor: Preemptor, units: Sequence[Unit]) -> GroupPreemptio
     if not violating and not others:
         return Unschedulable(_NO_VICTIMS.format(preemptor.what), resolvable=True)
     reprieve = _Reprieve(preemptor, [*violating, *others])
-    if not reprieve.fits():
+    chosen = reprieve.victims()
+    if chosen is None:
         return not_helpful(preemptor)
-    chosen = reprieve.victims(violating)
-    chosen += reprieve.victims(others)
-    if reprieve.ended_early:
-        chosen = reprieve.on_the_nodes(chosen)
     rows = reprieve.rows
     victims = [pod for unit in chosen for pod, _ in unit.pods]
     if limits.max_victims is not None and len(victims) > limits.max_victims:
@@ -102,7 +108,7 @@ def without_units(preemptor: Preemptor, units: Sequence[Unit]) -> GroupPreemptio
         return Unschedulable(text, resolvable=True)
     names, known = cluster.node_names, {victim.uid for victim in victims}
     there = set(rows.values())
-    freeing = (pod for pod, row in reprieve.leaving.items() if row in there)
+    freeing = (pod for pod, row in preemptor.leaving.items() if row in there)
     nodes = {uid: names[row] for uid, row in rows.items()}
     also = (pod for pod in freeing if pod.uid not in known)
     violations = sum(split.violating.get(unit, 0) for unit in chosen)
@@ -118,67 +124,116 @@ def not_helpful(preemptor: Preemptor) -> Unschedulable:
     return Unschedulable(_NOT_HELPFUL.format(name, whose), resolvable=True)
 
 
-def leaving(preemptor: Preemptor) -> Iterator[tuple[Pod, int]]:
-    """Yield the pods that are already leaving, each with its node's row.
+def with_leaving(preemptor: Preemptor) -> Preemptor:
+    """Return the preemptor with the pods that are already leaving.
 
     These are pods of lower priority that this scheduler is evicting, and all terminating pods in
-    the preemptor's tree of Queues, because their end frees quota.
+    the preemptor's tree of Queues, because their end frees quota. To save time, a single pod has
+    only those on nodes where it may fit after their end; the others free only their quota.
     """
-    columns = preemptor.cluster.pod_columns
+    cluster, columns, place = preemptor.cluster, preemptor.cluster.pod_columns, preemptor.place
     chosen = columns.evicting & (columns.priority < preemptor.priority)
     if preemptor.tree:
         chosen |= columns.leaving & np.isin(columns.queues, [*preemptor.tree])
-    chosen &= (columns.rows >= 0) & ~columns.nominated
-    for slot in np.flatnonzero(chosen).tolist():
-        pod = columns.pods[slot]
-        if pod is not None:
-            yield pod, int(columns.rows[slot])
+    slots = np.flatnonzero(chosen & (columns.rows >= 0) & ~columns.nominated)
+    at, pod = columns.rows[slots], preemptor.pods[0]
+    is_single = preemptor.what == "pod" and not (pod.spec.affinity.term_count or pod.spec.spread)
+    if is_single and len(slots):
+        near = _may_fit_after(pod, slots, cluster)[at]
+        elsewhere, slots, at = used_at(slots[~near], cluster), slots[near], at[near]
+
+        def place(without: Collection[Pod]) -> Mapping[Uid, int] | None:
+            with cluster.queues.without(elsewhere):
+                return preemptor.place(without)
+
+    pods = (
+        (columns.pods[slot], row) for slot, row in zip(slots.tolist(), at.tolist(), strict=True)
+    )
+    found = {pod: row for pod, row in pods if pod is not None}
+    return replace(preemptor, leaving=found, place=place)
+
+
+def _may_fit_after(pod: Pod, slots: IntArray, cluster: ClusterView) -> BoolArray:
+    """Return bool[nodes]: True where the pod's requests fit once the pods in `slots` have ended."""
+    columns, nodes, demand = cluster.pod_columns, cluster.nodes, pod.spec.demand.resources
+    at, number = columns.rows[slots], len(cluster.nodes)
+    nominated, amounts = columns.nominated_demand(demand, pod.spec.priority, pod.uid, number)
+    ended = np.bincount(at, minlength=number)
+    fits = nodes.pod_count - ended + nominated < nodes.pod_slots
+    for resource, amount in demand.items():
+        free = nodes.allocatable(resource) - nodes.requested(resource) - amounts[resource]
+        np.add.at(free, at, columns.requests(resource)[slots])
+        fits &= free >= amount
+    return np.asarray(fits)
 
 
 class _Reprieve:
-    """Adds units back while the preemptor fits, and counts the searches for nodes.
+    """Finds the units that must leave, and counts the searches for nodes.
 
-    At first all `units` count as removed. `rows` has, by uid of the preemptor's pods, the node's
-    row in the last search that found nodes. `ended_early` is True if not all units were tried.
-    `leaving` has the pods that leave without being victims, with their nodes' rows.
+    For a group all units leave, because its first search determines its placement; for a pod, as
+    many of the last units as it needs. Then those that are not needed are added back, the most
+    important first. `rows` has, by uid of the preemptor's pods, the node's row in the last search
+    that found nodes.
     """
 
     def __init__(self, preemptor: Preemptor, units: Sequence[Unit]) -> None:
         self.rows: Mapping[Uid, int] = {}
-        self.ended_early = False
-        self.leaving: Mapping[Pod, int] = dict(leaving(preemptor))
         self._preemptor = preemptor
-        self._gone = dict.fromkeys(units)
+        self._units = units
+        self._gone = dict[Unit, None]()
+        self._ended_early = False
         self._searches = 0
 
-    def fits(self) -> bool:
-        """Return whether the preemptor fits beside the units that were added back."""
+    def victims(self) -> list[Unit] | None:
+        """Return the units that must be evicted; None if the preemptor does not fit without any."""
+        few = number = 0 if self._preemptor.what == "pod" else len(self._units)
+        while not self._fits_without(self._units[len(self._units) - number :]):
+            if number == len(self._units):
+                return None
+            few, number = number, min(max(1, _GROWTH * number), len(self._units))
+            if self._is_last():
+                number = len(self._units)
+        last = self._units[len(self._units) - number :]
+        chosen = self._needed(last[: number - few], some=True)
+        chosen += self._needed(last[number - few :])
+        return self._on_the_nodes(chosen) if self._ended_early else chosen
+
+    def _fits_without(self, units: Sequence[Unit]) -> bool:
+        self._gone = dict.fromkeys(units)
+        return self._fits()
+
+    def _fits(self) -> bool:
+        """Return whether the preemptor fits beside the units that have not left."""
         self._searches += 1
-        gone = [*self.leaving, *(pod for unit in self._gone for pod, _ in unit.pods)]
+        gone = [*self._preemptor.leaving, *(pod for unit in self._gone for pod, _ in unit.pods)]
         rows = self._preemptor.place(gone)
         if rows is not None:
             self.rows = rows
         return rows is not None
 
-    def victims(self, units: Sequence[Unit]) -> list[Unit]:
+    def _is_last(self) -> bool:
+        return self._searches >= _MOST_SEARCHES or self._preemptor.is_last()
+
+    def _needed(self, units: Sequence[Unit], *, some: bool = False) -> list[Unit]:
         """Return the subset of `units` that must be evicted for the preemptor.
 
-        Half of the units are tried together: if the half can stay, each unit in it can stay.
+        Half of the units are tried together: if the half can stay, each unit in it can stay. `some`
+        says that the units cannot all stay.
         """
         if not units:
             return []
-        if self._searches >= _MOST_SEARCHES or self._preemptor.is_last():
-            self.ended_early = True
+        if self._is_last():
+            self._ended_early = True
             return list(units)
-        if self._can_stay(units):
+        if not some and self._can_stay(units):
             return []
         if len(units) == 1:
             return list(units)
         half = len(units) // 2
-        first = self.victims(units[:half])
-        return first + self.victims(units[half:])
+        first = self._needed(units[:half])
+        return first + self._needed(units[half:], some=not first)
 
-    def on_the_nodes(self, units: Sequence[Unit]) -> list[Unit]:
+    def _on_the_nodes(self, units: Sequence[Unit]) -> list[Unit]:
         """Return only the victims on the preemptor's nodes if that is enough; else all victims."""
         rows = set(self.rows.values())
         needed = [unit for unit in units if any(row in rows for _, row in unit.pods)]
@@ -189,7 +244,7 @@ class _Reprieve:
         """Add the units back if the preemptor fits beside them; return whether it does."""
         for unit in units:
             del self._gone[unit]
-        if self.fits():
+        if self._fits():
             return True
         self._gone |= dict.fromkeys(units)
         return False
