@@ -63,6 +63,18 @@ def interpreter() -> str:
     return f"Python {platform.python_version()} of {sys.base_prefix}"
 
 
+def machine() -> str:
+    """Return the machine, the system and the interpreter in one line."""
+    text = Path("/proc/cpuinfo").read_text()
+    model = next((line.split(":")[1] for line in text.splitlines() if "model name" in line), "")
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"on {os.cpu_count()} CPUs ({model.strip()}) with {memory:.0f} GiB, load {load}; "
+        f"Kubernetes {chosen_release().version}, {interpreter()}"
+    )
+
+
 def write(path: Path, document: dict[str, Any], **machine: object) -> Path:
     """Write the figures and a description of the machine to a file; return its path."""
     measured_on = {

@@ -37,7 +37,7 @@ from bench.sampling import read_samples
 from bench.schedulers import Baseline, KubeScheduler, Mooring, Scheduler
 from bench.shares import shares_table
 from bench.usage import usage_of, wait_until_idle
-from bench.workloads import SMALL_NODE, WORKLOADS, Workload
+from bench.workloads import SMALL_NODE, WORKLOADS, EquivalentPods, Workload
 from controlplane import ControlPlane
 from controlplane.access import ADMIN
 from controlplane.namespaces import create_namespace, delete_namespace
@@ -90,11 +90,13 @@ def live_runs(
     rates: Sequence[float],
     seconds: float,
     most_cpus: int = 0,
+    kind: EquivalentPods = WORKLOADS["basic"].kind,
 ) -> Iterator[LiveRun]:
     """Run the loads one after the other beside the scheduler, each in a namespace of its own.
 
-    Pods with returning names request 1 to `most_cpus` whole CPUs; 0: all request the same. One
-    scheduler runs for all loads, as in a cluster, and nothing is deleted before it has stopped.
+    The pods are of each app of `kind` in turn. Pods with returning names request 1 to `most_cpus`
+    whole CPUs; 0: all request the same. One scheduler runs for all loads, as in a cluster, and
+    nothing is deleted before it has stopped.
     """
     access, namespaces = control_plane.access, list[str]()
     try:
@@ -102,7 +104,8 @@ def live_runs(
         try:
             for rate in rates:
                 namespaces.append(create_namespace(access, "live"))
-                load = _load(control_plane, scheduler, namespaces[-1], rate, seconds)
+                pods = _pods(kind, namespaces[-1], scheduler.scheduler_name)
+                load = _load(control_plane, pods, namespaces[-1], rate, seconds)
                 load = replace(load, most_cpus=most_cpus)
                 progress.begin(f"{words_of(rate)}, {scheduler.label}")
                 run = _measured(control_plane, scheduler, namespaces[-1], load)
@@ -158,7 +161,11 @@ def words_of(rate: float) -> str:
 
 
 def _load(
-    control_plane: ControlPlane, scheduler: Scheduler, namespace: str, rate: float, seconds: float
+    control_plane: ControlPlane,
+    pods: list[dict[str, Any]],
+    namespace: str,
+    rate: float,
+    seconds: float,
 ) -> Load:
     access = control_plane.access
     return Load(
@@ -166,15 +173,15 @@ def _load(
         token=access.tokens[ADMIN],
         ca_file=str(access.ca_file),
         path=f"/api/v1/namespaces/{namespace}/pods",
-        pod=_pod(namespace, scheduler.scheduler_name),
+        pods=pods,
         seconds=seconds,
         rate=rate,
     )
 
 
-def _pod(namespace: str, scheduler: str) -> dict[str, Any]:
-    (_, pod), *_ = objects.measured_pods(WORKLOADS["basic"].scaled(1000), namespace, scheduler)
-    return pod
+def _pods(kind: EquivalentPods, namespace: str, scheduler: str) -> list[dict[str, Any]]:
+    workload = replace(WORKLOADS["basic"], kind=kind, pods=kind.apps)
+    return [pod for _, pod in objects.measured_pods(workload, namespace, scheduler)]
 
 
 def _measured(

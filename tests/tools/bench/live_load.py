@@ -36,8 +36,8 @@ class Load:
     ca_file: str
     path: str
     """The path of the pods of one namespace."""
-    pod: dict[str, Any]
-    """The pod to create; every copy gets its own name."""
+    pods: list[dict[str, Any]]
+    """The pods to create, in turn; every copy gets its own name."""
     seconds: float
     rate: float
     """Pods per second, each created alone; 0: pods with returning names instead."""
@@ -60,9 +60,10 @@ class _Client:
         self._load = load
         self.sent: dict[str, float] = {}
 
-    async def create(self, name: str, cpus: int = 0) -> str:
-        """Create the pod; return its uid."""
-        body = {**self._load.pod, "metadata": {**self._load.pod["metadata"], "name": name}}
+    async def create(self, name: str, number: int, cpus: int = 0) -> str:
+        """Create a copy of the pod whose turn it is at this number; return the copy's uid."""
+        pod = self._load.pods[number % len(self._load.pods)]
+        body = {**pod, "metadata": {**pod["metadata"], "name": name}}
         if cpus:
             (container,) = body["spec"]["containers"]
             requests = {"requests": {"cpu": str(cpus)}}
@@ -95,7 +96,7 @@ async def _steady(client: _Client, load: Load) -> None:
     async with asyncio.TaskGroup() as creations:
         for index, name in enumerate(names_of(load)):
             await asyncio.sleep(max(0.0, began + index / load.rate - time.monotonic()))
-            creations.create_task(client.create(name))
+            creations.create_task(client.create(name, index))
 
 
 async def _come_and_go(client: _Client, load: Load, number: int) -> dict[str, float]:
@@ -105,7 +106,7 @@ async def _come_and_go(client: _Client, load: Load, number: int) -> dict[str, fl
     end = time.monotonic() + load.seconds
     while time.monotonic() < end:
         cpus = random.randint(1, load.most_cpus) if load.most_cpus else 0
-        uid = await client.create(name, cpus)
+        uid = await client.create(name, number, cpus)
         sent[uid] = client.sent[name]
         life = random.uniform(*LIVES)
         await asyncio.sleep(life / 2)

@@ -84,23 +84,24 @@ def profiles(scheduler: str) -> Iterator[Creation]:
 
 def queues(workload: Workload) -> Iterator[Creation]:
     """Yield a tree of three levels whose leaves are the apps' Queues; most apps must borrow."""
-    if not workload.kind.queues:
+    if workload.kind.queue != "{app}":
         return
-    yield _queue("all", "", "10k")
+    yield queue("all", "", "10k")
     for number in range(_DEPARTMENTS):
-        yield _queue(f"department-{number}", "all", "0")
+        yield queue(f"department-{number}", "all", "0")
     for number in range(workload.kind.apps):
-        yield _queue(_app_name(number), f"department-{number % _DEPARTMENTS}", "1")
+        yield queue(_app_name(number), f"department-{number % _DEPARTMENTS}", "1")
 
 
-def _queue(name: str, parent: str, cpu: str) -> Creation:
+def queue(name: str, parent: str, cpu: str, **quota: str) -> Creation:
+    """Return a Queue for pods of all namespaces; `quota` has more fields of its quota of cpu."""
     spec = {
         "parent": parent,
         "namespaceSelector": {},
-        "resources": [{"name": "cpu", "nominalQuota": cpu}],
+        "resources": [{"name": "cpu", "nominalQuota": cpu, **quota}],
     }
-    queue = {"apiVersion": _GROUP_VERSION, "kind": "Queue", "metadata": {"name": name}}
-    return QUEUES, {**queue, "spec": spec}
+    head = {"apiVersion": _GROUP_VERSION, "kind": "Queue", "metadata": {"name": name}}
+    return QUEUES, {**head, "spec": spec}
 
 
 def _profile(name: str, scheduler: str, pods: Mapping[str, Any], **spec: Any) -> Creation:
@@ -201,8 +202,8 @@ def _pod(kind: EquivalentPods, name: str, app_number: int) -> dict[str, Any]:
         labels["extended"] = "true"
     if kind.team:
         labels["team"] = kind.team
-    if kind.queues:
-        labels["scheduling.mooring.dev/queue"] = app
+    if kind.queue is not None:
+        labels["scheduling.mooring.dev/queue"] = kind.queue.format(app=app)
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 

@@ -60,7 +60,7 @@ def costs(results: Sequence[tuple[Workload, Comparison]]) -> list[tuple[str, boo
             reached = times is not None and times <= most
             word = "reached" if reached else "missed"
             words = f"{workload.name}: {_shown(times)} times the CPU per pod of {other}"
-            found.append((f"{words} (goal at most {most:.1f}: {word})", reached))
+            found.append((f"{words} (goal at most {most:g}: {word})", reached))
     return found
 
 

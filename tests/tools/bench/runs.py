@@ -53,8 +53,6 @@ CLAIMS_SECONDS = 120.0
 LOOK_AGAIN = 0.5
 STALL_SECONDS = 30.0
 """After so many seconds without a binding and without work, the other pods are given up."""
-DRAIN_SECONDS = 900.0
-"""The most seconds of a drain; after that, the other pods are given up."""
 IDLE_SECONDS = 15.0
 """The most seconds for events and status patches after the last binding."""
 EXTENDER_SECONDS = 30.0
@@ -263,7 +261,7 @@ class _Drain:
 
     def _wait_for(self, binds: Binds) -> None:
         """Wait until all pods are bound, or nothing more happens; preemption may take long."""
-        deadline = time.monotonic() + DRAIN_SECONDS
+        deadline = time.monotonic() + self._workload.seconds
         before = usage_of(self._scheduler.pid).cpu_seconds
         while not binds.wait(STALL_SECONDS) and time.monotonic() < deadline:
             now = usage_of(self._scheduler.pid).cpu_seconds

@@ -29,7 +29,7 @@ ALIKE = {"claims-empty", "claims-full"}
 """Workloads that differ from claims-half only in the number of claims allocated before."""
 ALONE = {
     *("plain-5000", "rules", "gpu-mem", "anti-host", "pref-host", "spread-zone", "hopeless"),
-    *("claims-drain", "claims-match", "queues"),
+    *("claims-drain", "claims-match", "queues", "queues-none"),
 }
 """Workloads that need no feature of kube-scheduler that basic or claims-half do not test."""
 VICTIMS_PER_PREEMPTOR = 3

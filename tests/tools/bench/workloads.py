@@ -66,8 +66,10 @@ class EquivalentPods:
     """A label of these pods; Mooring schedules them by a profile with five rules."""
     gpu_memory: int = 0
     """GiB of one GPU card; Mooring schedules these pods by a profile for cards."""
-    queues: bool = False
-    """Whether the pods of each app are in a Queue of their own, for Mooring."""
+    queue: str | None = None
+    """The value of the label that names a Queue of Mooring; "" names none.
+
+    `{app}` stands for the pods' app; each app then has a Queue of its own."""
     extended: bool = False
     """Whether an extender filters the nodes for these pods."""
 
@@ -121,6 +123,8 @@ class Workload:
     Without a gang, the pods are in no group."""
     devices: Devices | None = None
     """The devices of every node, if given; measured pods claim some of them."""
+    seconds: float = 900.0
+    """The most seconds of a drain; after that, the other pods are given up."""
     at_once: int = 0
     """The most measured pods at a time, if given: the next pod replaces a bound one."""
     hopeless: int = 0
