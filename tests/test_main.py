@@ -123,6 +123,7 @@ def test_a_replica_asks_the_api_server_before_it_imports_what_it_will_need() -> 
     assert {*SLOW} & modules_after("import mooring.run.service") == {"aiohttp"}
 
 
+@pytest.mark.deep
 def test_a_replica_in_a_pod_does_not_import_the_models_of_another_client(tmp_path: Path) -> None:
     """If the package is installed, kopf imports these models by itself."""
     for name in ("token", "ca.crt"):
@@ -173,6 +174,7 @@ OF_SIMULATE = {"manifests"}
 """The modules of `mooring.simulate` that the page reads requests with."""
 
 
+@pytest.mark.deep
 def test_a_replica_imports_late_what_only_some_replicas_need() -> None:
     imported = modules_after(REPLICA)
     assert [name for name in LATE if find_spec(name) is None] == []
@@ -206,6 +208,7 @@ BY_WATCH = 'mirror.apply(DEVICE_CLASS, "ADDED", selected)'
 DECISION = "assert isinstance(what_if.decide(waiting, pipeline), ScheduleResult)"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("seen", [BY_LIST, BY_WATCH], ids=["listed", "watched"])
 def test_the_first_claim_that_a_leader_decides_about_waits_for_no_import(seen: str) -> None:
     """The mirror imports the modules when it shows a class of devices, before the replica leads."""

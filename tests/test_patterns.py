@@ -139,6 +139,7 @@ def _superlinear(use: Use, method: str) -> str | None:
     return None
 
 
+@pytest.mark.deep
 def test_no_pattern_takes_more_than_linear_time() -> None:
     found = [_superlinear(use, method) for use in _uses() for method in use.methods]
     assert [each for each in found if each is not None] == []

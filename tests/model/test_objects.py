@@ -336,6 +336,7 @@ def test_an_object_without_a_name_raises_an_error(kind: Kind, metadata: Any) -> 
         object_key(kind, raw)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", OBJECTS)
 def test_any_value_in_a_field_is_parsed_or_raises_an_error_with_the_objects_name(
     kind: Kind,

@@ -37,6 +37,10 @@ from mooring.model.kubernetes_rules import KUBERNETES_RULES
 
 GPU = "gpu.example.com"
 
+each_version = pytest.mark.parametrize(
+    "minor", [*(pytest.param(old, marks=pytest.mark.deep) for old in VERSIONS[:-1]), VERSIONS[-1]]
+)
+
 
 def shape(answer: Result) -> object:
     """Return the parts of the result that are equal on all nodes of a class."""
@@ -47,7 +51,7 @@ def shape(answer: Result) -> object:
     return [[(each.request, each.consumed) for each in one.results] for one in answer]
 
 
-@pytest.mark.parametrize("minor", VERSIONS)
+@each_version
 @pytest.mark.parametrize("family", FAMILIES)
 def test_classes_give_the_result_of_each_node(family: str, minor: str) -> None:
     for given in drawn(25, "classes", [family]):
@@ -65,7 +69,7 @@ def test_classes_give_the_result_of_each_node(family: str, minor: str) -> None:
             assert found.fits[row] == isinstance(answer, list)
 
 
-@pytest.mark.parametrize("minor", VERSIONS)
+@each_version
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_search_in_attempts_gives_the_same_answers(family: str, minor: str) -> None:
     for given in drawn(6, "slices", [family]):
@@ -285,7 +289,7 @@ def shapes(answers: list[Result]) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("minor", VERSIONS)
+@each_version
 @pytest.mark.parametrize("family", CHANGING)
 def test_classes_follow_every_change(family: str, minor: str) -> None:
     follow_changes(family, minor)

@@ -38,6 +38,7 @@ def out_of_budget(found: Sequence[Answer]) -> bool:
     return any("too many steps" in each.get("error", "") for each in found)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("family", FAMILIES)
 def test_branches_that_are_left_out_do_not_change_the_result(
     family: str, monkeypatch: pytest.MonkeyPatch

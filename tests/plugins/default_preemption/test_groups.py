@@ -351,6 +351,7 @@ def test_the_units_looked_at_are_the_least_important_of_all(
     assert victims(deciding, gang(wanted)) == sorted(p[0] for p in important[-wanted:])
 
 
+@pytest.mark.deep
 def test_a_search_that_is_bounded_evicts_only_pods_on_the_nodes_that_the_group_gets() -> None:
     """Members with host ports are placed one by one, so the search soon reaches its limit."""
     names = [f"n{i}" for i in range(300)]
@@ -363,6 +364,7 @@ def test_a_search_that_is_bounded_evicts_only_pods_on_the_nodes_that_the_group_g
     assert len(answer.victims) == 40
 
 
+@pytest.mark.deep
 def test_a_group_whose_first_search_is_too_long_evicts_nobody_and_says_so() -> None:
     names = [f"n{i}" for i in range(130)]
     lower = [running(f"low{i}", name) for i, name in enumerate(names)]
