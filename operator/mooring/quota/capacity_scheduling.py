@@ -1,7 +1,7 @@
 """Keeps pods and groups within the quota of their Queue.
 
-The requests of nominated pods count as used, so that no other pod takes what preemption frees for
-them. Nominated pods of the same Queue with lower priority do not count.
+The requests of nominated pods count as used, so that no other pod takes the quota that preemption
+frees for them. Nominated pods of the same Queue with lower priority do not count.
 """
 
 from collections.abc import Collection

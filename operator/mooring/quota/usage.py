@@ -1,4 +1,4 @@
-"""Computes what placed and nominated pods use of their Queues."""
+"""Computes how much quota of their Queues placed and nominated pods use."""
 
 from collections import Counter
 from collections.abc import Collection

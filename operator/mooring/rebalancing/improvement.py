@@ -37,7 +37,7 @@ _Labels = dict[tuple[int, str | None, str | None], Hashable]
 
 @dataclass(frozen=True, slots=True)
 class EqualPods:
-    """Pods about which the same decision would be made, in a stable order.
+    """Pods that get the same decision, in a stable order.
 
     `position` is a sort key; it stays the same as long as the first of `pods` exists.
     """
@@ -266,7 +266,7 @@ def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None
 
 
 def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods that gain, because filters reject their node or decisions confirm this."""
+    """Return the pods that gain: a filter rejects their node, or a decision confirms the gain."""
     candidates, on_good_nodes = list[GainingPod](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:

@@ -105,7 +105,7 @@ class Movable:
         return next((why for check in checks if (why := check(pod)) is not None), None)
 
     def stays(self, pod: Pod) -> bool:
-        """Return whether the pod belongs to its node, or would return to that node immediately."""
+        """Return whether the pod is static, or would return to its node at once (DaemonSet)."""
         return stays_on_its_node(pod) or _STATIC in pod.annotations
 
     def _of_its_kind(self, pod: Pod) -> str | None:

@@ -438,7 +438,7 @@ def wrong_explanation(why: object, nodes: int) -> str:
 
 
 def _wrong_pre_filter(answer: object) -> str:
-    """Return why a result of `pre_filter` that cannot be a state is wrong; "" if it is right."""
+    """Return the mistake in a verdict that `pre_filter` returned instead of a state; "" if none."""
     if isinstance(answer, Unschedulable):
         return _wrong_reason(answer.reason)
     if not isinstance(answer, PreFilterResult):

@@ -78,8 +78,9 @@ class Attempts:
     ) -> None:
         """Report the pod as unschedulable, and put it back into the queue.
 
-        `plugins` rejected the pod. `may_preempt` says whether the pod might fit if other pods were
-        evicted. The delay of the pod's preemption begins with the first such attempt.
+        `plugins` are the plugins that rejected the pod. `may_preempt` says whether the pod might
+        fit if other pods were evicted. The delay of the pod's preemption begins with the first such
+        attempt.
         """
         self.count(attempt, "unschedulable")
         now, delayed = self._clock(), 0.0

@@ -100,7 +100,7 @@ class PodEnqueuer:
             self._is_unsettled.clear()
 
     def pending(self, pod: Pod) -> None:
-        """Handle a pod that the API server shows without a node, or showed so a moment ago."""
+        """Handle a pod that has no node on the API server, or had none a moment ago."""
         scheduler = self._scheduler
         known, before = scheduler.queue.get(pod.uid), scheduler.state.unscheduled.get(pod.uid)
         if scheduler.state.has_ended(pod.uid):

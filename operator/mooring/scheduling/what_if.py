@@ -153,7 +153,7 @@ class WhatIf:
     def decide_with(
         self, pod: Pod, pipeline: Pipeline, answers: PodExtenderResults | None
     ) -> Outcome | Needed:
-        """Return `mooring.scheduling.cycle.decide` for the pod's first attempt.
+        """Return the result of `mooring.scheduling.cycle.decide` for the pod's first attempt.
 
         If nodes are sampled, the next search begins after the nodes that this one evaluated.
         """

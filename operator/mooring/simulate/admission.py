@@ -81,9 +81,9 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
 class DefaultStorageClass:
     """The StorageClass of new claims without a class.
 
-    If several classes are marked as the default, the newest class is used; of equally old classes,
-    the first by name (storageclass/setdefault in plugin/pkg/admission). A class that was never
-    stored in a cluster counts as the newest.
+    If several classes are marked as the default, the newest class is used; among equally old
+    classes, the first by name (storageclass/setdefault in plugin/pkg/admission). A class that was
+    never stored in a cluster counts as the newest.
     """
 
     def __init__(self) -> None:

@@ -54,8 +54,8 @@ class PoolUse:
         empty: The number of nodes that have only pods of DaemonSets and static pods.
         cpu: The requested share of the allocatable cpu.
         memory: The requested share of the allocatable memory.
-        fragmentation: Of the large pods that fit into the pool's total free resources, the share
-            that fits on no single node.
+        fragmentation: The share of large pods that would fit into the sum of the pool's free
+            resources, but fit on no single node.
     """
 
     nodes: int

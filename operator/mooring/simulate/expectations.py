@@ -288,7 +288,7 @@ def _not_unschedulable(
 ) -> str | None:
     """Return why the pod does not meet the field `unschedulable`; None if it does.
 
-    `plugins` are those of `SimulatedAttempt`.
+    For `plugins` see `SimulatedAttempt`.
     """
     if node is not None or decision is None:
         return f"is on {node.name}" if node is not None else "was not decided"

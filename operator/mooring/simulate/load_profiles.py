@@ -56,7 +56,7 @@ class LoadedProfile:
     """A profile from a file, and the same profile with all defaults filled in.
 
     `notes` says which fields of a KubeSchedulerConfiguration have no counterpart in Mooring.
-    `settings` has the settings of that file that concern the scheduler's process, not the profile.
+    `settings` has the settings in its file that concern the scheduler's process, not the profile.
     """
 
     profile: SchedulingProfile

@@ -114,7 +114,8 @@ class NodeVolumeLimits:
     def explain(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> Explanation:
         """Return one reason per node; preemption can help unless a claim is missing.
 
-        Of several missing drivers, the first by name is named; kube-scheduler names any.
+        If a node lacks several drivers, the reason names the first by name; kube-scheduler names
+        any.
         """
         wanted = wanted or self._wanted(pod)
         if wanted.missing is not None:

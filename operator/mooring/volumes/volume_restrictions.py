@@ -34,7 +34,10 @@ class _ExclusiveVolumes:
 
 
 class VolumeRestrictions:
-    """Rejects nodes where the pod's disk is in use; all nodes if a ReadWriteOncePod claim is."""
+    """Rejects nodes where a disk of the pod is in use.
+
+    All nodes are rejected if a ReadWriteOncePod claim of the pod is in use.
+    """
 
     name: ClassVar[str] = "VolumeRestrictions"
     depends_on_node_only: ClassVar[bool] = False

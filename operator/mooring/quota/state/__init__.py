@@ -1,1 +1,1 @@
-"""Counts what the pods of each Queue use, and how much more they may use."""
+"""Counts the quota that the pods of each Queue use, and how much more they may use."""

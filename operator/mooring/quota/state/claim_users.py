@@ -49,7 +49,7 @@ class ClaimUsers:
         return found
 
     def counted(self, number: int, amounts: Amounts) -> Amounts:
-        """Count the users of claims in `amounts` (may be negative); return `in_devices`."""
+        """Return `in_devices`; add the users of claims in `amounts`, or remove negative ones."""
         found = self.in_devices(number, amounts)
         if found is not amounts:
             for name, count in amounts.items():

@@ -270,7 +270,7 @@ class Queues:
         return state
 
     def membership(self, pod: Pod) -> Membership:
-        """Return the Queue that counts the pod, and why no Queue accepts it as a new pod, if so.
+        """Return the Queue that counts the pod, and the reason if no Queue accepts it as a new pod.
 
         A pod on a node counts in a Queue of its namespace even if its label names no valid Queue,
         so that a changed label does not free quota.
@@ -283,7 +283,7 @@ class Queues:
         return found
 
     def name_in(self, pod: Pod) -> str:
-        """Return the name of the Queue in the pod's label, ours or another scheduler's; else ""."""
+        """Return the Queue in the pod's label of Mooring or another scheduler; "" if there is none."""
         if name := pod.labels.get(QUEUE_LABEL):
             return name
         name = self._queue_of(pod) if self._states or self._problems else ""

@@ -25,8 +25,9 @@ _MILLI: Final = 10**6
 class Amounts(NamedTuple):
     """The quota and the usage of a Queue for one resource, in millicores, bytes or counts.
 
-    `nominal` is its quota plus what the Queues below it lend. `used` is its whole usage, `borrowed`
-    is the usage beyond `nominal`, and `lent` is the part of its quota that other Queues use.
+    `nominal` is its quota plus the quota that the Queues below it lend. `used` is its whole usage,
+    `borrowed` is the usage beyond `nominal`, and `lent` is the part of its quota that other Queues
+    use.
     """
 
     nominal: int
@@ -177,7 +178,7 @@ def queue_documents(
 def _of_elastic_quotas(queues: Mapping[str, Queue]) -> dict[str, tuple[str, Mapping[str, Any]]]:
     """Return the parent and a status of each Queue; the root comes first.
 
-    The amounts follow from what Mooring has written to `status.used` of the ElasticQuotas.
+    The amounts are computed from `status.used` of the ElasticQuotas, which Mooring has written.
     """
     states, found = dict[str, QueueState](), dict[str, tuple[str, Mapping[str, Any]]]()
     for name, queue in queues.items():

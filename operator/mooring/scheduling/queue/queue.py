@@ -78,8 +78,8 @@ _POPPED: Final = "PodPopped"
 class SchedulingQueue:
     """All pods without a node that a profile schedules, by uid; backoffs are in seconds.
 
-    `borrowing` returns what Queues have borrowed, so that their pods come last. It is not used if
-    namespaces take turns.
+    `borrowing` returns which Queues have borrowed, so that the pods of these Queues come last. It
+    is not used if namespaces take turns.
     """
 
     def __init__(

@@ -46,8 +46,8 @@ class Capacities:
     def capacity(self, storage_class: str, size: Quantity, rows: IntArray) -> IntArray:
         """Return int64[rows]: the bytes that each node offers for a volume of this class and size.
 
-        The capacity is UNKNOWN (-1) if no object allows this size. Of several objects, the one with
-        the smallest maximum size is used, then the first by name.
+        The capacity is UNKNOWN (-1) if no object allows this size. If several objects allow it, the
+        object with the smallest maximum size is used, then the first by name.
         """
         capacities = self.of(storage_class)
         large_enough = np.arange(capacities.at_least(size.nano), len(capacities))

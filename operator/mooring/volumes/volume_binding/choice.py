@@ -1,7 +1,7 @@
 """Chooses a volume for an unbound claim on each node.
 
 A volume whose claimRef names the claim is preferred. Otherwise the smallest available volume is
-chosen that matches the claim and the node; of equally small volumes the first by name, while
+chosen that matches the claim and the node; among equally small volumes, the first by name, while
 kube-scheduler takes any (FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
 """
 

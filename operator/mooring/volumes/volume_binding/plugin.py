@@ -98,7 +98,7 @@ class _Binding:
 
 @dataclass(frozen=True, slots=True)
 class _Reserved:
-    """What Reserve assumed for a pod: volumes to bind, and claims that need a new volume."""
+    """The assumptions of Reserve for a pod: volumes to bind, and claims that need a new volume."""
 
     bindings: tuple[_Binding, ...]
     to_provision: tuple[PersistentVolumeClaim, ...]
@@ -281,7 +281,10 @@ class VolumeBinding(AssignsInTrials):
         return queue_if(may_help)
 
     def _amount(self, capacity: CSIStorageCapacity) -> int:
-        """Return the size of the largest new volume as it is compared; -1 if it is unknown."""
+        """Return the size of the largest new volume, in billionths if sizes are compared exactly.
+
+        Otherwise it is in whole bytes. Returns -1 if the size is unknown.
+        """
         if capacity.largest is None:
             return -1
         return capacity.largest.nano if self._exact else capacity.largest.whole
