@@ -283,7 +283,7 @@ class Queues:
         return found
 
     def name_in(self, pod: Pod) -> str:
-        """Return the Queue in the pod's label of Mooring or another scheduler; "" if there is none."""
+        """Return the Queue in the pod's label of Mooring or another scheduler; "" if none."""
         if name := pod.labels.get(QUEUE_LABEL):
             return name
         name = self._queue_of(pod) if self._states or self._problems else ""
