@@ -177,6 +177,9 @@ async def test_an_elastic_quota_that_does_not_count_says_why(tmp_path: Path) -> 
         "NOT READY  team-a: ElasticQuota team-a/a: spec.min.a: must be a quantity",
         "NOT READY  team-b: no replica of Mooring has read it yet",
     ]
+    only = await asked(tmp_path, of=[queue_object("new")])
+    assert only.stdout == "NOT READY  new: no replica of Mooring has read it yet\n"
+    assert only.stderr == "", "not that there is no quota"
 
 
 async def test_a_queue_counts_before_the_elastic_quota_of_its_name(tmp_path: Path) -> None:

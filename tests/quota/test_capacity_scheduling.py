@@ -120,7 +120,10 @@ def test_a_pod_says_why_no_queue_takes_it(labels: dict[str, str], reason: str) -
         queue_object("e", parent="d"),
         queue_object("f", {GPU: -1}),
     )
-    assert refusal(deciding, pod("p", labels=labels)).startswith(reason)
+    outcome = deciding.outcome(pod("p", labels=labels))
+    assert isinstance(outcome, FitError)
+    assert outcome.cause.startswith(reason)
+    assert outcome.message == f"0/1 nodes are available: {outcome.cause}."
 
 
 def test_a_namespace_puts_its_pods_into_the_queue_that_selects_it() -> None:

@@ -125,10 +125,10 @@ def _print(found: Iterable[Mapping[str, Any]]) -> None:
     for number, resource in enumerate(sorted(rows)):
         click.echo("\n" * (number > 0) + resource)
         print_table(("QUEUE", *_NUMBERS), rows[resource], numbers=_NUMBERS)
-    for queue in found:
-        if not queue["ready"]:
-            print_prose(f"NOT READY  {queue['name']}: {queue['message']}")
-    if not rows:
+    wrong = [queue for queue in found if not queue["ready"]]
+    for queue in wrong:
+        print_prose(f"NOT READY  {queue['name']}: {queue['message']}")
+    if not rows and not wrong:
         note("no queue limits a resource; docs/queues.md says how one does")
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from deciding import Deciding
 from device_builders import device_claim, device_class, resource_slice
 from mooring.framework.post_filter import GroupNomination, GroupPreemption, Nomination
@@ -10,7 +12,7 @@ from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.scheduling.outcome import FitError, ScheduleResult
-from mooring.testing.builders import node, pod, pod_group, queue_object
+from mooring.testing.builders import node, pdb, pod, pod_group, queue_object
 
 Raw = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -98,6 +100,25 @@ def test_a_gang_that_would_not_fit_afterwards_evicts_nobody() -> None:
     answer = preempted(deciding, gang(8, spec=selects))
     assert not isinstance(answer, GroupNomination)
     assert "does not fit without the pods that its queue may preempt" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ({"maxVictims": 7}, "preemption: the group needs more than 7 victims."),
+        ({"disruptionBudgets": "Strict"}, "No preemption victims"),
+        ({"minRuntimeSeconds": 60}, "No preemption victims"),
+        ({"delaySeconds": 60}, "not eligible yet due to delaySeconds=60."),
+    ],
+)
+def test_the_limits_of_the_profile_protect_borrowers(limit: dict[str, Any], reason: str) -> None:
+    started = {"started": "1970-01-01T00:00:00Z"}
+    guard = pdb("guard", {QUEUE_LABEL: "b"})
+    objects = (*two_teams(), *borrowers(**started), guard, pod_group("g", 8))
+    assert isinstance(preempted(Deciding(*objects), gang(8)), GroupNomination)
+    answer = preempted(Deciding(*objects, preemption=limit), gang(8))
+    assert not isinstance(answer, GroupNomination)
+    assert reason in answer.reason
 
 
 def test_one_pod_takes_back_one_gpu_whatever_the_priorities_are() -> None:

@@ -55,6 +55,17 @@ def test_the_former_tree_stays_while_a_new_one_is_not_valid() -> None:
     assert state.queues.states["all"].nominal == {"pods": 7}
 
 
+def test_a_queue_that_is_created_again_has_no_former_version() -> None:
+    state = cluster(queue_object("a", {"pods": 5}))
+    assert {*state.queues.states} == {"a"}
+    state.delete(Kind.QUEUE, "a")
+    again = queue_object("a", {"pods": 5}, parent="none")
+    again["metadata"]["uid"] = "another"
+    put(state, again)  # before anybody has asked for the queues
+    assert state.queues.states == {}
+    assert state.queues.problem("a") is not None
+
+
 def test_a_tree_is_not_deeper_than_sixteen_queues() -> None:
     chain = [queue_object(f"q{i}", parent=f"q{i - 1}" if i else "") for i in range(17)]
     state = cluster(*chain)

@@ -64,6 +64,7 @@ from mooring.pausing import pause
 from mooring.policy.durations import Duration
 from mooring.policy.profile_errors import FieldError
 from mooring.policy.reading import PolicyModel
+from mooring.quota.model.queue import CAPACITY_SCHEDULING
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
@@ -233,10 +234,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         If another plugin's PreFilter rejected the pod, the text is "not found", as in
         kube-scheduler.
         """
-        diagnosis = state.diagnosis
-        if diagnosis.pre_filter_resolvable:
+        rejected_by = state.diagnosis.pre_filter_plugins
+        if rejected_by == {CAPACITY_SCHEDULING}:
             return Unschedulable("", resolvable=True)  # no claim keeps the pod off a node
-        if diagnosis.pre_filter is not None and self.name not in diagnosis.pre_filter_plugins:
+        if state.diagnosis.pre_filter is not None and self.name not in rejected_by:
             return Unschedulable("not found")
         claims = self.pre_filter(state.pod, state.cluster)
         if not isinstance(claims, PodClaims):

@@ -119,9 +119,9 @@ class DefaultPreemption:
         if not_eligible is not None:
             return NotEligible(f"preemption: {not_eligible}")
         queue, why_in_none = state.cluster.queues.membership(state.pod)
-        if queue is not None:
-            return self._reclaim(state, queue) if why_in_none is None else Unschedulable("")
-        return self._by_priority(state)
+        if why_in_none is not None:
+            return Unschedulable("")  # no eviction changes that
+        return self._reclaim(state, queue) if queue is not None else self._by_priority(state)
 
     def _by_priority(self, state: PostFilterState) -> PostFilterResult:
         """Return the cheapest candidate with victims of lower priority, or why there is none."""

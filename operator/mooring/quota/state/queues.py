@@ -384,7 +384,11 @@ def _resolved(
     """
     problems = {name: why for name in written if (why := _problem(name, written)) is not None}
     in_force = {name: queue for name, queue in written.items() if name not in problems}
-    kept = [queue for name in problems if (queue := former.get(name)) is not None]
+    kept = [
+        queue
+        for name in problems
+        if (queue := former.get(name)) is not None and queue.uid == written[name].uid
+    ]
     while kept:
         queue = kept.pop()
         if queue.name not in in_force:
