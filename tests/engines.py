@@ -31,7 +31,7 @@ SOON: Final = replace(NO_BUDGET, initial_backoff=0.02)
 
 
 class Marked:
-    """A plugin that does what the pod's label `does` names, for example `fail` or `wait`."""
+    """A plugin that acts as the pod's label `does` says, for example `fail` or `wait`."""
 
     name: ClassVar[str] = "Marked"
     depends_on_node_only: ClassVar[bool] = False
@@ -58,14 +58,14 @@ class Marked:
         """Do nothing, because `reserve` reserves nothing."""
 
     async def pre_bind(self, pod: Pod, _node: str) -> None:
-        """Fail or wait for ever if the pod is marked so."""
+        """Fail or wait for ever if the pod's label `does` says so."""
         if pod.labels.get("does") == "fail in pre_bind":
             raise TextlessError
         if pod.labels.get("does") == "wait in pre_bind":
             await asyncio.Event().wait()
 
     async def post_bind(self, pod: Pod, _node: str) -> None:
-        """Wait for ever if the pod is marked so."""
+        """Wait for ever if the pod's label `does` says so."""
         if pod.labels.get("does") == "wait in post_bind":
             await asyncio.Event().wait()
 

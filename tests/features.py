@@ -1,4 +1,4 @@
-"""Strategies of hypothesis for features of nodes, pods and storage, made to collide.
+"""Strategies of hypothesis for features of nodes, pods and storage, with few names and labels.
 
 `strategies` draws whole clusters; these are for objects that change one feature at a time.
 """

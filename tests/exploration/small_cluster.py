@@ -1,7 +1,7 @@
 """A cluster of at most three pods and two nodes as the API server has it, and its events.
 
-Each pod and each node has at most one event from those below; the total number is limited. The
-program is told of the events as by kopf and the reflectors.
+Each pod and each node has at most one of the events in this module; the total number is limited.
+The program is told of the events as by kopf and the reflectors.
 """
 
 from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from mooring.testing.fakes import pipeline
 
 
 class Sleepy:
-    """A plugin whose filter takes three seconds; post_filter takes two more and calls it."""
+    """A plugin whose filter takes three seconds."""
 
     name: ClassVar[str] = "Sleepy"
     depends_on_node_only: ClassVar[bool] = False

@@ -208,7 +208,7 @@ def test_shared_results_are_dropped_with_the_last_spec_that_uses_them() -> None:
 
 
 def test_a_decision_may_still_read_the_columns_of_a_spec_that_was_dropped() -> None:
-    """A group's search does so: meanwhile it asks about other members."""
+    """A decision about a group reads them after it has asked about other members."""
     cached = Cached(CountingTolerations, most_bytes=0)
     found, wanted = cached.results(pod("a", cpu="1")), parse_pod(pod("a", cpu="1"))
     cached.results(pod("b", cpu="2", tolerations=[toleration("dedicated", "batch")]))
@@ -564,7 +564,7 @@ def test_rows_on_which_it_failed_are_looked_at_again(live: LiveCluster) -> None:
 def test_a_search_that_is_scored_after_another_one_began_has_its_own_scores(
     live: LiveCluster,
 ) -> None:
-    """A group's search does so."""
+    """In a decision about a group, the searches for several members may overlap."""
     first, _ = live.deciding.search(pod("a", cpu="3m"))
     live.deciding.search(pod("b", cpu="5m"))
     rows = np.arange(8)

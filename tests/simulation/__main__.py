@@ -2,7 +2,7 @@
 
     python -m simulation 42                  replay a seed; if it fails, show its shortest history
     python -m simulation 42 --log            with every request and change
-    python -m simulation 0 --count 10000     many seeds, on all processors, and what they have met
+    python -m simulation 0 --count 10000     many seeds, on all processors, and their situations
     python -m simulation 42 --keep 'TEXT'    add its shortest history to the regressions
 
 The exit code is 1 if an invariant does not hold, or if 1,000 seeds or more leave a situation out.

@@ -323,7 +323,7 @@ def _labels(raw: Raw) -> dict[str, str]:
 def _matches(term: Term, owner: Raw, other: Raw) -> bool:
     """Return whether an inter-pod term of `owner` selects `other`.
 
-    Of namespace selectors, only the empty one (all namespaces) is supported.
+    The only supported namespace selector is the empty one, which selects all namespaces.
     """
     everywhere = term.get("namespaceSelector") == {}
     namespaces = term.get("namespaces") or [owner["metadata"]["namespace"]]

@@ -132,9 +132,9 @@ class Decisions:
     ) -> Iterator[Raw | None]:
         """Yield the versions of the pod that the replica may count on the node at that time.
 
-        If the pod was assumed before and still is, only this version counts, or None if it may have
-        gone. Until a watch shows it bound, a replica counts the assumed version, even if the pod
-        has ended or gone: no watch shows a pod that ended before its binding.
+        If the pod was assumed before and still is, only the assumed version counts, or None if the
+        pod may have gone. Until a watch shows it bound, a replica counts the assumed version, even
+        if the pod has ended or gone: no watch shows a pod that ended before its binding.
         """
         periods = self._assumed[identity].get(uid) or ()
         last = next((period for period in reversed(periods) if period.since <= at), None)

@@ -52,7 +52,7 @@ class _Budget:
 
 
 def _without(scenario: Scenario, start: int, count: int) -> Scenario:
-    """Return the scenario without `count` steps from `start`; the weather counts as one step."""
+    """Return the scenario without `count` steps, from the step at position `start` on."""
     steps = scenario.steps
     return replace(scenario, steps=(*steps[:start], *steps[start + count :]))
 

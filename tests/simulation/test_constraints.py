@@ -91,7 +91,7 @@ def test_a_node_that_was_suitable_a_moment_ago_is_not_refused() -> None:
 
 
 def test_a_nominated_pod_keeps_those_away_by_its_terms_who_have_terms_themselves() -> None:
-    """For pods without terms kube-scheduler's PreFilter skips the plugin, and nominations too."""
+    """For a pod without terms, kube-scheduler skips the plugin and so ignores nominated pods."""
     nominated = pod("x", affinity=apart("db"))
     here, labels = NODES[0], {"app": "db"}
     assert keeps_away(pod(labels=labels), here, nominated) is None

@@ -180,7 +180,7 @@ class Watches:
     ) -> bool:
         """Return whether the process received `first`, and later `last`, by this time.
 
-        It does not count if both came at the same time, as in a list.
+        Returns False if both came at the same time, as in a list.
         """
         versions = [
             version for when, version in self._told[identity, "mooring", resource] if when <= at

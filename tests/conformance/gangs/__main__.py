@@ -1,4 +1,4 @@
-"""`python -m conformance.gangs`: finds random gangs that kube-scheduler places and Mooring not."""
+"""`python -m conformance.gangs`: finds random gangs that only kube-scheduler places."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 Mooring places all gangs of kube-scheduler, 1 not, 2 wrong usage."""
+    """Return 0 if Mooring places every gang of kube-scheduler, 1 if not, 2 for wrong usage."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.gangs",
         description="Gives random gangs to kube-scheduler, with its gates on, and to Mooring on "

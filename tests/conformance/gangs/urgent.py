@@ -55,7 +55,7 @@ class Scene:
 
 
 def random_scene(seed: int, number: int, scheduler: str, namespace: str) -> Scene:
-    """Return the scene of this number for a scheduler; other schedulers get other names only."""
+    """Return the scene of this number; for another scheduler only the names differ."""
     draw = random.Random(f"{seed}-{number}")  # noqa: S311 - has to be repeatable
     mine = f"{number}-{scheduler}"
     nodes, running = list[Raw](), list[Raw]()

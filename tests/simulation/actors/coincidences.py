@@ -116,7 +116,7 @@ class Coincidences(Actor):
         return 1.0 if pool_of(raw) and raw["status"].get("reservedFor") else None
 
     def _consumers(self, world: "World", raw: "Raw") -> None:
-        """Remove the claim's consumers, and create two new ones, one of which is removed at once.
+        """Remove the claim's consumers, create two new ones, and remove one of them at once.
 
         In between the claim has devices and no reservation, as after a failed attempt.
         """

@@ -49,7 +49,7 @@ _TROUBLES: Final = ("slow", "fails", "lies", "silent", "resets")
 
 
 class Extenders(Actor):
-    """The server of the extender, from when a profile names it.
+    """The server of the extender; it runs from the moment when a profile names it.
 
     Attributes:
         is_needed: Whether no pod may be bound without the extender's answer.

@@ -21,7 +21,7 @@ _FORMATS: Final = tuple(name for name in FORMATS if name != KUBERNETES)
 
 
 class Frameworks(Actor):
-    """Draws such gangs for some runs, with their own profile; `Groups` creates the members."""
+    """Draws gangs in other schedulers' formats, with a profile; `Groups` creates the members."""
 
     name = FRAMEWORKS
 

@@ -24,7 +24,10 @@ _NAMING: Final = tuple(i for i, each in enumerate(_POLICIES) if "podGroupPresets
 
 
 class Gangs(Actor):
-    """Draws such gangs for some runs, and the profile's settings; `Groups` creates the members."""
+    """Draws gangs with gates, constraints, volumes or devices; `Groups` creates the members.
+
+    The actor also draws the profile's settings for gangs.
+    """
 
     name = "gangs"
 

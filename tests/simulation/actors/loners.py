@@ -77,7 +77,7 @@ class Loners(Actor):
                 world.server.change(POD, made, self.name, patch, BOUND_BY_ANOTHER)
 
     def _hold_back(self, world: "World", number: int) -> None:
-        """Delay kopf's news of one change of the loner, and even more of all later ones."""
+        """Delay kopf's event about one change of the loner, and later events even longer."""
         raw = world.server.storage.get(POD, f"{_LONER}-{number}", NAMESPACE)
         if raw is None or raw["spec"].get("nodeName"):
             return

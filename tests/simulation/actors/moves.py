@@ -42,7 +42,7 @@ _GOALS: Final = {
 
 
 class Moves(Actor):
-    """Draws these situations, and checks that pods are moved where they should be."""
+    """Draws situations in which rebalancing helps, and checks that the right pods are moved."""
 
     name = "moves"
 

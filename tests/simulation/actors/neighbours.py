@@ -110,12 +110,12 @@ KINDS: Final[Mapping[str, Callable[[Random], dict[str, Any]]]] = {
 
 
 class Neighbours(Pods):
-    """Workloads whose pods have such constraints."""
+    """Workloads whose pods have rules about other pods on their node or zone."""
 
     name = "neighbours"
 
     def draw(self, plan: Plan) -> None:
-        """Draw such workloads for a third of the runs, and changes of pods' and nodes' labels."""
+        """Draw workloads with constraints for a third of the runs, and changes of labels."""
         random = plan.random
         if not plan.chance(0.35):
             return

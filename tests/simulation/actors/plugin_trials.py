@@ -25,7 +25,7 @@ _WAYS: Final = tuple((method, how) for method, ways in WRONGS.items() for how in
 
 
 class PluginTrials(Actor):
-    """Draws such faults in runs with the plugin; `Plugins` takes most steps."""
+    """Draws faults of the third-party plugin in the runs with it; `Plugins` takes most steps."""
 
     name = "plugin trials"
 

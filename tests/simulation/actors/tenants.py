@@ -39,7 +39,7 @@ _METADATA: Final[tuple[dict[str, Any], ...]] = (
 
 
 class Tenants(Actor):
-    """Sends such objects in some runs, changes them, and deletes them at the end."""
+    """Sends hostile objects in some runs, changes them, and deletes them at the end."""
 
     name = "tenants"
 

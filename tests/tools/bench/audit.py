@@ -48,7 +48,7 @@ def faults(nodes: Iterable[Raw], pods: Sequence[Raw], expected: Collection[str])
 
 
 def device_faults(pods: Iterable[Raw], claims: Sequence[Raw], wanted: Devices) -> list[str]:
-    """Return all faults in the allocations of claims, of bound and of other pods."""
+    """Return all faults in the allocations of claims, for bound pods and for other pods."""
     results = {claim["metadata"]["uid"]: _results(claim) for claim in claims}
     uses = Counter((r["pool"], r["device"]) for each in results.values() for r in each)
     found = [
@@ -141,7 +141,7 @@ def _too_close(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]
 
 
 def _uneven(nodes: Mapping[str, Raw], placed: Sequence[Raw]) -> Iterator[str]:
-    """Yield the hard spread constraints with too much skew; no placement can have increased it."""
+    """Yield the hard spread constraints whose skew is larger than their maxSkew."""
     checked = set()
     for pod in placed:
         for constraint in _field(pod, "topologySpreadConstraints"):

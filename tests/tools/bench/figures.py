@@ -145,6 +145,6 @@ def times_the_cpu(result: Comparison, other: Comparison) -> float | None:
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Return our figure divided by the second scheduler's; None if that is 0."""
+    """Return our figure divided by the second scheduler's; None if the second scheduler's is 0."""
     below = median(theirs)
     return median(ours) / below if below else None

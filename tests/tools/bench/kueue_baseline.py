@@ -180,7 +180,7 @@ class Runner:
 
 
 async def run(access: Access, all_works: Iterable[Sequence[Work]], limit: float) -> Sequence[Work]:
-    """Run the workloads, at most `limit` seconds; return those that were created."""
+    """Run the workloads, at most `limit` seconds; return the workloads that were created."""
     loop = asyncio.get_running_loop()
     async with session_to(access.url, access.tokens[ADMIN], access.ca_file) as session:
         with suppress(TimeoutError):

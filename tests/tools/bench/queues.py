@@ -42,7 +42,7 @@ def queues_of(access: Access, workload: Workload) -> Iterator[None]:
 
 
 def ratio_of(runs: Sequence[Run] | Sequence[LiveRun]) -> float | None:
-    """Return the median CPU per pod with Queues divided by that without; None if it is unknown."""
+    """Return the median CPU per pod with Queues divided by the median without; None if unknown."""
     with_queues, without = (
         [run.cpu_us_per_pod if isinstance(run, Run) else run.cpu_ms_per_pod for run in of_name]
         for of_name in ([run for run in runs if run.scheduler == name] for name in (SOME, NONE))

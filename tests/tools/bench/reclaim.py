@@ -33,7 +33,10 @@ PUBLISHED: Final = (
 
 
 def workload_of(pods: int, gang: int) -> Workload:
-    """Return the pods that borrow everything, and as many pods of the owner, in gangs if > 0."""
+    """Return a workload of `pods` pods that borrow all quota, and as many pods of the owner.
+
+    With `gang` > 0, the owner's pods are in gangs of this size.
+    """
     return Workload(
         f"reclaim-{pods}",
         "the owner of the quota takes it back",

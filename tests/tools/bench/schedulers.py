@@ -1,6 +1,6 @@
 """The two schedulers, each with the same limit on requests: 5,000 per second.
 
-Beside them, a client that makes the same writes but decides nothing.
+A third client makes the same writes as a scheduler, but decides nothing.
 """
 
 import sys

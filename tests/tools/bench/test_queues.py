@@ -1,4 +1,4 @@
-"""Tests the comparison of Mooring with Queues and without, and the objects of the two others."""
+"""Tests the comparison with and without Queues, and the objects of two other benchmarks."""
 
 from dataclasses import replace
 

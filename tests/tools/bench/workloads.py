@@ -177,7 +177,7 @@ _ZONE = "topology.kubernetes.io/zone"
 
 
 def _smaller(pods: int, size: int) -> tuple[int, int]:
-    """Return number and size of groups for so many pods; groups may be smaller than `size`."""
+    """Return the number and the size of groups for `pods` pods; they may be smaller than `size`."""
     size = max(1, min(size, pods // _FEWEST_GROUPS))
     return pods // size, size
 

@@ -149,7 +149,7 @@ class Execution:
     def _keep_busy(
         self, collection: str, namespace: str, pods: Sequence[Raw], seconds: float
     ) -> None:
-        """Delete each bound pod and create another, for so many seconds."""
+        """Delete each bound pod and create another, for this number of seconds."""
         deadline = time.monotonic() + seconds
         queue = SimpleQueue[Raw]()
 
