@@ -76,6 +76,17 @@ def test_eviction_helps_unless_an_empty_node_is_too_small() -> None:
     }
 
 
+@pytest.mark.parametrize("pods", [2, 3, 4])
+def test_requests_beyond_int64_leave_nothing_free(pods: int) -> None:
+    """Whoever may create pods may have them name a node, and request what no node has."""
+    huge = [pod(f"p{n}", cpu="5P", memory="4Ei", node="n1") for n in range(pods)]
+    asking = PluginAnswers(NodeResourcesFit, node("n1", cpu="8", memory="16Gi"), *huge)
+    assert asking.rejections(pod(cpu="1", memory="1Gi")) == {
+        "n1": Rejected(("Insufficient cpu", "Insufficient memory"), resolvable=True)
+    }
+    assert asking.scores(pod(cpu="1", memory="1Gi")) == {"n1": 0}
+
+
 def test_a_pod_without_requests_needs_only_a_slot() -> None:
     asking = PluginAnswers(NodeResourcesFit, node("n1", cpu="0", memory="0"), node("n2", pods=0))
     assert asking.rejections(pod()) == {"n2": Rejected(("Too many pods",), resolvable=True)}

@@ -158,6 +158,14 @@ def test_nominated_pods_count_on_top_of_the_pods_of_a_node() -> None:
     assert crowd.requested_at(0, "memory") == 0
 
 
+def test_nominated_pods_leave_nothing_free_if_their_requests_exceed_int64_in_total() -> None:
+    state = cluster(node("n1"), pod("p", memory="5Ei", node="n1"))
+    more = {"memory": np.array([5 * 2**60])}
+    crowd = NodeViewWithNominated(state.nodes, np.array([0]), np.array([1]), more)
+    assert crowd.requested("memory").tolist() == [2**63 - 1]
+    assert crowd.requested_at(0, "memory") == 2**63 - 1
+
+
 def test_rows_may_have_one_pod_less_each() -> None:
     state = cluster(
         node("a"),

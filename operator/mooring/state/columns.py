@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
 
+INT64_MAX: Final = 2**63 - 1
+
 _FIRST_CAPACITY: Final = 64
 _GROWTH: Final = 4
 """A full column grows by 1/4 of its size, so that adding a row copies about four values."""
@@ -39,11 +41,6 @@ def as_exact_floats(
         if len(column) and int(_max(column.view(np.uint64))) > most:
             return None
     return [column.astype(np.float64) for column in columns]
-
-
-def wrapped(total: int) -> int:
-    """Return the number wrapped around to int64, as Go's arithmetic does."""
-    return (total + 2**63) % 2**64 - 2**63
 
 
 class Column:
@@ -103,6 +100,37 @@ class Columns:
             column.grow(self.capacity)
 
 
+class Sums:
+    """Adds up amounts that are shown as at most int64 (SaturatingAdd), and subtracts them again."""
+
+    __slots__ = ("_beyond",)
+
+    def __init__(self) -> None:
+        self._beyond: dict[tuple[str, int], int] = {}
+        """The exact sums that exceed int64, by resource and row."""
+
+    def added(self, resource: str, row: int, shown: int, amount: int) -> int:
+        """Return the new sum as it is shown; it was `shown` before `amount` is added."""
+        total = (self._beyond.pop((resource, row), shown) if self._beyond else shown) + amount
+        if total <= INT64_MAX:
+            return total
+        self._beyond[resource, row] = total
+        return INT64_MAX
+
+    def wrapped(self, resource: str, rows: IntArray, shown: IntArray) -> IntArray:
+        """Return the sums of these rows, which are `shown`, as exact sums modulo 2**64.
+
+        If pods are subtracted from such a sum, and the difference is an int64, it is exact.
+        """
+        if not self._beyond:
+            return shown
+        exact = (
+            self._beyond.get((resource, row), total)
+            for row, total in zip(rows.tolist(), shown.tolist(), strict=True)
+        )
+        return np.array([(total + 2**63) % 2**64 - 2**63 for total in exact], np.int64)
+
+
 class ResourceColumns:
     """The amounts of each resource by row; a resource that no row has takes no memory.
 
@@ -110,7 +138,7 @@ class ResourceColumns:
     have it, and move to an int64 column when many rows do.
     """
 
-    __slots__ = ("_columns", "_dense", "_sparse")
+    __slots__ = ("_columns", "_dense", "_sparse", "_sums")
 
     _DENSE_FROM: Final = 64
     """A resource gets a column when more than one row in 64 has the resource."""
@@ -120,6 +148,7 @@ class ResourceColumns:
         self._sparse: dict[str, dict[int, int]] = {}
         self._dense: dict[str, tuple[Column, int]] = {}
         """By resource, the column and the number of rows that have the resource."""
+        self._sums = Sums()
 
     def __iter__(self) -> Iterator[str]:
         return iter((*self._dense, *self._sparse))
@@ -155,8 +184,8 @@ class ResourceColumns:
                 )
 
     def add(self, resource: str, row: int, amount: int) -> None:
-        """Add `amount`, which may be negative, to the row's amount of the resource."""
-        self.put(resource, row, wrapped(self.at(resource, row) + amount))
+        """Add `amount`, which may be negative, to the row's amount; it stays within int64."""
+        self.put(resource, row, self._sums.added(resource, row, self.at(resource, row), amount))
 
     def amounts(self, resource: str, rows: int) -> IntArray | None:
         """Return int64[rows], read-only: the amounts of the first rows; None if all are 0."""
@@ -181,6 +210,10 @@ class ResourceColumns:
             return np.array([sparse.get(row, 0) for row in rows.tolist()], np.int64)
         of_row: IntArray = _spread(sparse, self._columns.capacity)[rows]
         return of_row
+
+    def wrapped(self, resource: str, rows: IntArray) -> IntArray:
+        """Return `of_rows` with exact sums modulo 2**64 (see `Sums.wrapped`)."""
+        return self._sums.wrapped(resource, rows, self.of_rows(resource, rows))
 
     def _put_sparse(self, resource: str, row: int, amount: int) -> None:
         sparse = self._sparse.get(resource)

@@ -19,6 +19,7 @@ from mooring.model.indexes import add_count, drop_item
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import HostPort
+from mooring.model.resources import CPU, MEMORY
 from mooring.model.taints import Taint
 from mooring.state.columns import (
     ChangeLog,
@@ -26,8 +27,8 @@ from mooring.state.columns import (
     Columns,
     Interned,
     ResourceColumns,
+    Sums,
     read_only,
-    wrapped,
 )
 from mooring.state.labels import EACH_NODE, Domains, LabelColumn, LabelColumns
 from mooring.state.usage import Usage, UsageColumns
@@ -70,6 +71,7 @@ class NodeTable:
         self.requested = ResourceColumns(columns)
         self.requested_scored_cpu = columns.add(np.int64)
         self.requested_scored_memory = columns.add(np.int64)
+        self._scored_sums = Sums()
         self.taints: Interned[tuple[Taint, ...]] = Interned(columns, ())
         self.conditions: Interned[Conditions] = Interned(columns, frozenset())
         self.zones: Interned[tuple[str, str]] = Interned(columns, ("", ""))
@@ -292,11 +294,12 @@ class NodeTable:
         for resource, amount in requested.items():
             self.requested.add(resource, row, sign * amount)
         self.pod_count.data[row] += sign * len(pods)
-        for column, amount in (
-            (self.requested_scored_cpu, cpu),
-            (self.requested_scored_memory, memory),
+        for name, column, amount in (
+            (CPU, self.requested_scored_cpu, cpu),
+            (MEMORY, self.requested_scored_memory, memory),
         ):
-            column.data[row] = wrapped(column.data.item(row) + sign * amount)
+            shown = column.data.item(row)
+            column.data[row] = self._scored_sums.added(name, row, shown, sign * amount)
         self.changes.mark(row)
 
     def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:

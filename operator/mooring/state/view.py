@@ -17,7 +17,7 @@ from mooring.model.selectors import (
     parse_int64,
 )
 from mooring.model.taints import Taint
-from mooring.state.columns import Column, IntArray, ResourceColumns
+from mooring.state.columns import INT64_MAX, Column, IntArray, ResourceColumns
 from mooring.state.labels import ABSENT, Domains, LabelColumn
 from mooring.state.nodes import Conditions, NodeTable
 from mooring.state.usage import Usage
@@ -94,6 +94,10 @@ class NodeView:
     def requested(self, resource: str) -> IntArray:
         """Return int64[rows]: the amount of the resource that the node's pods request."""
         return self._amounts(self._table.requested, resource)
+
+    def requested_wrapped(self, resource: str) -> IntArray:
+        """Return `requested`, from which victims can be subtracted (see `Sums.wrapped`)."""
+        return self._table.requested.wrapped(resource, self._rows)
 
     def requested_at(self, index: int, resource: str) -> int:
         """Return the amount of the resource that pods request on the node at position `index`."""
@@ -310,13 +314,18 @@ class NodeViewWithNominated(NodeView):
         """Return `NodeView.requested` with the additional pods."""
         more = self._more_requested.get(resource)
         requested = super().requested(resource)
-        return requested if more is None else requested + more[self._rows]
+        if more is None:
+            return requested
+        total = requested + more[self._rows]
+        return np.where(total < 0, INT64_MAX, total)  # as SaturatingAdd: no amount is negative
 
     def requested_at(self, index: int, resource: str) -> int:
         """Return `NodeView.requested_at` with the additional pods."""
         more = self._more_requested.get(resource)
         requested = super().requested_at(index, resource)
-        return requested if more is None else requested + int(more[self._rows[index]])
+        if more is None:
+            return requested
+        return min(requested + int(more[self._rows[index]]), INT64_MAX)
 
 
 class NodeViewWithoutPod(NodeView):

@@ -102,6 +102,20 @@ def test_the_message_says_what_is_insufficient_even_without_the_potential_victim
     assert message.endswith("preemption: 0/1 nodes are available: 1 Insufficient cpu.")
 
 
+@pytest.mark.parametrize(
+    ("priority", "victims"), [(LOW, ["default/p0", "default/p1", "default/p2"]), (HIGH, [])]
+)
+def test_victims_that_request_more_than_int64_in_total_make_room_if_all_of_them_can_leave(
+    priority: int, victims: list[str]
+) -> None:
+    priorities = {"p0": LOW, "p1": priority, "p2": LOW}
+    huge = [pod(name, node="a", memory="5Ei", priority=p) for name, p in priorities.items()]
+    decision = Deciding(node("a", memory="8Gi"), *huge).decision(
+        pod("new", memory="1Gi", priority=HIGH)
+    )
+    assert sorted(victim.key for victim in decision.victims) == victims
+
+
 def test_a_pod_that_never_preempts_says_so() -> None:
     deciding = Deciding(*full("a", LOW, LOW, LOW, LOW))
     raw = pod("new", cpu="1", priority=HIGH, spec={"preemptionPolicy": "Never"})

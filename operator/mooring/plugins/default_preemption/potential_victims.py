@@ -126,7 +126,7 @@ class PotentialVictims:
         )
         self._free = {
             resource: nodes.allocatable(resource)
-            - nodes.requested(resource)
+            - nodes.requested_wrapped(resource)
             - nominated_requests[resource][rows]
             + _summed(self._at, columns.requests(resource)[self._slots], len(rows))
             - amount

@@ -210,7 +210,7 @@ class _Rules:
         counts = np.bincount(at, minlength=len(nodes))
         fits = nodes.present.copy()
         for resource, amount in self._preemptor.pods[0].spec.demand.resources.items():
-            free = nodes.allocatable(resource) - nodes.requested(resource)
+            free = nodes.allocatable(resource) - nodes.requested_wrapped(resource)
             np.add.at(free, at, columns.requests(resource)[slots])
             fits &= free >= amount
         rows = np.flatnonzero(fits)
