@@ -32,9 +32,15 @@ def recorded(*suites: str) -> list[Any]:
     ]
 
 
-def differing(path: Path, *, converted: bool = False) -> Iterator[tuple[str, list[str]]]:
-    """Yield the id of each case that Mooring decides differently, with the differences."""
+def differing(
+    path: Path, *, converted: bool = False, kubernetes: str | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the id of each case that Mooring decides differently, with the differences.
+
+    Mooring decides by the rules of `kubernetes`; the default is the version of the case.
+    """
     for case in cases(path):
+        case["kubernetes"] = kubernetes or case["kubernetes"]
         if found := differences(case, decided(case, converted=converted)):
             yield case["id"], found
 
@@ -42,6 +48,11 @@ def differing(path: Path, *, converted: bool = False) -> Iterator[tuple[str, lis
 @pytest.mark.parametrize("path", recorded(*SUITES))
 def test_the_decisions_are_those_of_kube_scheduler(path: Path) -> None:
     assert dict(differing(path)) == {}
+
+
+def test_the_rules_of_1_37_decide_many_cases_about_the_rules_of_1_38_otherwise() -> None:
+    [path] = DATA.glob("*/rules138.jsonl.xz")
+    assert len(dict(differing(path, kubernetes="1.37"))) >= 20
 
 
 @pytest.mark.parametrize("path", recorded("profiles", "extenders"))

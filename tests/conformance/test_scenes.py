@@ -40,8 +40,8 @@ def test_no_two_pods_that_may_be_victims_started_at_once(suite: str) -> None:
 
 
 def test_a_version_has_the_suites_that_its_api_knows() -> None:
-    assert suites_of("v1.37.2") == tuple(SUITES)
-    assert {*SUITES} - {*suites_of("v1.36.3")} == {"shapes", "mountoptions"}
+    assert suites_of("v1.38.0-beta.0") == tuple(SUITES)
+    assert {*SUITES} - {*suites_of("v1.36.3")} == {"shapes", "mountoptions", "rules138"}
     assert "imagevolumes" not in suites_of("1.34")
 
 
@@ -98,6 +98,11 @@ def test_every_profile_has_its_cases() -> None:
         ("preemption", '"disruptedPods"'),
         ("extenders", '"example.com/card"'),
         ("extenders", '"extender-seed"'),
+        ("rules138", '"selector": {}'),
+        ("rules138", '"labelSelector": {}'),
+        ("rules138", '"storage": "16e-1"'),
+        ("rules138", '"9223372036854775807"'),
+        ("rules138", '"key": "absent", "operator": "DoesNotExist"'),
         ("profiles", '"RequestedToCapacityRatio"'),
         ("profiles", '"addedAffinity"'),
     ],

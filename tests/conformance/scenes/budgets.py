@@ -10,22 +10,29 @@ def budgets(cluster: Cluster, _: Raw) -> None:
     draw = cluster.draw
     for number in range(draw.randint(0, 3)):
         namespace = draw.choice(tuple(TEAMS))
-        status: Raw = {
-            "disruptionsAllowed": draw.choice((0, 0, 1, 2)),
+        allowed = draw.choice((0, 0, 1, 2))
+        disrupted = _disrupted(cluster, namespace) if draw.chance(0.2) else None
+        selector = _selector(draw)
+        budget = _budget(cluster, f"{cluster.label}-{number}", namespace, allowed, selector)
+        if disrupted is not None:
+            budget["status"]["disruptedPods"] = disrupted
+
+
+def _budget(cluster: Cluster, name: str, namespace: str, allowed: int, selector: Raw) -> Raw:
+    """Add a budget that allows so many disruptions of the selected pods; return it."""
+    return cluster.add(
+        "PodDisruptionBudget",
+        name,
+        namespace,
+        spec={"minAvailable": 1, "selector": selector},
+        status={
+            "disruptionsAllowed": allowed,
             "currentHealthy": 2,
             "desiredHealthy": 1,
             "expectedPods": 3,
             "observedGeneration": 1,
-        }
-        if draw.chance(0.2):
-            status["disruptedPods"] = _disrupted(cluster, namespace)
-        cluster.add(
-            "PodDisruptionBudget",
-            f"{cluster.label}-{number}",
-            namespace,
-            spec={"minAvailable": 1, "selector": _selector(draw)},
-            status=status,
-        )
+        },
+    )
 
 
 def _selector(draw: Draw) -> Raw:
@@ -43,3 +50,22 @@ def _disrupted(cluster: Cluster, namespace: str) -> dict[str, str]:
         pod["metadata"]["name"] for pod in cluster.pods if pod["metadata"]["namespace"] == namespace
     ]
     return dict.fromkeys(cluster.draw.some(there, 0, 2), "2026-01-01T00:00:00Z")
+
+
+def budgets_of_all(cluster: Cluster, pod: Raw) -> None:
+    """Let the pod need victims, and give one team's pods a used-up budget with an empty selector.
+
+    Some bound pods have no labels.
+    """
+    draw = cluster.draw
+    used = {each["spec"]["nodeName"] for each in cluster.pods}
+    for node in cluster.nodes:
+        for amounts in (node["status"]["capacity"], node["status"]["allocatable"]):
+            amounts["cpu"] = "2" if node["metadata"]["name"] in used else "1"
+    pod["spec"]["priorityClassName"] = "high"
+    for container in pod["spec"]["containers"]:
+        container["resources"] = {}
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
+    for each in draw.some(cluster.pods, 0, 3):
+        del each["metadata"]["labels"]
+    _budget(cluster, f"{cluster.label}-all", draw.choice(tuple(TEAMS)), 0, {})

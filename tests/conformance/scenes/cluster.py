@@ -83,3 +83,12 @@ def sometimes(probability: float, feature: Feature) -> Feature:
             feature(cluster, pod)
 
     return apply
+
+
+def one_of(*features: Feature) -> Feature:
+    """Return a feature that applies one of the features."""
+
+    def apply(cluster: Cluster, pod: Raw) -> None:
+        cluster.draw.choice(features)(cluster, pod)
+
+    return apply

@@ -14,6 +14,17 @@ from conformance.scenes.vocabulary import (
     image,
 )
 
+_HUGE_OFFERED = {
+    "cpu": ("8", "2P", "9P"),
+    "memory": ("80Pi", "4E", "7Ei", "9E"),
+    "ephemeral-storage": ("90P", "6Ei", "9223372036854775807"),
+}
+_HUGE_REQUESTS = {
+    "cpu": ("1", "1P", "2P"),
+    "memory": ("1Pi", "80P", "1E", "5Ei"),
+    "ephemeral-storage": ("40Pi", "1E", "5Ei"),
+}
+
 
 def requests(cluster: Cluster, pod: Raw) -> None:
     """Give each container random requests of cpu, memory and disk."""
@@ -78,6 +89,20 @@ def pod_level(cluster: Cluster, pod: Raw) -> None:
     if cluster.draw.chance(0.3):
         whole = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "2Gi"}}
     pod["spec"]["resources"] = whole
+
+
+def huge_amounts(cluster: Cluster, pod: Raw) -> None:
+    """Let nodes offer, and this and some bound pods request, amounts of up to 2**63 - 1."""
+    draw = cluster.draw
+    for node in cluster.nodes:
+        offered = {name: draw.choice(amounts) for name, amounts in _HUGE_OFFERED.items()}
+        node["status"]["allocatable"] |= offered
+        node["status"]["capacity"] |= offered
+    for each in (*draw.some(cluster.pods, 0, 15), pod):
+        for container in each["spec"]["containers"]:
+            some = draw.some(tuple(_HUGE_REQUESTS), 1, len(_HUGE_REQUESTS))
+            asked = {name: draw.choice(_HUGE_REQUESTS[name]) for name in some}
+            container["resources"] = {"requests": asked}
 
 
 def overhead(_: Cluster, pod: Raw) -> None:

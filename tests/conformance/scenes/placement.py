@@ -2,7 +2,12 @@
 
 from conformance.scenes.cluster import Cluster, Raw
 from conformance.scenes.draw import Draw
-from conformance.scenes.selectors import label_selector, node_expression, node_term
+from conformance.scenes.selectors import (
+    label_selector,
+    namespace_selector,
+    node_expression,
+    node_term,
+)
 from conformance.scenes.vocabulary import (
     APPS,
     EFFECTS,
@@ -113,6 +118,18 @@ def _pod_term(draw: Draw) -> Raw:
     return term
 
 
+def affinity_across_namespaces(cluster: Cluster, pod: Raw) -> None:
+    """Give the pod and some bound pods terms whose namespaces a selector of any shape selects."""
+    draw = cluster.draw
+    for each in (*draw.some(cluster.pods, 0, 5), pod):
+        _add_pod_affinity(cluster, each, required=0.3, preferred=0.7)
+        affinity = each["spec"]["affinity"]
+        for side in affinity.values():
+            preferred = (weighted["podAffinityTerm"] for weighted in side.get(_PREFERRED, ()))
+            for term in (*side.get(_REQUIRED, ()), *preferred):
+                term["namespaceSelector"] = namespace_selector(draw)
+
+
 def spread(cluster: Cluster, pod: Raw) -> None:
     """Give the pod one to three topology spread constraints, hard or soft."""
     draw = cluster.draw
@@ -120,6 +137,14 @@ def spread(cluster: Cluster, pod: Raw) -> None:
     pod["spec"]["topologySpreadConstraints"] = [
         _constraint(draw, key, hard=hard) for key, hard in draw.some(whens, 1, 3)
     ]
+
+
+def spread_over_all(cluster: Cluster, pod: Raw) -> None:
+    """Give the pod constraints that count all pods of its namespace: their selectors are empty."""
+    spread(cluster, pod)
+    for constraint in pod["spec"]["topologySpreadConstraints"]:
+        constraint.pop("matchLabelKeys", None)
+        constraint["labelSelector"] = {}
 
 
 def _constraint(draw: Draw, key: str, *, hard: bool) -> Raw:

@@ -26,6 +26,15 @@ def label_selector(draw: Draw, *, with_hash: bool = True) -> Raw:
     return selector
 
 
+def namespace_selector(draw: Draw) -> Raw:
+    """Return a selector of namespaces, perhaps an empty one."""
+    operator = draw.choice(("", "In", "NotIn", "Exists", "DoesNotExist"))
+    if not operator:
+        return {}
+    key = draw.choice(("env", "env", "absent"))
+    return {"matchExpressions": [_expression(key, operator, draw.some(("prod", "dev"), 1, 2))]}
+
+
 def _pod_expression(draw: Draw, key: str) -> Raw:
     operator = draw.choice(("In", "NotIn", "Exists", "DoesNotExist"))
     values = {"app": APPS, "tier": TIERS, HASH: HASHES}[key]

@@ -15,6 +15,7 @@ CLASSES = {
     "unmeasured": "csi.unmeasured",
 }
 """Each class's provisioner. Available volumes of `found` and `either` exist."""
+EXACT_SIZES = ("1500m", "16e-1", "1999999999n", "2", "10E", "20E")
 
 
 def measured_storage(cluster: Cluster, pod: Raw) -> None:
@@ -37,6 +38,21 @@ def measured_storage(cluster: Cluster, pod: Raw) -> None:
                 node = draw.choice(cluster.node_names)
                 wanted["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": node}
         attach(pod, name)
+
+
+def exact_storage(cluster: Cluster, pod: Raw) -> None:
+    """Like `measured_storage`, but sizes differ by less than a byte, or are beyond 2**63."""
+    draw = cluster.draw
+    measured_storage(cluster, pod)
+    for raw in cluster.others:
+        match raw["kind"]:
+            case "PersistentVolumeClaim" if "volumeName" not in raw["spec"]:
+                raw["spec"]["resources"]["requests"]["storage"] = draw.choice(EXACT_SIZES)
+            case "PersistentVolume" if "claimRef" not in raw["spec"]:
+                raw["spec"]["capacity"]["storage"] = draw.choice(EXACT_SIZES)
+            case "CSIStorageCapacity":
+                for name in raw.keys() & {"capacity", "maximumVolumeSize"}:
+                    raw[name] = draw.choice(EXACT_SIZES)
 
 
 def _classes(cluster: Cluster) -> None:

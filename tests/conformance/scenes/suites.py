@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from conformance.scenes.budgets import budgets
+from conformance.scenes.budgets import budgets, budgets_of_all
 from conformance.scenes.claims import claims_in_use
-from conformance.scenes.cluster import Cluster, Feature, Scene, always, sometimes
+from conformance.scenes.cluster import Cluster, Feature, Scene, always, one_of, sometimes
 from conformance.scenes.declared_features import declared_features, mount_options
 from conformance.scenes.demand import (
     host_ports,
+    huge_amounts,
     image_volumes,
     images,
     init_containers,
@@ -28,6 +29,7 @@ from conformance.scenes.draw import Draw
 from conformance.scenes.extenders import EXTENDERS, extended
 from conformance.scenes.nodes import NodeStyle, random_nodes
 from conformance.scenes.placement import (
+    affinity_across_namespaces,
     avoid_own_app,
     node_affinity,
     owner,
@@ -35,12 +37,13 @@ from conformance.scenes.placement import (
     required_pod_affinity,
     services,
     spread,
+    spread_over_all,
     tolerations,
 )
 from conformance.scenes.pods import finished, leaving, new_pod, started
-from conformance.scenes.profiles import DEFAULT, PROFILES, STORAGE_PROFILES
+from conformance.scenes.profiles import BY_RESOURCES, DEFAULT, PROFILES, STORAGE_PROFILES
 from conformance.scenes.storage import inline_disk, required_driver, volumes
-from conformance.scenes.storage_capacity import measured_storage
+from conformance.scenes.storage_capacity import exact_storage, measured_storage
 from mooring.model.kubernetes_rules import minor_version
 
 _USUAL_NODES: Final = NodeStyle()
@@ -207,6 +210,23 @@ SUITES: Final[Mapping[str, Suite]] = {
             started,
         ),
         NodeStyle(tainted=0.2, imaged=0.3),
+    ),
+    "rules138": Suite(
+        (
+            *_LIGHT,
+            one_of(
+                spread_over_all,
+                pod_level,
+                huge_amounts,
+                exact_storage,
+                affinity_across_namespaces,
+                budgets_of_all,
+            ),
+        ),
+        (modest_requests, priority("low", "low", "lower", "mid", "high", "negative"), started),
+        pods=(0, 15),
+        profiles=BY_RESOURCES,
+        since="1.38",
     ),
 }
 """By name, in the order in which they are recorded."""
