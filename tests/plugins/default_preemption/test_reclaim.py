@@ -112,9 +112,8 @@ def test_a_gang_that_would_not_fit_afterwards_evicts_nobody() -> None:
     ],
 )
 def test_the_limits_of_the_profile_protect_borrowers(limit: dict[str, Any], reason: str) -> None:
-    started = {"started": "1970-01-01T00:00:00Z"}
-    guard = pdb("guard", {QUEUE_LABEL: "b"})
-    objects = (*two_teams(), *borrowers(**started), guard, pod_group("g", 8))
+    running = borrowers(started="1970-01-01T00:00:00Z")
+    objects = (*two_teams(), *running, pdb("guard", {QUEUE_LABEL: "b"}), pod_group("g", 8))
     assert isinstance(preempted(Deciding(*objects), gang(8)), GroupNomination)
     answer = preempted(Deciding(*objects, preemption=limit), gang(8))
     assert not isinstance(answer, GroupNomination)
