@@ -25,13 +25,15 @@ from mooring.kube.api_resources import ELASTIC_QUOTA, QUEUE
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import ForbiddenError, KubeError, explain
+from mooring.model.fields import name_of, namespace_of
 from mooring.quota.model.elastic_quota import parse_elastic_quota
+from mooring.quota.model.queue import Queue, parse_queue
 from mooring.quota.status.queue_status import queue_documents
 from mooring.simulate.manifests import InputError
 
 _AMOUNTS: Final = ("nominal", "used", "borrowed", "lent")
 _GRANT: Final = "the ClusterRole mooring-explain grants it"
-_Raw = dict[str, Any]
+_Document = dict[str, Any]
 _NUMBERS: Final = (*map(str.upper, _AMOUNTS), "WAITING", "SHARE")
 
 
@@ -59,7 +61,7 @@ def queues(name: str | None, kubeconfig: str | None, context: str | None, output
     the queues cannot be read.
     """
     with mistakes_reported():
-        found = _documents(*asyncio.run(_read(kubeconfig, context)), name)
+        found = asyncio.run(_read(kubeconfig, context, name))
     if output == "json":
         print_json({"queues": found})
     else:
@@ -67,49 +69,34 @@ def queues(name: str | None, kubeconfig: str | None, context: str | None, output
     sys.exit(DONE if all(queue["ready"] for queue in found) else NO)
 
 
-async def _read(kubeconfig: str | None, context: str | None) -> tuple[list[_Raw], list[_Raw]]:
-    """Return the Queues and the ElasticQuotas."""
+async def _read(kubeconfig: str | None, context: str | None, top: str | None) -> list[_Document]:
+    """Return the queues as JSON values; raise InputError if there is no queue `top`."""
     agent = f"mooring-queues/{__version__}"
     try:
         connection = await load_connection(kubeconfig, context, user_agent=agent)
         async with ApiClient(connection) as client:
-            return (await client.list_all(QUEUE)).items, await _elastic_quotas(client)
+            queues = [parse_queue(raw) for raw in (await client.list_all(QUEUE)).items]
+            elastic_quotas = await _elastic_quotas(client)
     except ForbiddenError as error:
         raise InputError(f"{error}; {_GRANT}") from None
     except KubeError as error:
         raise InputError(explain(error)) from None
-
-
-async def _elastic_quotas(client: ApiClient) -> list[_Raw]:
-    """Return the ElasticQuotas; none, with a note, if the user may not list them."""
-    group, version = ELASTIC_QUOTA.group, ELASTIC_QUOTA.version
-    try:
-        if ELASTIC_QUOTA.plural in await client.served_in(group, version):
-            return (await client.list_all(ELASTIC_QUOTA)).items
-    except ForbiddenError as error:
-        note(f"ElasticQuotas are not shown: {error}; {_GRANT}")
-    return []
-
-
-def _documents(
-    queues: Iterable[_Raw], elastic_quotas: Iterable[_Raw], top: str | None
-) -> list[dict[str, Any]]:
-    """Return the queues as JSON values; raise InputError if there is no queue `top`."""
-    named = {
-        raw["metadata"]["name"]: (
-            (raw.get("spec") or {}).get("parent") or "",
-            raw.get("status") or {},
-        )
-        for raw in queues
-    }
-    parsed = {
-        f"{raw['metadata']['namespace']}/{raw['metadata']['name']}": parse_elastic_quota(raw)
-        for raw in elastic_quotas
-    }
-    found = queue_documents(named, parsed, top)
+    found = queue_documents({queue.name: queue for queue in queues}, elastic_quotas, top)
     if top is not None and not found:
         raise InputError(f"there is no Queue {top}")
     return found
+
+
+async def _elastic_quotas(client: ApiClient) -> dict[str, Queue]:
+    """Return the ElasticQuotas; none, with a note, if the user may not list them."""
+    kind = ELASTIC_QUOTA
+    try:
+        if kind.plural in await client.served_in(kind.group, kind.version):
+            raws = (await client.list_all(kind)).items
+            return {f"{namespace_of(raw)}/{name_of(raw)}": parse_elastic_quota(raw) for raw in raws}
+    except ForbiddenError as error:
+        note(f"ElasticQuotas are not shown: {error}; {_GRANT}")
+    return {}
 
 
 def _print(found: Iterable[Mapping[str, Any]]) -> None:

@@ -279,8 +279,8 @@ class Page:
     async def _show_queues(self, _: web.Request) -> web.Response:
         """Return the Queues as `mooring queues` prints them, without names of pods."""
         objects = self.queue.scheduler.state.objects
-        queues = {each.name: (each.parent, each.status) for each in objects.of(Kind.QUEUE).values()}
-        return _json({"queues": queue_documents(queues, objects.of(Kind.ELASTIC_QUOTA))})
+        found = queue_documents(objects.of(Kind.QUEUE), objects.of(Kind.ELASTIC_QUOTA))
+        return _json({"queues": found})
 
     async def _show_plans(self, request: web.Request) -> web.Response:
         """Return each profile's last plan, with the names of pods that the user may get."""

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isinf
 from typing import Any, Final, NamedTuple
 
@@ -145,23 +145,20 @@ def _message(view: QueueView) -> str:
 
 
 def queue_documents(
-    queues: Mapping[str, tuple[str, Mapping[str, Any]]],
-    elastic_quotas: Mapping[str, Queue],
-    top: str | None = None,
+    queues: Mapping[str, Queue], elastic_quotas: Mapping[str, Queue], top: str | None = None
 ) -> list[dict[str, Any]]:
     """Return the Queues as JSON values, parents first; Queues in a circle of parents come last.
 
-    `queues` has the parent and the status of each Queue by name. `elastic_quotas` has the Queue of
-    each ElasticQuota by namespace and name. With `top` only this Queue and Queues below it are
-    returned; there are none if it does not exist.
+    `elastic_quotas` has the Queue of each ElasticQuota by namespace and name. With `top` only this
+    Queue and Queues below it are returned; there are none if it does not exist.
     """
     elastic = {key: each for key, each in elastic_quotas.items() if each.name not in queues}
-    named = {**_of_elastic_quotas(queues_of(elastic)), **queues}
+    named = {**_with_statuses(queues_of(elastic)), **queues}
     if top is not None and top not in named:
         return []
     children = defaultdict[str, list[str]](list)
     for name in sorted(named):
-        parent, _ = named[name]
+        parent = named[name].parent
         children[parent if parent in named else ""].append(name)
     depths = dict[str, int]()
     for first in (top,) if top is not None else (*children[""], *sorted(named)):
@@ -172,15 +169,15 @@ def queue_documents(
                 depths[name] = depth
                 left += ((child, depth + 1) for child in reversed(children[name]))
     kinds = {name: "Queue" if name in queues else "ElasticQuota" for name in depths}
-    return [_document(name, kinds[name], *named[name], d) for name, d in depths.items()]
+    return [_document(named[name], kinds[name], depth) for name, depth in depths.items()]
 
 
-def _of_elastic_quotas(queues: Mapping[str, Queue]) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """Return the parent and a status of each Queue; the root comes first.
+def _with_statuses(queues: Mapping[str, Queue]) -> dict[str, Queue]:
+    """Return the Queues of ElasticQuotas with the statuses that Queues have.
 
-    The amounts are computed from `status.used` of the ElasticQuotas, which Mooring has written.
+    The amounts are computed from `status.used`, which Mooring has written. The root comes first.
     """
-    states, found = dict[str, QueueState](), dict[str, tuple[str, Mapping[str, Any]]]()
+    states, found = dict[str, QueueState](), dict[str, Queue]()
     for name, queue in queues.items():
         states[name] = QueueState(queue, 0, states.get(queue.parent))
     if states:
@@ -190,23 +187,22 @@ def _of_elastic_quotas(queues: Mapping[str, Queue]) -> dict[str, tuple[str, Mapp
             state.charge(amounts_of(state.queue.status, "used", "status"))
     amounts = _amounts(states[ROOT]) if states else {}
     for name, queue in queues.items():
+        own = {r: each for r, each in amounts[name].items() if name == ROOT or r in queue.quotas}
+        view = QueueView("", 0, queue.invalid, 0, 0, 0, states[name].share, own)
         known = name == ROOT or "used" in queue.status or queue.invalid is not None
-        mine = {r: each for r, each in amounts[name].items() if name == ROOT or r in queue.quotas}
-        view = QueueView("", 0, queue.invalid, 0, 0, 0, states[name].share, mine)
-        counts = {"pods": None, "waiting": None}
-        found[name] = queue.parent, status_of(queue, view, "") | counts if known else {}
+        status = {**status_of(queue, view, ""), "pods": None, "waiting": None} if known else {}
+        found[name] = replace(queue, status=status)
     return found
 
 
-def _document(
-    name: str, kind: str, parent: str, status: Mapping[str, Any], depth: int
-) -> dict[str, Any]:
+def _document(queue: Queue, kind: str, depth: int) -> dict[str, Any]:
+    status = queue.status
     conditions = status.get("conditions") or ()
     ready: Mapping[str, str] = next((each for each in conditions if each["type"] == "Ready"), {})
     return {
-        "name": name,
+        "name": queue.name,
         "kind": kind,
-        "parent": parent or None,
+        "parent": queue.parent or None,
         "depth": depth,
         "ready": ready.get("status") == "True",
         "reason": ready.get("reason"),
