@@ -34,16 +34,18 @@ class Room:
         self.most_removed = max(self.most_removed, len(gone))
         return {uid_of("new"): 0} if len(gone) >= self._needed else None
 
-    def victims(self, **limits: int) -> list[str] | str:
+    def victims(self, members: int = 0, queue: int | None = None, **limits: int) -> list[str] | str:
+        """Return the victims for a pod, or for a group if `members` is not 0."""
         preemptor = Preemptor(
-            "pod",
-            [parse_pod(pod("new", priority=100))],
+            "pod group" if members else "pod",
+            [parse_pod(pod("new", priority=100))] * max(members, 1),
             100,
             self.cluster,
             self.place,
             lambda: self._searches <= 0,
             Preemption(**limits),
             0.0,
+            frozenset(() if queue is None else (queue,)),
         )
         found = without_units(preemptor, sorted(self.units, key=importance))
         if isinstance(found, GroupNomination):
@@ -60,6 +62,18 @@ def test_a_search_for_a_pod_removes_few_pods_if_it_needs_few() -> None:
     room = Room(100, needed=3)
     assert room.victims() == ["p2", "p1", "p0"]
     assert room.most_removed == 4
+
+
+def test_a_group_first_tries_to_evict_as_many_pods_as_it_has_members() -> None:
+    room = Room(100, needed=3)
+    assert room.victims(members=5, queue=0) == ["p2", "p1", "p0"]
+    assert room.most_removed == 5
+
+
+def test_the_first_search_for_a_group_outside_of_queues_is_without_all_units() -> None:
+    room = Room(100, needed=3)
+    assert room.victims(members=5) == ["p2", "p1", "p0"]
+    assert room.most_removed == 100
 
 
 def test_all_units_may_have_to_leave() -> None:

@@ -3,8 +3,9 @@
 A unit is one pod, or the pods of a group that are evicted together. The victims are those of
 kube-scheduler (preemption/podgrouppreemption.go), which removes all units, and then adds them back,
 the most important first, while the preemptor still fits. The units that cannot be added back are
-the victims. For a single pod, only as many of the last units are removed here as it needs, because
-to remove a pod takes long.
+the victims. Only as many of the last units are removed here as the preemptor needs, because to
+remove a pod takes long. But the first search for a group is without all units, because it
+determines the group's placement.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -96,8 +97,9 @@ def without_units(preemptor: Preemptor, units: Sequence[Unit]) -> GroupPreemptio
     violating, others = [] if strict else [*split.violating], split.others
     if not violating and not others:
         return Unschedulable(_NO_VICTIMS.format(preemptor.what), resolvable=True)
-    reprieve = _Reprieve(preemptor, [*violating, *others])
-    chosen = reprieve.victims()
+    reprieve, chosen = _Reprieve(preemptor, [*violating, *others]), None
+    if preemptor.tree or preemptor.what == "pod" or reprieve.fits_without_all():
+        chosen = reprieve.victims()  # `reclaim` has made the first search for a group
     if chosen is None:
         return not_helpful(preemptor)
     rows = reprieve.rows
@@ -170,10 +172,9 @@ def _may_fit_after(pod: Pod, slots: IntArray, cluster: ClusterView) -> BoolArray
 class _Reprieve:
     """Finds the units that must leave, and counts the searches for nodes.
 
-    For a group all units leave, because its first search determines its placement; for a pod, as
-    many of the last units as it needs. Then those that are not needed are added back, the most
-    important first. `rows` has, by uid of the preemptor's pods, the node's row in the last search
-    that found nodes.
+    As many of the last units leave as the preemptor needs; for a group, as many as its members are
+    tried first. Then those that are not needed are added back, the most important first. `rows`
+    has, by uid of the preemptor's pods, the node's row in the last search that found nodes.
     """
 
     def __init__(self, preemptor: Preemptor, units: Sequence[Unit]) -> None:
@@ -186,17 +187,23 @@ class _Reprieve:
 
     def victims(self) -> list[Unit] | None:
         """Return the units that must be evicted; None if the preemptor does not fit without any."""
-        few = number = 0 if self._preemptor.what == "pod" else len(self._units)
-        while not self._fits_without(self._units[len(self._units) - number :]):
-            if number == len(self._units):
+        few, some, units = 0, False, self._units
+        number = 0 if self._preemptor.what == "pod" else min(len(self._preemptor.pods), len(units))
+        while not self._fits_without(units[len(units) - number :]):
+            if number == len(units):
                 return None
-            few, number = number, min(max(1, _GROWTH * number), len(self._units))
+            some = True
+            few, number = number, min(max(1, _GROWTH * number), len(units))
             if self._is_last():
-                number = len(self._units)
-        last = self._units[len(self._units) - number :]
-        chosen = self._needed(last[: number - few], some=True)
+                number = len(units)
+        last = units[len(units) - number :]
+        chosen = self._needed(last[: number - few], some=some)
         chosen += self._needed(last[number - few :])
         return self._on_the_nodes(chosen) if self._ended_early else chosen
+
+    def fits_without_all(self) -> bool:
+        """Return whether the preemptor fits if all units leave."""
+        return self._fits_without(self._units)
 
     def _fits_without(self, units: Sequence[Unit]) -> bool:
         self._gone = dict.fromkeys(units)
