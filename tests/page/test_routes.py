@@ -117,6 +117,10 @@ async def test_queues_come_as_a_tree_with_what_their_statuses_say() -> None:
         shared.state.put(Kind.QUEUE, raw["metadata"]["name"], parse_object(Kind.QUEUE, raw))
     quota = {**elastic_quota("ns", min={"cpu": 4}), "status": {"used": {"cpu": "1500m"}}}
     shared.state.put(Kind.ELASTIC_QUOTA, "ns/quota", parse_object(Kind.ELASTIC_QUOTA, quota))
+    ann = Rights(ann=[*may("queues"), pods_of("other")])
+    async with served(page(shared), rights=ann, user="ann") as client:
+        names = [each["name"] for each in (await got(client, "queues"))["queues"]]
+    assert names == ["all", "team", "elastic-quota.root"], "without the name of the namespace"
     async with served(page(shared)) as client:
         found = (await got(client, "queues"))["queues"]
     assert [(each["name"], each["kind"], each["depth"], each["waiting"]) for each in found] == [

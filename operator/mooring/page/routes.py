@@ -46,6 +46,7 @@ from mooring.page.policy_view import PolicyView
 from mooring.page.queue_view import Queue, Selected
 from mooring.page.rebalancing_view import PlanRequest, PlansView
 from mooring.page.turns import TooLongError, TrialsBusy
+from mooring.quota.model.elastic_quota import ROOT
 from mooring.quota.status.queue_status import queue_documents
 from mooring.simulate.manifests import InputError
 
@@ -276,11 +277,18 @@ class Page:
         visible = await viewer.visible(self.policy.namespaces())
         return _json(self.policy.document(visible))
 
-    async def _show_queues(self, _: web.Request) -> web.Response:
-        """Return the Queues as `mooring queues` prints them, without names of pods."""
-        objects = self.queue.scheduler.state.objects
-        found = queue_documents(objects.of(Kind.QUEUE), objects.of(Kind.ELASTIC_QUOTA))
-        return _json({"queues": found})
+    async def _show_queues(self, request: web.Request) -> web.Response:
+        """Return the Queues as `mooring queues` prints them, without names of pods.
+
+        An ElasticQuota, which has the name of its namespace, is left out if the user may not get
+        the pods there.
+        """
+        viewer, objects = await self._viewer(request), self.queue.scheduler.state.objects
+        elastic = objects.of(Kind.ELASTIC_QUOTA)
+        visible = {ROOT, *await viewer.visible(each.name for each in elastic.values())}
+        found = queue_documents(objects.of(Kind.QUEUE), elastic)
+        kept = [each for each in found if each["kind"] == "Queue" or each["name"] in visible]
+        return _json({"queues": kept})
 
     async def _show_plans(self, request: web.Request) -> web.Response:
         """Return each profile's last plan, with the names of pods that the user may get."""
