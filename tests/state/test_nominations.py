@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from mooring.groups.model.pod_group import GroupKey, GroupSource, Reservation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid, parse_pod
+from mooring.quota.state.queues import demand_of
 from mooring.state.nominations import Nominations
 from mooring.state.pod_columns import PodColumns
 from mooring.state.pods import NO_QUEUE, PodTable
@@ -24,7 +25,7 @@ def no_queue(_: Pod) -> int:
 
 def nominated(*priorities: int, row: int) -> Nominations:
     """Return nominations to this row of one pod per priority, named after the priority."""
-    writer = Nominations(PodColumns(PodTable()), no_queue)
+    writer = Nominations(PodColumns(PodTable()), no_queue, demand_of)
     for priority in priorities:
         writer.put(parse_pod(pod(f"p{priority}", priority=priority)), row)
     return writer
@@ -60,7 +61,7 @@ def test_a_nominated_pod_has_the_priority_of_its_victims_if_that_is_higher() -> 
 
 def test_a_dropped_nomination_leaves_nothing_behind() -> None:
     columns = PodColumns(PodTable())
-    writer = Nominations(columns, no_queue)
+    writer = Nominations(columns, no_queue, demand_of)
     writer.put(parse_pod(pod("new", cpu="1")), 0)
     assert writer.drop(uid_of("new")) is not None
     assert writer.drop(uid_of("new")) is None
@@ -99,14 +100,14 @@ def test_a_withdrawn_nomination_is_an_event_like_the_deletion_of_a_pod() -> None
 
 
 def test_a_nominated_pod_does_not_count_for_one_that_ends_before_its_node_is_free() -> None:
-    writer = Nominations(PodColumns(PodTable()), no_queue)
+    writer = Nominations(PodColumns(PodTable()), no_queue, demand_of)
     writer.put(parse_pod(pod("g0", priority=1)), 1, reserved(priority=1, backfill_until=100.0))
     assert [p.name for p in writer.at(1, 0, None, ends=101.0)] == ["g0"]
     assert writer.at(1, 0, None, ends=100.0) == []
 
 
 def test_a_reservation_keeps_out_only_pods_of_lower_priority_than_the_group() -> None:
-    writer = Nominations(columns := PodColumns(PodTable()), no_queue)
+    writer = Nominations(columns := PodColumns(PodTable()), no_queue, demand_of)
     writer.put(parse_pod(pod("g0", cpu="1", priority=9)), 1, reserved(priority=5))
     for priority, kept in ((4, ["g0"]), (5, [])):
         assert [p.name for p in writer.at(1, priority, None)] == kept

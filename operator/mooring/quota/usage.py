@@ -6,11 +6,12 @@ from collections.abc import Collection
 import numpy as np
 
 from mooring.claims.model.device_classes import CLASS_PREFIX
+from mooring.model.indexes import add_count
 from mooring.model.pod import Pod
 from mooring.pausing import pause
 from mooring.quota.model.queue import PODS
 from mooring.quota.state.claim_users import named_claims
-from mooring.quota.state.queues import Usage
+from mooring.quota.state.queues import Usage, demand_of
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pods import NO_QUEUE
@@ -45,12 +46,17 @@ def nominated_usage(pods: Collection[Pod], cluster: ClusterView) -> Usage:
     """
     if not len(cluster.nominations):
         return {}
-    columns, queues, lowest = cluster.pod_columns, cluster.queues, dict[int, int]()
+    queues, nominations, lowest = cluster.queues, cluster.nominations, dict[int, int]()
     for pod in pods:
         number, priority = queues.number_of(pod), pod.spec.priority
         lowest[number] = min(priority, lowest.get(number, priority))
-    slots = columns.nominated_in_queues(other_than=pods)
-    for number, priority in lowest.items():
-        lower = (columns.queues[slots] == number) & (columns.priority[slots] < priority)
-        slots = slots[~lower]
-    return used_at(slots, cluster)
+    usage = dict[int, Counter[str]]()
+    for (number, priority), amounts in nominations.queued.items():
+        if priority >= lowest.get(number, priority):
+            usage.setdefault(number, Counter()).update(amounts)
+    for pod in pods:
+        nominee, number = nominations.get(pod.uid), nominations.queue_of(pod.uid)
+        if nominee is not None and number in usage:
+            for resource, amount in demand_of((nominee.pod,)).items():
+                add_count(usage[number], resource, -amount)
+    return {number: amounts for number, amounts in usage.items() if amounts}

@@ -44,7 +44,7 @@ from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
-from mooring.quota.state.queues import Queues
+from mooring.quota.state.queues import Queues, demand_of
 from mooring.state.evictions import Evictions
 from mooring.state.nodes import NodeTable
 from mooring.state.nominations import LOWEST_PRIORITY, Nominations
@@ -79,7 +79,7 @@ class ClusterState:
         self.pod_groups = PodGroups(self.pods)
         self.pod_columns = PodColumns(self.pods)
         self._queues = Queues(self.objects, self.pod_groups.queue_of)
-        self.nominations = Nominations(self.pod_columns, self._queues.number_of)
+        self.nominations = Nominations(self.pod_columns, self._queues.number_of, demand_of)
         self._arrivals = count()
         self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
         self._on_unknown_nodes: dict[str, dict[str, PlacedPod]] = {}

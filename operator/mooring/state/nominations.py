@@ -1,11 +1,12 @@
 """Pods nominated to a node, where a preemption frees resources (queue/nominator.go)."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from mooring.groups.model.pod_group import Reservation
-from mooring.model.indexes import drop_item
+from mooring.model.indexes import add_count, drop_item
 from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
 from mooring.state.pod_columns import PodColumns
@@ -60,12 +61,20 @@ class Nominee(NamedTuple):
 class Nominations:
     """The nominated pods by uid and by row; only ClusterState writes to it.
 
-    Every nominated pod is in `columns`, too. `queue_of` returns the number of a pod's Queue.
+    Every nominated pod is in `columns`, too. `queue_of` returns the number of a pod's Queue, and
+    `demand_of` how much quota some pods use.
     """
 
-    def __init__(self, columns: PodColumns, queue_of: Callable[[Pod], int]) -> None:
+    def __init__(
+        self,
+        columns: PodColumns,
+        queue_of: Callable[[Pod], int],
+        demand_of: Callable[[Collection[Pod]], Mapping[str, int]],
+    ) -> None:
         self._columns = columns
         self._queue_of = queue_of
+        self._demand_of = demand_of
+        self._queued: dict[tuple[int, int], Counter[str]] = {}
         self._by_uid: dict[Uid, Nominee] = {}
         self._by_row: dict[int, dict[Uid, Pod]] = {}
 
@@ -119,6 +128,19 @@ class Nominations:
         """The nominated pods that have a reservation."""
         return [each for each in self._by_uid.values() if each.reservation is not None]
 
+    @property
+    def queued(self) -> Mapping[tuple[int, int], Mapping[str, int]]:
+        """The quota that nominated pods use, by the number of their Queue and their priority.
+
+        Pods for which nodes are reserved use none.
+        """
+        return self._queued
+
+    def queue_of(self, uid: Uid) -> int:
+        """Return the number of the Queue whose quota the nominated pod uses, or NO_QUEUE."""
+        slot = self._columns.slot(uid, nominated=True)
+        return int(self._columns.queues[slot]) if slot is not None else NO_QUEUE
+
     def put(
         self,
         pod: Pod,
@@ -136,14 +158,30 @@ class Nominations:
         self._by_uid[pod.uid] = nominee
         self._by_row.setdefault(nominee.row, {})[pod.uid] = pod
         below, until = nominee.keeps_out_below, nominee.backfill_until
-        self._columns.nominate(pod, nominee.row, below, until, self._queue_number(nominee))
+        number = self._queue_number(nominee)
+        self._columns.nominate(pod, nominee.row, below, until, number)
+        self._count(pod, number, 1)
 
     def requeue(self) -> None:
         """Set the Queue of each nominated pod in the pod columns, after Queues have changed."""
         for uid, nominee in self._by_uid.items():
             if (slot := self._columns.slot(uid, nominated=True)) is not None:
-                self._columns.requeue(slot, self._queue_number(nominee))
+                self._count(nominee.pod, self.queue_of(uid), -1)
+                number = self._queue_number(nominee)
+                self._columns.requeue(slot, number)
+                self._count(nominee.pod, number, 1)
             pause()
+
+    def _count(self, pod: Pod, number: int, sign: int) -> None:
+        """Add the pod's quota, times `sign`, to the quota that nominated pods of the Queue use."""
+        if number == NO_QUEUE:
+            return
+        key = number, pod.spec.priority
+        counts = self._queued.setdefault(key, Counter())
+        for resource, amount in self._demand_of((pod,)).items():
+            add_count(counts, resource, sign * amount)
+        if not counts:
+            del self._queued[key]
 
     def _queue_number(self, nominee: Nominee) -> int:
         """Return the number of the Queue whose quota the nominated pod uses, or NO_QUEUE."""
@@ -155,5 +193,6 @@ class Nominations:
         if nominee is None:
             return None
         drop_item(self._by_row, nominee.row, uid)
+        self._count(nominee.pod, self.queue_of(uid), -1)
         self._columns.withdraw(nominee.pod)
         return nominee

@@ -146,16 +146,6 @@ class PodColumns:
         """Set the number of the Queue of the slot's pod."""
         self._queues.data[slot] = queue
 
-    def nominated_in_queues(self, other_than: Iterable[Pod]) -> IntArray:
-        """Return the slots (int64) of nominated pods that are in a Queue, except `other_than`.
-
-        A pod for which nodes are reserved has no Queue here.
-        """
-        slots = np.fromiter(self._nominees.values(), np.int64, len(self._nominees))
-        own = [self._nominees.get(pod.uid, _NOWHERE) for pod in other_than]
-        found: IntArray = slots[(self.queues[slots] != NO_QUEUE) & ~np.isin(slots, own)]
-        return found
-
     def in_namespaces(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
         """Return bool[slots]: True for pods in one of these namespaces."""
         codes = [code for name in names if (code := self._namespaces.code_of(name)) is not None]

@@ -12,7 +12,15 @@ from mooring.quota.model.elastic_quota import ROOT
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.quota.state.queues import below, demand_of
 from mooring.state.cluster import ClusterState
-from mooring.testing.builders import cluster, namespace, node, pod, queue_object, volcano_pod_group
+from mooring.testing.builders import (
+    cluster,
+    namespace,
+    node,
+    pod,
+    queue_object,
+    uid_of,
+    volcano_pod_group,
+)
 from queue_files import elastic_quota
 
 Raw = dict[str, Any]
@@ -164,9 +172,9 @@ def test_a_pod_is_in_the_queue_of_its_annotation_or_else_of_its_pod_group() -> N
     moved = parse_volcano_pod_group(volcano_pod_group("g", 1, queue="b"))
     state.put(Kind.VOLCANO_POD_GROUP, "default/g", moved)
     assert [used(state, name) for name in "abc"] == [0, 2, 1]
-    columns = state.pod_columns
-    (slot,) = columns.nominated_in_queues(other_than=())
-    assert columns.queues[slot] == state.queues.states["b"].number
+    number = state.queues.states["b"].number
+    assert state.nominations.queue_of(uid_of("n")) == number
+    assert state.nominations.queued[number, 0]["pods"] == 1
 
 
 def test_the_default_queue_of_volcano_counts_only_if_it_exists() -> None:
