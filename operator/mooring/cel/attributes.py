@@ -18,7 +18,7 @@ from mooring.cel.values import (
 
 Value = Any
 Frame = list[Value]
-"""The values of all variables in one evaluation, by the variable's index."""
+"""The values of all variables in one evaluation; a variable's index is its position in the list."""
 Evaluate = Callable[[Frame], Value]
 _GO_TYPES = {
     bool: "types.Bool",

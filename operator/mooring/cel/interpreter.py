@@ -49,7 +49,7 @@ from mooring.cel.values import (
 
 Value = Any
 _PER_NODE: Final = 1_024
-"""Estimated bytes of a node of the tree."""
+"""The estimated bytes of memory for each node of an expression's syntax tree."""
 _NOT_SET: Final = object()
 _MISTAKES: Final = (
     ArithmeticError,

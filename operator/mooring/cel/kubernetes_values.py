@@ -34,7 +34,8 @@ class QuantityValue(Opaque):
     is_decimal: bool
     is_pointer: bool = False
     source: "QuantityValue | None" = None
-    """The amount that Kubernetes 1.36 changes together with this sum."""
+    """The decimal from which Kubernetes 1.36 made this sum; adding to the sum changes this decimal
+    too."""
 
     @classmethod
     def of(cls, amount: Quantity) -> "QuantityValue":

@@ -202,7 +202,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "type": Operator(type_of_value),
     "dyn": Operator(lambda value: value),
 }
-"""Functions with one implementation for all types."""
+"""Maps the name of an operator or function to its one implementation for all types."""
 LENIENT: Final = {each: _lenient(OPERATORS[each]) for each in ("_<_", "_<=_", "_>_", "_>=_")}
 
 

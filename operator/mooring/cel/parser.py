@@ -31,9 +31,10 @@ from mooring.cel.tree import (
 )
 
 MOST_LEVELS: Final = 80
-"""The most levels of brackets and of the tree; cel-go allows 250."""
+"""The most levels of brackets and of the syntax tree (cel-go: 250); a deeper expression is an
+error."""
 MOST_NODES: Final = 20_000
-"""The most nodes of the tree; macros may copy nodes."""
+"""The most nodes of the syntax tree, copies by macros included; a larger expression is an error."""
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>[\t \r\n\f]+|//[^\n]*)
@@ -85,7 +86,7 @@ _FUNCTIONS: Final = {
     **{op: f"_{op}_" for op in ("<", "<=", ">=", ">", "==", "!=", "+", "-", "*", "/", "%")},
 }
 _MOST_DIGITS: Final = 24
-"""The most digits of a number that are read; a longer number is too large in any case."""
+"""The parser reads only this many digits of a number; a longer number is too large in any case."""
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 

@@ -17,14 +17,15 @@ from mooring.model.linear_patterns import LinearPatternError, compile_linear
 _PER_ITEM: Final = 8
 """How many steps of RE2 are one unit of work; a step is one character times one instruction."""
 _PER_MATCH: Final = 8
-"""The units of work for one match."""
+"""The units of work for one match, in addition to the work for the searched text."""
 _MOST_MEMORY: Final = 2**20
-"""The most bytes of a compiled pattern, including its cache of states.
+"""The most bytes of a compiled pattern with its cache of states; a larger pattern is an error.
 
 Compiling the largest pattern takes 50 ms, in one step of the event loop.
 """
 _LONGEST: Final = 4_096
-"""The most characters of a pattern; RE2 takes up to 35 ms to reject a longer one."""
+"""The most characters of a pattern. A longer pattern is an error at once, because RE2 may take 35
+ms to reject a long pattern."""
 _PER_CHARACTER: Final = 40
 """The units of work for each character of a rejected pattern."""
 _MOST_KEPT: Final = 32
@@ -37,7 +38,7 @@ _OF_GO: Final = {
     "missing ]": "missing closing ]",
     "no argument for repetition operator": "missing argument to repetition operator",
 }
-"""Go's messages about mistakes in patterns, by RE2's message."""
+"""Maps RE2's messages about mistakes in patterns to Go's messages."""
 _ESCAPE: Final = re.compile(r"\\Q(?:[^\\]|\\(?!E))*+|(\\C)|\\.", re.DOTALL)
 
 

@@ -32,8 +32,8 @@ _TIMESTAMP: Final = re.compile(
 _INTEGER: Final = re.compile(r"(?P<sign>[+-]?)0*+(?P<digits>[0-9]*)(?<=[0-9])")
 _MOST_DIGITS: Final = 21
 _LONGEST_OFFSET: Final = 10**9
-"""The most hours or minutes of an offset; larger values are cut, because no date is valid
-anyway."""
+"""The largest hour or minute of a time zone's offset; a larger number becomes this one, because no
+date is valid with either."""
 _MOST: Final = 2**63 - 1
 
 

@@ -66,7 +66,7 @@ class Literal(Expression):
 
 
 class Ident(Expression):
-    """A name in an expression; if it names a type, `is_type` is the type."""
+    """A name in an expression; `is_type` is the named type, or None if the name is no type."""
 
     __slots__ = ("is_type", "name")
 

@@ -32,7 +32,7 @@ NOT_A_NUMBER: Final = Failure("NaN values cannot be ordered")
 
 
 class EvaluationCrash(Exception):  # noqa: N818 # an error would be a value
-    """Raised to end an evaluation at once: cel-go would panic, or the work is too much."""
+    """Raised to end an evaluation at once: cel-go would panic, or the work exceeds its limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,13 @@ LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
 """Two lists with at most this many elements together are joined by a copy."""
 MOST_WORK: Final = 2_000_000
-"""The most units of work in an evaluation, about one second; Kubernetes allows less."""
+"""An evaluation ends with an error after this many units of work, about one second. Kubernetes
+allows less."""
 _WORK_PER_STEP: Final = 4_000
-"""The work after which an evaluation lets other tasks run."""
+"""After this many units of work, an evaluation lets other tasks run."""
 _PER_READING: Final = 15
 _PER_ELEMENT: Final = 2
-"""The work of reading a list's element; evaluating a node of the tree is 1."""
+"""The units of work for reading an element of a list; evaluating a node of the syntax tree is 1."""
 _PER_ITEM: Final = 8
 """Reading this number of characters is one unit of work."""
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
@@ -103,8 +104,8 @@ class WorkBudget(threading.local):
     """The work that an evaluation may still do; a node of the tree is one unit of work.
 
     cel-go limits a cost instead of the work. kube-apiserver rejects a selector with an estimated
-    cost above a million, and kube-scheduler ends an evaluation at this cost. That is less work than
-    MOST_WORK.
+    cost above a million, and kube-scheduler ends an evaluation at this cost. A cost of a million is
+    less work than MOST_WORK.
     """
 
     left = MOST_WORK

@@ -28,7 +28,7 @@ from mooring.state.view import BoolArray, NodeView
 __all__ = ["DeviceCounts"]
 
 _Place = int | BoolArray
-"""The nodes of a device: one row, or bool[rows]."""
+"""The nodes that can use a device: the row of the only node, or bool[rows]."""
 
 
 class DeviceCounts:

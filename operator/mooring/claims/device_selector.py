@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_EXPRESSION: Final = 10 * 1024
-"""The most bytes of an expression that the API server accepts."""
+"""The most bytes of an expression, as in the API server; a longer expression does not compile."""
 
 Value = Any
 

@@ -13,7 +13,8 @@ _VARIABLE: Final = "_MOORING_COMPLETE"
 """The environment variable that a shell sets to ask click for completions."""
 _FILES_TOO: Final = 0
 _NO_FILES: Final = 4
-"""Directives of cobra: 0 lets the shell complete names of files too, 4 forbids this."""
+"""Directives of cobra after the completions: with 0 the shell may also complete names of files,
+with 4 it must not."""
 
 
 @click.command(

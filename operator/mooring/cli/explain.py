@@ -51,7 +51,7 @@ _STATES: Final[Mapping[str, str]] = {
     PodState.BACKOFF: "backing off",
     PodState.IN_FLIGHT: "being decided",
 }
-"""Plain words for some states; other states are shown by their name."""
+"""The words that users read for some states of pods; other states are shown by their name."""
 
 _WATCH_SECONDS: Final = 2.0
 

@@ -23,7 +23,7 @@ _WORDS: Final = {
     "gone": "left the queue: deleted, ended, or bound by another scheduler",
     "preempted": "preempted on {node} by {by}{why}",
 }
-"""Texts for some kinds of steps; other steps are shown by their name."""
+"""The text for some kinds of a pod's steps; the other kinds are shown by their name."""
 
 
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:

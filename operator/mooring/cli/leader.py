@@ -33,7 +33,7 @@ _SECONDS: Final = 15.0
 _WORK_SECONDS: Final = MOST_SECONDS + 10.0
 """The time-out in seconds for an answer that the leading replica must compute."""
 _REFUSALS: Final = (400, 413, 422, 429)
-"""The HTTP statuses that tell the user to change the request or to repeat it later."""
+"""Answers with these HTTP statuses tell the user to change the request, or to repeat it later."""
 _AGAIN_SECONDS: Final = 1.0
 _LOOPBACK: Final = "127.0.0.1"
 _PLAIN_URL: Final = re.compile(r"https://[A-Za-z0-9.:\[\]-]+", re.ASCII)
@@ -143,7 +143,7 @@ def replica_options(
 
 @dataclass(frozen=True, kw_only=True)
 class Leader:
-    """Says where the leading replica is, and with which credentials; each field is an option."""
+    """The options of a command that say how to reach the leading replica, and as which user."""
 
     kubeconfig: str | None
     context: str | None

@@ -31,7 +31,7 @@ from mooring.policy.profile_errors import did_you_mean
 
 _SECONDS: Final = 3.0
 _MOST_NAMES: Final = 5_000
-"""The most names that are searched; more names are not completed."""
+"""The most names in the cluster that a completion reads; it does not offer further names."""
 _PAGE: Final = 500
 _KINDS: Final = ("pod/", "podgroup/")
 _POD_WORDS: Final = ("pod", "pods", "po")

@@ -8,9 +8,9 @@ from mooring.cli.explanation_text import duration
 from mooring.model.wording import plural
 
 _MOST_ROWS: Final = 15
-"""The most rows of a table, because a terminal has 24 lines."""
+"""The most rows of a table, because a terminal has 24 lines; the other pods are only counted."""
 _MOST_CAUSES: Final = 3
-"""The most causes for which an example pod is explained."""
+"""For this many of the causes, one pod is explained as an example."""
 
 
 def pending_lines(found: Mapping[str, Any], namespace: str) -> Iterator[str]:

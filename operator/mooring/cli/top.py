@@ -23,7 +23,8 @@ from mooring.runtime.queued_pod import PodState
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
 _LATENCY: Final = "scheduler_pod_scheduling_sli_duration_seconds"
 _MOST_ROWS: Final = 15
-"""The most causes in the table, because a terminal has 24 lines."""
+"""The most causes in the table, because a terminal has 24 lines; one more row sums up the
+others."""
 _NO_CAUSES: Final = "causes: need the right to get /debug/pending (ClusterRole mooring-explain)"
 
 

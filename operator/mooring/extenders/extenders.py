@@ -48,12 +48,13 @@ logger = logging.getLogger(__name__)
 _SCALE: Final = 10
 """The factor between the scores of extenders (0-10, MaxExtenderPriority) and of plugins (0-100)."""
 _MOST_SCORE: Final = 2**53
-"""The largest weighted score of an extender, so that sums of scores fit into 64 bits."""
+"""The largest weighted score of an extender; a larger one is an error, because sums of scores must
+fit into 64 bits."""
 _MOST_AT_ONCE: Final = 16
-"""The most members of a group for which extenders are called at the same time."""
+"""Extenders are called for at most this many members of a group at the same time; others wait."""
 _MOST_CLIENTS: Final = 64
-"""The most clients that are kept; there is one for each extender and version of its
-certificates."""
+"""The most clients that are kept, one for each extender and version of its certificates; then the
+oldest is dropped."""
 _GONE: Final = NodeFailure("the pod does not exist any more", resolvable=False)
 
 

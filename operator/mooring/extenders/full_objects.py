@@ -23,7 +23,7 @@ from mooring.model.pod import Pod
 
 _LISTED_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of kept pods, enough for about 10,000 ordinary pods."""
+"""The most bytes of kept pods: about 10,000 ordinary pods. Other pods are read at each call."""
 _ENTRY: Final = 256
 """Estimated bytes of a kept pod in addition to its JSON."""
 

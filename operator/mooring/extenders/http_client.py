@@ -28,9 +28,9 @@ from mooring.policy.extender import Extender, TLSConfig
 logger = logging.getLogger(__name__)
 
 MOST_CALLS: Final = 32
-"""The most calls to an extender at the same time; time-outs lower this limit."""
+"""The most calls to an extender at the same time; other calls wait. Time-outs lower this limit."""
 MOST_ANSWER: Final = 4 * 1024**2
-"""The most bytes of an answer, in addition to twice the size of the request."""
+"""An answer is an error if it has more bytes than this number plus twice the request's size."""
 _HEADERS: Final = {
     "Content-Type": "application/json",
     "Accept-Encoding": "identity",

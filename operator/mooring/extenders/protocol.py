@@ -17,7 +17,7 @@ from mooring.model.pod import Pod
 from mooring.policy.extender import Extender
 
 _MOST_REASON: Final = 1024
-"""The most characters of an extender's text that are kept."""
+"""The most characters of a text in an extender's answer; the rest is cut off."""
 _INT64: Final = 2**63
 _KINDS: Final[Mapping[type, str]] = MappingProxyType(
     {dict: "an object", list: "a list", str: "a text", int: "an integer", bool: "a boolean"}

@@ -24,11 +24,13 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_ROUNDS: Final = 5
-"""The most calls to filter in an attempt; a call is repeated if other pods take the nodes."""
+"""An attempt fails after this many rounds of filter calls; it needs a new round if other pods took
+the nodes."""
 _MOST_DIFFERENT: Final = 500
-"""The most different answers with scores about one group, and the most without scores."""
+"""About one group, this many different answers are kept with scores, and as many more without
+scores; if there are more, the attempt fails."""
 _MOST_REASONS: Final = 1_000
-"""The most different reasons that are kept in an attempt."""
+"""The most different reasons that an attempt keeps; then one text per extender replaces them."""
 ALWAYS_TAKEN: Final = (
     "the nodes that extenders passed were taken by other pods each time they were called"
 )
@@ -182,7 +184,8 @@ class ExtenderResults:
         self.failure = ""
         """Why the attempt must end: the text of a failed call; "" if no call failed."""
         self.ignored = set[tuple[Extender, str]]()
-        """Ignorable extenders that failed, and the verbs; these calls are not repeated."""
+        """The pairs of an ignorable extender and a verb whose call failed; such calls are not
+        repeated."""
         self._pods: dict[Uid, PodExtenderResults] = {}
         self._kept: dict[tuple[tuple[str, ...], bytes], NodesAnswer] = {}
         self._codes: dict[NodeFailure, int] = {}

@@ -40,7 +40,8 @@ class PodRef(NamedTuple):
 
 
 ANY_POD: Final = PodRef("", "", _NOT_CREATED)
-"""Stands for unknown pods; texts about it are shown only to users who may get all pods."""
+"""Stands for any pod in a text about unknown pods; only users who may get all pods see such a
+text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,14 @@ __all__ = [
 ]
 
 MOST_FOR_NODES: Final = 50_000_000
-"""The maximum time, in units of 0.1 µs, for evaluating all values that depend on nodes alone."""
+"""The maximum time, in units of 0.1 µs, for evaluating all values that depend on nodes alone. A
+rule with which its profile exceeds this time does not run."""
 MOST_FOR_POD: Final = 100_000
-"""The maximum time, in units of 0.1 µs, for values that depend on the pod: 10 ms per decision."""
+"""The maximum time, in units of 0.1 µs, for evaluating values that depend on the pod: 10 ms per
+decision. A rule with which its profile exceeds this time does not run."""
 MOST_PER_ATTEMPT: Final = 10_000_000
-"""The maximum time, in units of 0.1 µs, for the evaluations in one attempt: a second."""
+"""The maximum time, in units of 0.1 µs, for the evaluations in one attempt: a second. Then the
+attempt ends, and the next attempt continues."""
 _MOST_PER_MEMBER: Final = 10_000
 """The additional time, in units of 0.1 µs, for each member of a group in an attempt."""
 

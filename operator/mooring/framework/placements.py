@@ -49,8 +49,8 @@ class GroupPolicy:
     """
 
     reserve_after_seconds: float | None = None
-    """After this time of waiting, nodes are reserved for a group; None means never."""
+    """After waiting for this number of seconds, a group gets reserved nodes; None means never."""
     reserved_nodes_percent: int = 100
     """The largest percentage of the nodes that may be reserved at the same time."""
     delete_bound_members: bool = False
-    """Whether a gang's bound members are deleted if its other members cannot be bound."""
+    """Whether the bound members of a gang are deleted if the other members cannot be bound."""

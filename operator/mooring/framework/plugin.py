@@ -334,9 +334,10 @@ _OTHER_NAMES: Final = (
     "filter_key",
     "score_key",
 )
-"""The other attributes that the scheduler uses if a plugin has them."""
+"""The names of a plugin's optional attributes and methods, beside the extension points' methods."""
 _SIMILAR: Final = 0.8
-"""A name with a higher ratio in difflib counts as misspelt: `filtr` does, `store` does not."""
+"""A plugin's method is reported as misspelt if difflib's ratio of its name to a known name is
+higher: `filtr` is reported, `store` is not."""
 
 
 def points_of(plugin: type) -> frozenset[Point]:

@@ -38,17 +38,20 @@ logger = logging.getLogger(__name__)
 _MOORING: Final = str(Path(__file__).parents[1])
 _IMPORTLIB: Final = str(Path(importlib.__file__).parent)
 _MOST_MESSAGES: Final = 32
-"""The maximum number of messages per plugin and extension point that are logged in an hour."""
+"""The maximum number of messages per plugin and extension point that are logged in an hour; further
+messages are only counted."""
 _FORGET_SECONDS: Final = 3600.0
-"""For this time in seconds after its first message, a plugin's messages are not logged again."""
+"""The seconds after a plugin's first message in which the plugin's equal messages are not logged
+again."""
 _MOST_CHARACTERS: Final = 1024
-"""The maximum number of characters of an exception's text."""
+"""The maximum number of characters of an exception's text; the rest is cut off."""
 _MOST_BYTES: Final = 16 * 2**20
-"""The maximum number of bytes of all remembered messages; each rule counts as a plugin."""
+"""The maximum bytes of all remembered messages; the least recently used are forgotten. Each rule
+counts as a plugin."""
 _MOST_FRAMES: Final = 20
 """The maximum number of frames in a logged traceback; the last frames show the plugin's code."""
 _MOST_TRACEBACK: Final = 16_384
-"""The maximum number of characters of a logged traceback."""
+"""The maximum number of characters of a logged traceback; its beginning is cut off."""
 
 
 class ExtensionPoint(StrEnum):
@@ -102,7 +105,7 @@ class PluginFailed(PluginError):  # noqa: N818 - says what happened, as BindingF
 
 @dataclass(slots=True, eq=False)
 class _Told:
-    """The messages of one plugin at one extension point, and the time of the first message."""
+    """Messages of a plugin at an extension point; the first came at `since` (in seconds)."""
 
     since: float
     messages: set[str] = field(default_factory=set)

@@ -72,7 +72,7 @@ class CardArgs(PolicyModel):
 
 
 class GPUShareArgs(CardArgs):
-    """Arguments of GPUShare: those of CardArgs, and which nodes and cards to prefer."""
+    """Arguments of GPUShare: the fields of CardArgs, and the nodes and cards to prefer."""
 
     nodes: Strategy = "Binpack"
     """Prefer nodes with the fullest cards (Binpack) or with the emptiest cards (Spread)."""

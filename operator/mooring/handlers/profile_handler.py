@@ -39,15 +39,16 @@ CONFLICT_SECONDS: Final = 1.0
 MOST_CONFLICT_WAITS: Final = 30
 """After this number of calls of `settle_conflicts`, statuses report conflicts in any case."""
 _MOST_NAMED = 3
-"""The most rules, warnings or profiles that one message names."""
+"""A message names at most this many rules, warnings or profiles, and counts the others."""
 _OUTRANKED: Final = "outranked by "
 _MOST_HISTORY = 50
-"""The most changes of profiles in the history, of all profiles together."""
+"""The history keeps this many changes of all profiles together; the oldest change is dropped."""
 _MOST_HISTORY_BYTES = 8 * 2**20
 _MOST_SPEC_BYTES = 16 * 1024
-"""The history keeps no spec with more bytes than this."""
+"""The history keeps a changed profile without its spec if the spec has more bytes than this."""
 MOST_KEPT_BYTES: Final = 512 * 1024
-"""A status keeps no spec with more bytes than this; etcd accepts 1.5 MiB for the whole object."""
+"""A profile's status does not keep a spec of more bytes; etcd accepts 1.5 MiB for the whole
+object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,11 @@ class ProfileHandler:
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._shown_versions: dict[str, str] = {}
         self._told: dict[str, _Surroundings] = {}
-        """By profile, the `_Surroundings` of its last status. They are kept here because the API
-        server removes fields that an old CRD does not have."""
+        """Maps a profile's name to the `_Surroundings` of its last status. They are kept here
+        because the API server removes fields that an old CRD does not have."""
         self._uncertified: dict[str, tuple[Mapping[str, Any], CertificatesInvalid]] = {}
-        """By name, the profiles that only invalid certificates keep out of force, and the error."""
+        """Maps the name of each profile that only invalid certificates keep out of force to its
+        object and the error."""
         self._unsettled: set[str] = set()
         """The profiles whose conflicts have changed since their status was computed."""
         self._just_changed = False

@@ -78,7 +78,7 @@ class _NoProgress(kopf.ProgressStorage):
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
-    """Stores no former state of objects: event handlers do not compare with it."""
+    """Stores no former state of objects, because event handlers compare nothing with it."""
 
     def build(self, **_: Any) -> Any:
         """Return an empty essence, the part of an object that kopf compares."""

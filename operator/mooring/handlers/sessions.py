@@ -49,7 +49,7 @@ from mooring.process.time_slices import TimeSlices
 logger = logging.getLogger(__name__)
 
 MOST_GARBAGE_BYTES: Final = 2**25
-"""After this number of bytes of large JSON objects, young garbage is collected."""
+"""Each time this many bytes of large JSON objects were received, young garbage is collected."""
 _LARGE_BYTES: Final = 2**14
 """Only objects of at least this number of bytes of JSON count for `MOST_GARBAGE_BYTES`."""
 
@@ -57,7 +57,8 @@ BOOKMARK_EVENTS: Final = 100
 """After this number of events that kopf does not get, kopf gets a bookmark."""
 
 _SLOW_BYTES: Final = 2**18
-"""An object with this number of bytes of JSON takes a millisecond or more to parse."""
+"""After parsing a watch event of this many bytes, which takes a millisecond or more, other tasks
+run."""
 
 _WATCHED: Final = (POD, SCHEDULING_PROFILE, PRIORITY_CLASS)
 """The resources that kopf lists and watches."""
@@ -395,7 +396,8 @@ class _Watch(_Content):
         self._on_recovery = on_recovery
         self._bursts = bursts
         self._taken, self._version = 0, ""
-        """The number of events that kopf did not get, and the resourceVersion of the last one."""
+        """The number of events that kopf did not get since its last event, and the newest
+        resourceVersion of these events."""
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
         """Yield the body line by line; drop an unfinished last line: the server repeats it.

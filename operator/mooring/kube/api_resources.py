@@ -148,10 +148,12 @@ RUNTIME_CLASS: Final = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
 )
 POD_GROUP_V1: Final = Resource("scheduling.k8s.io", "v1", "podgroups", "PodGroup")
-"""A release after 1.38.0-beta.0 will serve this version, with the fields of v1beta1 (KEP-4671)."""
+"""PodGroups as a release after 1.38.0-beta.0 will serve them, with the fields of v1beta1
+(KEP-4671)."""
 POD_GROUP: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 POD_GROUP_V1ALPHA3: Final = Resource("scheduling.k8s.io", "v1alpha3", "podgroups", "PodGroup")
-"""Kubernetes 1.37 serves this version if a user enables it; its fields are those of v1beta1."""
+"""PodGroups as Kubernetes 1.37 serves them if a user enables v1alpha3; the fields are as in
+v1beta1."""
 POD_GROUP_V1ALPHA2: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 """Kubernetes 1.36 serves this version behind a feature gate."""
 COSCHEDULING_POD_GROUP: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
@@ -160,7 +162,7 @@ SIGS_POD_GROUP: Final = Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroup
 VOLCANO_POD_GROUP: Final = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 KUEUE_WORKLOAD: Final = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 KUEUE_WORKLOAD_V1BETA1: Final = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
-"""Kueue before 0.15 serves this version."""
+"""Workloads as Kueue before 0.15 serves them."""
 KAI_POD_GROUP: Final = Resource("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")
 HYPER_NODE: Final = Resource(
     "topology.volcano.sh", "v1alpha1", "hypernodes", "HyperNode", namespaced=False
@@ -179,7 +181,7 @@ DEVICE_CLASS: Final = Resource(
 DEVICE_TAINT_RULE: Final = Resource(
     "resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False
 )
-"""Kubernetes serves this resource from 1.37 on."""
+"""DeviceTaintRules as Kubernetes serves them from 1.37 on."""
 DEVICE_TAINT_RULE_V1BETA2: Final = Resource(
     "resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False
 )

@@ -157,7 +157,8 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
 }
 
 _BUDGET_CAUSE: Final = "DisruptionBudget"
-"""The cause in a 429 answer if a disruption budget refuses, not an overloaded server."""
+"""The cause in the details of a 429 answer if a disruption budget refuses the eviction. Without
+this cause, the server is overloaded."""
 
 
 def error_from_response(

@@ -47,11 +47,12 @@ logger = logging.getLogger(__name__)
 SERVER: Final = f"{MOORING_GROUP}/server"
 """The annotation with the URL of the endpoints of a leader outside the cluster."""
 CERTIFICATE: Final = f"{MOORING_GROUP}/server-certificate"
-"""The annotation with the certificate that these endpoints serve, PEM."""
+"""The annotation with the certificate of the endpoints of a leader outside the cluster, in PEM."""
 _PUBLISHED: Final = (SERVER, CERTIFICATE)
 
 JITTER: Final = 1.2
-"""A replica that does not lead adds up to 1.2 periods to each wait, at random."""
+"""The largest random part of a wait, in periods: a replica that does not lead waits for 1 to 2.2
+periods before it reads the lease again."""
 LOOK_SECONDS: Final = 0.5
 """A replica that does not lead reads the lease every 0.5 to 1.1 seconds, in one small request.
 

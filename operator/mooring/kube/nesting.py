@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 DEEPEST: Final = 100
-"""The number of nested levels of JSON that are kept; a Deployment has 15."""
+"""JSON below this number of nested levels is replaced; a Deployment has 15 levels."""
 
 _TOO_DEEP: Final = b'"(nested too deeply)"'
 _MARK: Final = 0xFF

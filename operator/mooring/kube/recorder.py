@@ -25,10 +25,12 @@ from mooring.model.bounded_cache import BoundedCache
 logger = logging.getLogger(__name__)
 
 NOTE_LIMIT: Final = 1024
-"""The most bytes of an Event's note, a limit of the API (pkg/apis/core/validation/events.go)."""
+"""The most bytes of an Event's note in the API (pkg/apis/core/validation/events.go); the end of a
+longer note is cut off."""
 
 NAME_LIMIT: Final = 253 - len(".") - 16
-"""The most characters of the object's name in an Event's name; a dot and 16 digits follow."""
+"""The most characters of the object's name that begin an Event's name; a dot and 16 digits
+follow."""
 
 LOSSES_PER_LOG_LINE: Final = 1000
 

@@ -61,7 +61,7 @@ GOOD_SECONDS: Final = 10.0
 cut a connection that is silent between two bookmarks; such a cut is not logged."""
 
 LONGEST_RETRY_AFTER: Final = 32.0
-"""The most seconds to wait for a `Retry-After` of the server.
+"""The most seconds to wait before a new try, even if the server's `Retry-After` is longer.
 
 An API server asks for no more than this (apiserver
 pkg/util/flowcontrol/dropped_requests_tracker.go). A proxy in front of the server may ask for an

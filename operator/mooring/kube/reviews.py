@@ -26,11 +26,13 @@ from mooring.model.manifest_error import ManifestError
 CACHE_SECONDS: Final = 10.0
 """The seconds for which grants and denials are used again; kube-scheduler's default."""
 _CACHE_BYTES: Final = 8 * 2**20
-"""The most bytes of each of the two caches: about 5,000 users, and as many answers."""
+"""The most bytes of each of the two caches: about 5,000 users, and as many answers. The least
+recently used entries are dropped."""
 REVIEW_SECONDS: Final = 10.0
 """The most seconds that a request waits for its review, including the wait for other reviews."""
 AT_ONCE: Final = 8
-"""The most reviews at the same time, so that false tokens cannot flood the API server."""
+"""The most reviews at the same time, so that false tokens cannot flood the API server; others
+wait."""
 _LATE: Final = f"no answer from the API server within {REVIEW_SECONDS:g} s"
 
 TOKEN_REVIEW: Final = Resource(

@@ -26,7 +26,7 @@ from mooring.kube.writes import ProfileWriter
 from mooring.process.turn import Turn
 
 Look = tuple[float, Callable[[], Iterable[Any]]]
-"""An interval in seconds, and a function that returns the objects to note at each interval."""
+"""An interval in seconds, and a function whose objects are passed to `note` at each interval."""
 
 
 logger = logging.getLogger(__name__)

@@ -31,7 +31,8 @@ from mooring.kube.errors import (
 )
 
 _MOST_TRIES: Final = 5
-"""The most tries to write a status, if other writers change the object each time."""
+"""The most tries to write a profile's status if other writers change the profile each time; then
+ConflictError is raised."""
 
 
 @dataclass(eq=False, repr=False)

@@ -26,7 +26,7 @@ from mooring.model.resources import (
 from mooring.pausing import pause
 
 _SCORED_DEFAULTS: Final = {CPU: 100, MEMORY: 200 * 1024**2}
-"""The requests that scores assume for a container without a cpu or memory request."""
+"""The cpu (millicores) and memory (bytes) that scores assume for a container without a request."""
 _INT64_MAX: Final = 2**63 - 1
 
 
@@ -40,21 +40,26 @@ class Demand:
     """
 
     resources: Mapping[str, int]
-    """The pod's requests; a resource without a request is absent."""
+    """Maps a resource to the request in millicores, bytes or counts; no entry without a request."""
     scored_cpu: int
-    """The cpu of the incoming pod in NodeResourcesFit's score: its containers and overhead. Up to
-    1.37, kube-scheduler's scorer ignores the incoming pod's pod-level requests, because it never
-    sets a flag. The totals of the node include them, therefore `node_scored_cpu` differs."""
+    """The millicores of the incoming pod in NodeResourcesFit's score: its containers and overhead.
+    Up to 1.37, kube-scheduler's scorer ignores the incoming pod's pod-level requests, because it
+    never sets a flag. The totals of the node include pod-level requests, therefore
+    `node_scored_cpu` differs."""
     scored_memory: int
-    """The memory of the incoming pod in NodeResourcesFit's score, computed as `scored_cpu`."""
+    """The bytes of memory of the incoming pod in NodeResourcesFit's score, computed like
+    `scored_cpu`."""
     scored_others: Mapping[str, int]
-    """Other resources in NodeResourcesFit's score: `resources` without pod-level huge pages."""
+    """The requests beside cpu and memory in NodeResourcesFit's score: `resources` without pod-level
+    huge pages."""
     node_scored_cpu: int
-    """The cpu that the pod adds to the scored total of its node once it runs there."""
+    """The millicores that the pod adds to the total of its node that scores use, once the pod is
+    there."""
     node_scored_memory: int
-    """The memory that the pod adds to the scored total of its node once it runs there."""
+    """The bytes of memory that the pod adds to the total of its node that scores use."""
     pod_level: frozenset[str] = frozenset()
-    """The resources with pod-level requests; from 1.38 on, scores take them from `resources`."""
+    """The resources with pod-level requests. From 1.38 on, scores use the amounts that `resources`
+    has for them."""
 
     def scored(self, *, pod_level: bool) -> dict[str, int]:
         """Return the requests that NodeResourcesFit's score uses, always with cpu and memory.

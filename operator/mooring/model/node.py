@@ -48,7 +48,8 @@ class Node:
     annotations: Mapping[str, str]
     allocatable: Mapping[str, int]
     unavailable: Mapping[str, int]
-    """By extended resource, its capacity minus `allocatable`, if that is positive."""
+    """Maps an extended resource to its capacity minus its allocatable amount, if the difference is
+    positive."""
     pod_slots: int
     taints: tuple[Taint, ...]
     unschedulable: bool

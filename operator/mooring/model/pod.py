@@ -34,7 +34,7 @@ Uid = NewType("Uid", str)
 _DEFAULT_GRACE: Final = 30
 _NO_CLAIMS: Final[Mapping[str, str | None]] = MappingProxyType({})
 _MANY_STRINGS: Final = 2000
-"""Other tasks may run after this many labels or annotations are read, in a millisecond."""
+"""Other tasks may run each time this many labels or annotations were read, which takes 1 ms."""
 _START_SECONDS: Final = 60
 """The seconds allowed for a pod's binding and start, and for the end of its containers."""
 
@@ -78,7 +78,7 @@ class Pod:
     unscheduled_message: str | None
     """The message of the condition PodScheduled=False; None if the pod does not have it."""
     unscheduled_reason: str | None = None
-    """The reason of the condition PodScheduled=False."""
+    """The reason of the condition PodScheduled=False; None if the pod does not have it."""
     generation: int = 0
     """`metadata.generation`; 0 if the object has none."""
     version: str = ""
@@ -89,9 +89,11 @@ class Pod:
     """The most seconds that the pod may run (activeDeadlineSeconds); None without a limit."""
     termination_grace_period_seconds: int = _DEFAULT_GRACE
     claim_names: Mapping[str, str | None] = field(default_factory=lambda: _NO_CLAIMS)
-    """By name in resourceClaims, the claim made from the template; None if no claim was needed."""
+    """Maps an entry of resourceClaims to the claim made from its template; None: no claim was
+    needed."""
     extended_resource_claim: ExtendedResourceClaim | None = None
-    """The claim that a scheduler created for the pod's extended resources."""
+    """The claim that a scheduler created for the pod's extended resources; None without such a
+    claim."""
     local_storage: bool = False
     """Whether the pod has a hostPath or an emptyDir on disk, whose data stays on the node."""
     ready: bool = False
@@ -248,7 +250,7 @@ _OWNERS: Final[Sharing[tuple[str, str, str, str], OwnerRef]] = Sharing(
     8 * 2**20, lambda key: _OWNER_BYTES + 4 * sum(map(len, key))
 )
 _OWNER_BYTES: Final = 512
-"""The bytes of an owner's object, tuple and strings, without the characters of the strings."""
+"""The estimated bytes of an OwnerRef and its cache entry, without the characters of its strings."""
 
 
 def _shared_owner(kind: str, name: str, uid: str, api_version: str) -> OwnerRef:

@@ -105,7 +105,7 @@ class PodSpec:
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
     images: tuple[str, ...]
-    """The normalized image names of all init containers and containers."""
+    """The image names of all init containers and containers, as `normalized_image` gives them."""
     volume_images: tuple[str, ...]
     """The image names of image volumes, as `normalized_image` gives them."""
     container_count: int
@@ -119,11 +119,12 @@ class PodSpec:
     containers: tuple[ContainerRequests, ...]
     """The requests of each container, init containers first; () without extended resources."""
     card_annotations: Mapping[str, str]
-    """The annotations that request GPU cards."""
+    """The pod's annotations that request GPU cards, or describe the request."""
     limit_exceeded: str | None = None
     """A sentence about the limit of `mooring.model.limits` that these fields exceed, or None."""
     demands: Mapping[str, Demand] | None = None
-    """By Kubernetes version, the demand during an in-place resize; None if all are equal."""
+    """Maps a Kubernetes version to the demand during an in-place resize; None if all versions
+    agree."""
     memory: int = 0
     """The estimated bytes of this object, with its JSON."""
 
@@ -261,7 +262,8 @@ class PodSpecCache:
 
 
 _MOST_MEMORY_PER_BYTE: Final = 25
-"""The most bytes of a parsed spec per byte of its JSON; ordinary specs take a fifth of that."""
+"""The bytes of memory that a parsed spec needs at most for each byte of its JSON; most specs need a
+fifth."""
 _SMALL: Final = 2048
 """Up to this number of bytes of JSON, a spec's memory is estimated, because measuring it takes
 longer than parsing. It is also estimated for pods that are too large to be scheduled."""

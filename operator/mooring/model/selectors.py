@@ -34,7 +34,7 @@ class Requirement:
     operator: Operator
     values: tuple[str, ...] = ()
     _found: Collection[str] = field(init=False, repr=False, compare=False)
-    """`values`, as a set if there are many, so that a value is found quickly."""
+    """The same items as `values`; a set if there are many, so that a value is found quickly."""
 
     def __post_init__(self) -> None:
         found = self.values if len(self.values) <= _FEW_VALUES else frozenset(self.values)

@@ -49,7 +49,7 @@ class FrozenDict(dict[str, str]):
 
 
 class Sharing(Generic[_Key, _Value]):
-    """The values used most recently, by the key from which each was made.
+    """Keeps recently used values, by the key from which each value was made.
 
     `most_bytes` limits all entries. `size` returns the estimated bytes of a key and its value.
     """
@@ -95,7 +95,7 @@ class Sharing(Generic[_Key, _Value]):
 
 _Items = tuple[tuple[str, str], ...]
 _MOST_SHARED: Final = 1000
-"""A dict with more entries than this is never looked up or kept."""
+"""A dict with more entries than this is neither looked up nor shared."""
 
 
 def _size_of_items(items: _Items) -> int:

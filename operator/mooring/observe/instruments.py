@@ -30,12 +30,12 @@ def exponential_buckets(start: float, factor: float, count: int) -> tuple[float,
 
 
 class LabelValues:
-    """The values of a label that profiles choose; only the first `most` values get a series."""
+    """The values of a label that users choose; after `most` values, new values become "other"."""
 
     def __init__(self, most: int) -> None:
         self.most_bytes = most * (_LONGEST_VALUE + _VALUE)
         self.bytes = 0
-        """The estimated bytes of the values."""
+        """The estimated bytes of all values in memory."""
         self._most = most
         self._values: set[str] = set()
 

@@ -28,13 +28,15 @@ RESULTS = ("scheduled", "unschedulable", "error")
 """The possible results of an attempt, as in kube-scheduler's label `result`."""
 
 _MOST_EXTENDERS = 100
-"""The most values of the label `extender`, which profiles choose."""
+"""The most values of the label `extender`, which profiles choose; further extenders count as
+"other"."""
 
 _MOST_DRIVERS = 100
-"""The most values of the label `driver`, which anybody who publishes devices chooses."""
+"""The most values of the label `driver`, which publishers of devices choose; further ones are
+"other"."""
 
 _MOST_PLUGINS = 500
-"""The most values of the label `plugin`; each rule of a profile is a value."""
+"""The most values of the label `plugin`, rules included; further plugins count as "other"."""
 
 ATTEMPTS_LABEL_LIMIT = 15
 """The label `attempts` is "15+" for 15 and more attempts, to limit the number of series."""
@@ -46,7 +48,8 @@ _FROM_TEN_MILLISECONDS = exponential_buckets(0.01, 2, 20)
 _FROM_A_TENTH_OF_A_MILLISECOND = exponential_buckets(0.0001, 2, 12)
 _OF_HOLDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _OF_CALLS = exponential_buckets(0.00001, 1.5, 20)
-"""The bounds of durations in seconds; most are kube-scheduler's, but they begin at 10 us."""
+"""The upper bounds in seconds of the buckets for durations of calls: kube-scheduler's, from 10 us
+on."""
 
 
 class ProfileMetrics:

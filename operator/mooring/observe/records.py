@@ -34,18 +34,22 @@ from mooring.observe.documents import HIDDEN, dumps, fields_of, name_of
 from mooring.runtime.queued_pod import PodState, StateTimes
 
 MOST_SUMMARIES: Final = 50_000
-"""The most short records in one answer."""
+"""The most pods in one answer with short records (`PodSummary`); a request for more gets HTTP
+400."""
 LATEST: Final = 100
-"""The most pods in an answer with whole decisions, because writing their JSON takes long."""
+"""The most pods in an answer with whole decisions, because writing their JSON takes long; the pods
+that changed last are chosen."""
 DEFAULT_LIMIT: Final = 64 * 2**20
-"""The bytes of the log: enough for the paths of 20,000 pending pods with two decisions each."""
+"""The most bytes of the log: the paths of 20,000 pending pods with two decisions each. Then the log
+drops old entries."""
 
 _MOST_STEPS: Final = 32
-"""The most steps of one pod in the log."""
+"""The most steps of one pod in the log. Then each new step replaces the oldest step that is not one
+of the first `_FIRST_STEPS`."""
 _FIRST_STEPS: Final = 4
-"""The first steps that stay in the log if a pod has more than _MOST_STEPS."""
+"""The number of first steps that stay in the log if a pod has more than _MOST_STEPS."""
 _MOST_VICTIMS: Final = 10
-"""The most victims that a step names."""
+"""A step names at most this many victims, and has the number of all."""
 _MOST_DROPPED: Final = 1_000
 """The most paths and decisions that one call drops from a full log; this takes a millisecond."""
 
@@ -98,7 +102,7 @@ _ENDS: Final = (RecordedStep.BOUND, RecordedStep.GONE)
 
 _WallTime = Callable[[float], str]
 _Fields = Mapping[str, Any]
-"""The fields of a `PathStep`, without its times."""
+"""The fields of a `PathStep` by name, without its times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +179,8 @@ class NotedStep(NamedTuple):
     step: RecordedStep
     time: float
     since: float
-    """The time when the previous state of the pod began; for a decision, when the attempt began."""
+    """When the pod's previous state began (for a decision: the attempt), in seconds on the
+    scheduler's monotonic clock."""
     fields: _Fields
     decision: bytes | None
     """The decision as the text of `_packed`; equal decisions share one object."""
@@ -255,12 +260,12 @@ class _Path:
     admission: tuple[RecordedStep, str | None] | None = None
     """The last step that queued or gated the pod, and the PreEnqueue plugin that gated it."""
     steps: list[bytes] = field(default_factory=list)
-    """The steps as lines of JSON."""
+    """The steps of the pod as lines of JSON, the oldest first."""
     decisions: list[_Text | None] = field(default_factory=list)
     """The decision of each step; None for other steps and for dropped decisions."""
     last_step: RecordedStep | None = None
     changed: float = 0.0
-    """The time of the last step."""
+    """The time of the last step, in seconds on the scheduler's monotonic clock."""
     left_out: int = 0
     attempts: int = 0
 

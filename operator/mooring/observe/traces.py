@@ -47,11 +47,11 @@ logger = logging.getLogger(__name__)
 _MOST_WAITING: Final = 32_768
 """The most steps that wait to become spans; more steps are lost."""
 _MOST_BYTES: Final = 64 * 2**20
-"""The most bytes of all steps that wait to become spans."""
+"""The most bytes of all steps that wait to become spans; further steps are lost."""
 _MOST_OPEN: Final = 16_384
 """The most attempts that are kept until they end; if there are more, the oldest is lost."""
 _LONGEST_CAUSE: Final = 1_024
-"""The most characters of a cause in a span."""
+"""The most characters of a cause in a span; the rest is cut off."""
 _BATCH: Final = 256
 """The most spans in one request."""
 _SLICE_SECONDS: Final = 0.001
@@ -71,7 +71,8 @@ _FOLLOWED: Final = frozenset(
         RecordedStep.GONE,
     }
 )
-"""The steps that end an attempt or a trace, or give a node to an attempt."""
+"""The kinds of steps that spans need: they end an attempt or a trace, or give an attempt its
+node."""
 
 _Attributes = dict[str, str | int | float]
 

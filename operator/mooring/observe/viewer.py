@@ -15,7 +15,8 @@ from mooring.model.access import Attributes, User, pod_read
 from mooring.observe.documents import dumps
 
 MOST_NAMESPACES: Final = 64
-"""The most namespaces that are checked for one answer; each may need a request."""
+"""The most namespaces that are checked for one answer, because each may need a request; the pods of
+further namespaces are hidden."""
 
 
 class Access(Protocol):

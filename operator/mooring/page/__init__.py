@@ -3,4 +3,4 @@
 from typing import Final
 
 MOST_BYTES: Final = 1024 * 1024
-"""The most bytes in the body of a request."""
+"""The most bytes in the body of a request; a larger request gets HTTP 413."""

@@ -19,11 +19,11 @@ from mooring.scheduling.what_if import WhatIf
 from mooring.state.cluster_view import ClusterView
 
 _MOST_SCORED: Final = 100
-"""The most nodes in the table of scores."""
+"""The table of scores has at most this many nodes: the best ones."""
 _MOST_REJECTED: Final = 20
-"""The most rejected nodes that are named for each plugin."""
+"""For each plugin, at most this many rejected nodes are named."""
 _MOST_REASONS: Final = 20
-"""The most reasons that are listed for each plugin."""
+"""For each plugin, at most this many reasons are listed: those of the most nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,14 +27,15 @@ PODS: Final = "pods"
 CORDONED: Final = 1
 NOT_READY: Final = 2
 TAINTED: Final = 4
-"""The bits of `ResourceOfNodes.flags`; TAINTED: the node has a taint NoSchedule or NoExecute."""
+"""The bits of `ResourceOfNodes.flags` are CORDONED, NOT_READY and TAINTED; TAINTED means that the
+node has a taint with the effect NoSchedule or NoExecute."""
 
 _MOST_RESOURCES: Final = 100
 _MOST_LABELS: Final = 100
 _MOST_VALUES: Final = 1000
-"""The most values of a label that nodes are grouped by."""
+"""The page does not group nodes by labels with more values than this."""
 _LABEL_SECONDS: Final = 60.0
-"""After this time in seconds, the list of labels is read again."""
+"""The list of labels is read again after this time in seconds, if labels have changed."""
 _FIRST_LABELS: Final = (ZONE, BETA_ZONE, "topology.kubernetes.io/rack", "rack")
 _MOST_DEVICES: Final = 200
 

@@ -26,17 +26,18 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """A valid object name; other text could change the meaning of a path or a selector."""
 _MOST_BYTES: Final = 512 * 1024
 _MOST_EVENTS: Final = 200
-"""The most events that are read for one answer."""
+"""After this number of events, no more pages of events are read for an answer."""
 _EVENTS_PER_PAGE: Final = 10
 """The most events in one request; the number is small because each event may be large."""
 _MOST_EVENT_BYTES: Final = 2 * 2**20
-"""The bytes of events after which no more pages are read."""
+"""After this number of bytes, no more pages of events are read for an answer."""
 _MOST_CHARACTERS: Final = 1024
-"""The most characters of an event's message; the API server's limit for new events."""
+"""The most characters of an event's message, as for new events in the API server; the rest is cut
+off."""
 _MOST_OF_FIELD: Final = 253
-"""The most characters of any other field of an event."""
+"""The most characters of an event's fields except the message; the rest is cut off."""
 _MOST_AT_ONCE: Final = 10
-"""The maximum number of requests that may wait or run at the same time."""
+"""The maximum number of requests that may wait or run at the same time; others are refused."""
 _SECONDS: Final = 10.0
 
 

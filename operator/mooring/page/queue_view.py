@@ -42,7 +42,7 @@ _KEPT_SECONDS: Final = 2.0
 _MOST_GROUPS: Final = 200
 _SAMPLE_SECONDS: Final = 10.0
 _SAMPLES: Final = 360
-"""The number of samples that are kept: one hour."""
+"""The number of samples that are kept: one hour of samples, taken every `_SAMPLE_SECONDS`."""
 _MOST_OF_WORKLOAD: Final = 500
 _MOST_OF_CAUSE: Final = 256
 _MOST_OF_OWNER: Final = 253
@@ -229,7 +229,7 @@ class _PendingPod(NamedTuple):
 
 @dataclass(slots=True)
 class _Rows:
-    """The columns of the pending pods that were read so far."""
+    """The columns of the pending pods, filled slice by slice while all pods are read."""
 
     keys: list[str] = field(default_factory=list)
     numbers: "array[int]" = field(default_factory=lambda: array("q"))

@@ -29,9 +29,9 @@ from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.simulate.manifests import InputError
 
 _MOST_DECISIONS: Final = 5_000
-"""The most decisions for a plan on request."""
+"""A plan on request ends after this many decisions, and then says that its budget is used up."""
 _MOST_PENDING: Final = 200
-"""The most pending pods for which a plan on request makes room, by priority."""
+"""A plan on request makes room for at most this many pending pods, the highest priority first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ _RETRY_SECONDS: Final = "5"
 MOST_STREAMS: Final = 32
 """The most open streams of changes; a request for another one gets 503."""
 MOST_STREAMS_OF_A_USER: Final = 16
-"""The most open streams of one user, so that one user cannot take all streams."""
+"""The most open streams of one user, so that one user cannot take all; another stream gets 503."""
 _CHANGES_SECONDS: Final = 0.5
 """The least seconds between two messages about changed nodes."""
 _SNAPSHOT_SECONDS: Final = 2.0
@@ -74,9 +74,9 @@ _RIGHTS_SECONDS: Final = 10.0
 _WRITE_SECONDS: Final = 30.0
 """The seconds after which a client that reads no data loses its stream."""
 _MOST_PODS: Final = 500
-"""The most pods in one part of a list."""
+"""An answer has at most this many pods of a list; the page requests further parts."""
 _MOST_CHARACTERS: Final = 512
-"""The most characters of a parameter."""
+"""The most characters of a request's parameter; a longer one gets HTTP 400."""
 _API: Final = "/ui/api/"
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -124,7 +124,7 @@ class Page:
         self._stopping = asyncio.Event()
         self._sampling: asyncio.Task[None] | None = None
         self._streams = Counter[str]()
-        """The number of open streams by user."""
+        """Maps a user to the number of the user's open streams."""
 
     def is_public(self, path: str) -> bool:
         """Return whether everybody may get the path, because it is a file without data."""

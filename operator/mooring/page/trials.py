@@ -65,9 +65,9 @@ from mooring.simulate.offline import offline_handle
 from mooring.state.pods import PodTable
 
 MOST_PODS: Final = 500
-"""The most pods that one request decides about."""
+"""One request decides about at most this many pods, and reports that there are more."""
 MOST_COMPARED: Final = 100
-"""The most pods for which two profiles are compared."""
+"""Two profiles are compared for at most this many pods."""
 _MOST_SUGGESTED_FOR: Final = 3
 """The most pods and groups that get suggestions, because each search takes up to a second."""
 _TRIAL_SECONDS: Final = 0.01
@@ -77,7 +77,7 @@ Before the first decision, the trial puts all earlier pods on their nodes, and t
 Services into the state.
 """
 _LIMITS: Final = Limits(depth=64, values=50_000, objects=MOST_PODS, aliases=False)
-"""Limits for a text in a request."""
+"""The limits for the manifests in a request; a text that exceeds a limit is an error."""
 _PROFILE_LIMITS: Final = replace(_LIMITS, values=5_000)
 """The limits for a profile, because finding mistakes in 50,000 values takes seconds."""
 _MOST_MISTAKES: Final = 20

@@ -9,9 +9,9 @@ from typing import Final
 from mooring.model.indexes import add_count
 
 _MOST_WAITING: Final = 8
-"""The most requests that wait or run; only one runs at a time."""
+"""The most requests that wait or run (one runs at a time); further requests are refused."""
 _SECONDS: Final = 30.0
-"""The usual limit in seconds for the time of one request."""
+"""The usual limit in seconds for a running request, which then fails with TooLongError."""
 _TURNS_WAITED: Final = 3
 """The most time that a request waits, as a multiple of the limit for one request."""
 MOST_SECONDS: Final = (_TURNS_WAITED + 1) * _SECONDS

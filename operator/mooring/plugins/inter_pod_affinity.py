@@ -29,7 +29,7 @@ from mooring.state.view import BoolArray, NodeView
 
 
 class InterPodAffinityArgs(PolicyModel):
-    """Arguments of InterPodAffinity. They change scores only, never which nodes it rejects."""
+    """Arguments of InterPodAffinity; they change the scores only, not the filter."""
 
     hard_pod_affinity_weight: int = Field(1, ge=0, le=100)
     """The weight of an existing pod's required affinity to the incoming pod, in scores."""
@@ -38,7 +38,7 @@ class InterPodAffinityArgs(PolicyModel):
 
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""The most bytes of cached terms of recent pods, with the pods' specs."""
+"""The most bytes of cached terms with their pods' specs; the least recently used are dropped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,8 +71,8 @@ class _Counts:
 
 
 _Liking = dict[Domains, IntArray]
-"""For each node label, by code of its value: the sum of weights times pods. The last item, 0, is
-for nodes without the label."""
+"""Maps a node label to an array with, by code of the label's value, the sum of weights times pods.
+The last item, 0, is for nodes without the label."""
 
 
 class InterPodAffinity:

@@ -23,14 +23,15 @@ _HEALTHY: Final[Mapping[str, str]] = {
     "OutOfDisk": "False",
     "NetworkUnavailable": "False",
 }
-"""By type of condition, its status on a healthy node; a missing condition is healthy, too."""
+"""Maps a type of condition to its status on a healthy node; a missing condition is healthy, too."""
 _REASONS: Final = (
     "node(s) were not ready",
     "node(s) were out of disk space",
     "node(s) had unavailable network",
     "node(s) were unschedulable",
 )
-"""The reasons, one for each condition; the last is for cordoned nodes."""
+"""The reasons for rejecting a node: one for each condition in `_HEALTHY`, then one for cordoned
+nodes."""
 _CORDONED: Final = np.uint64(1 << len(_HEALTHY))
 
 

@@ -54,7 +54,7 @@ class NodeLabelArgs(PolicyModel):
 
 
 class NodeLabel:
-    """Rejects nodes by required and forbidden labels, and scores nodes by preferred ones."""
+    """Rejects nodes by required and forbidden labels, and scores nodes by other labels."""
 
     name: ClassVar[str] = "NodeLabel"
     depends_on_node_only: ClassVar[bool] = True

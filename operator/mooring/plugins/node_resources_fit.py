@@ -90,19 +90,19 @@ class NodeResourcesFitArgs(PolicyModel):
 
 
 class NodeResourcesLeastAllocatedArgs(PolicyModel):
-    """Scores by free resources, in addition to the score of NodeResourcesFit."""
+    """The resources whose free shares give the score of NodeResourcesLeastAllocated."""
 
     resources: Resources = CPU_AND_MEMORY
 
 
 class NodeResourcesMostAllocatedArgs(PolicyModel):
-    """Scores by requested resources, in addition to the score of NodeResourcesFit."""
+    """The resources whose requested shares give the score of NodeResourcesMostAllocated."""
 
     resources: Resources = CPU_AND_MEMORY
 
 
 class RequestedToCapacityRatioArgs(PolicyModel):
-    """Scores by utilization, in addition to the score of NodeResourcesFit."""
+    """The resources and the function of their utilization for RequestedToCapacityRatio's score."""
 
     shape: Shape = LESS_USED_FIRST
     resources: Resources = CPU_AND_MEMORY
@@ -112,7 +112,8 @@ _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _MAX: Final = 100
 _LARGEST: Final = 2**56
-"""The sum of two amounts of at most this size, multiplied by 100, fits into 64 bits."""
+"""The sum of two amounts up to this size, times 100, fits into int64; larger amounts are computed
+with Python's integers."""
 
 
 class _Arithmetic(NamedTuple):

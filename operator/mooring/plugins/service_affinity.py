@@ -39,7 +39,7 @@ class ServiceAffinityArgs(PolicyModel):
 
 
 _RequiredLabels = tuple[Requirement, ...]
-"""The labels that a node must have, each with one value."""
+"""Requirements that a node must meet: each names a label and its one allowed value."""
 
 
 class ServiceAffinity:

@@ -49,7 +49,8 @@ TopologyAwareWorkloadScheduling, in Mooring always: they do nothing about pods w
 """
 
 OWN_DEFAULTS: Final[Mapping[str, int]] = {"CapacityScheduling": 0}
-"""Mooring's own plugins that are also enabled: they do nothing in a cluster without Queues."""
+"""Mooring's own plugins that are enabled by default, with their weight (0: none); they do nothing
+in a cluster without Queues."""
 
 ABSENT: Final[Mapping[str, frozenset[Point]]] = {
     "DeferredPodScheduling": frozenset({Point.PRE_FILTER, Point.FILTER, Point.PERMIT}),

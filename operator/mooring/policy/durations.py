@@ -19,11 +19,11 @@ _UNITS: Final = {
 _NUMBER: Final = re.compile(r"[0-9]++\.?[0-9]*|\.[0-9]+")
 _UNIT: Final = re.compile(r"([a-zµμ]+)")
 _LONGEST_TEXT: Final = 256
-"""The maximum number of characters of a duration, so that parsing and messages stay short."""
+"""The maximum number of characters of a duration; a longer text is a mistake and is not parsed."""
 _SHOWN: Final = 40
 """The maximum number of characters of a wrong duration that a message quotes."""
 _LONGEST: Final = 2**63 / 1e9
-"""The longest duration of Go in seconds, about 292 years."""
+"""The longest duration of Go in seconds, about 292 years; a longer duration is a mistake."""
 _PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"
 
 

@@ -11,7 +11,8 @@ from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel
 
 LONGEST_MESSAGE: Final = 32_768
-"""The maximum number of characters of a condition's message (metav1.Condition)."""
+"""The maximum number of characters of a condition's message (metav1.Condition); the rest is cut
+off."""
 
 
 class Condition(PolicyModel):

@@ -26,7 +26,8 @@ from mooring.policy.profile_errors import FieldError, ProfileInvalid, join_path,
 from mooring.policy.validation_errors import BrokenRule, broken_rules
 
 MOST_MISTAKES: Final = 1_000
-"""The maximum number of mistakes that are reported, because each report takes some time."""
+"""Reading a document stops reporting after this many mistakes, because each report takes some
+time."""
 _MORE: Final = f"has more mistakes than these {MOST_MISTAKES:,}"
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -34,9 +34,9 @@ _ARGS_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _TYPE_FIELDS: Final = ("apiVersion", "kind")
 _NOT_BY_NAME: Final = f"{RULES} cannot be named: it runs what is in spec.rules"
 _LONGEST_FAILURE: Final = 1024
-"""The maximum number of characters of a plugin's exception in a message."""
+"""The maximum number of characters of a plugin's exception in a message; the rest is cut off."""
 _UNNAMED: Final = ""
-"""The name for an entry of a list if its own name cannot be read."""
+"""Stands for the name of a list's entry whose own name cannot be read."""
 
 _Entry = TypeVar("_Entry", Enabled, Disabled, PluginConfig)
 

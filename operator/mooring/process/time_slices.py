@@ -17,7 +17,8 @@ from mooring.pausing import Interrupted, Work
 _Result = TypeVar("_Result")
 
 REST: Final = 3.0
-"""The usual `rest` of `TimeSlices` for work that users request; decisions run in between."""
+"""The usual `rest` of `TimeSlices` for work that users request: after a slice, the event loop is
+free for three times the slice's duration."""
 
 _SLICES_PER_COLLECTION: Final = 10
 """The number of slices between two collections of young garbage, which take 1 to 5 ms."""

@@ -22,7 +22,8 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 _MOST_BYTES: Final = 16 * 2**20
-"""If the objects in the inbox have more bytes than this, the watches wait."""
+"""While the objects in the inbox have more bytes than this, watches wait and read no further
+objects."""
 
 
 class Turn:

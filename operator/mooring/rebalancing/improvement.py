@@ -23,14 +23,17 @@ from mooring.state.cluster_view import ClusterView
 
 VIOLATION_GAIN: Final = 1_000
 _FEW: Final = 3
-"""For at most this number of equal pods, a decision is made about each pod."""
+"""If there are at most this many equal pods, a decision is made about each, without estimates."""
 _MOST_PLACES: Final = 16
-"""The maximum number of values of `Estimate.place` that decisions correct."""
+"""For at most this many values of `Estimate.place`, a decision corrects the estimates; others stay
+uncorrected."""
 _CHECKS_PER_STEP: Final = 4
-"""The number of checks of one node's filters that take as long as one decision."""
+"""This number of checks of one node with the filters counts as one decision, as it takes as
+long."""
 _FAILED: Final = "is one that a plugin fails for"
 _MOST_TOGETHER: Final = 2_000
-"""The maximum number of equal pods that a plan examines together."""
+"""A plan examines at most this many equal pods together; more pods are divided into several
+parts."""
 
 _Labels = dict[tuple[int, str | None, str | None], Hashable]
 
@@ -161,7 +164,7 @@ class GainingPod:
     """
 
     cost: int
-    """The gain with a minus sign, because the smallest cost is sorted first."""
+    """The gain times -1, so that the pod with the largest gain is sorted first."""
     key: str
     uid: str
     pod: Pod = field(compare=False)

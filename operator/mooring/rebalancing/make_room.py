@@ -18,12 +18,12 @@ from mooring.scheduling.what_if import held_back
 
 _FITS_GAIN: Final = 1_000
 _MOST_PLACEMENTS: Final = 8
-"""The maximum number of topology domains where a plan makes room for a group."""
+"""A plan tries to make room for a group in at most this many topology domains."""
 
 
 @dataclass(slots=True)
 class MakingRoom:
-    """Makes room for waiting pods and groups, one after the other."""
+    """Finds moves that make room for waiting pods and groups, one after the other."""
 
     planning: Planning
     said: str = ""

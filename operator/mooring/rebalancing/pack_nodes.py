@@ -18,7 +18,7 @@ from mooring.rebalancing.room import RoomSearch
 
 _EMPTIED_GAIN: Final = 1_000
 _MOST_OTHERS: Final = 4
-"""The maximum number of pods of other nodes that move to make room for one pod."""
+"""At most this many pods of other nodes move to make room for one pod of an emptied node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _InUse:
 
 @dataclass(slots=True)
 class _Packing:
-    """The nodes that are emptied, in this order, and the moves that empty them.
+    """The state of a search for nodes to empty, and the moves that empty them.
 
     Attributes:
         planning: The plan; its trial has all moves.

@@ -56,7 +56,8 @@ changes shortly after the last replacement has become ready."""
 _PATIENCE_SECONDS: Final = 60.0
 """The maximum seconds that a new plan waits while pods wait for decisions."""
 _SHORTEST_LIFE: Final = 300.0
-"""A plan is carried out for at least this time in seconds; for longer if the interval is longer."""
+"""For this number of seconds, moves of a plan may begin; for longer if the interval of plans is
+longer."""
 _FORMER_SECONDS: Final = 5.0
 """The seconds between two checks whether the moves of a former leader have ended."""
 _CHANGED: Final = "the profile has changed"

@@ -22,7 +22,8 @@ class Rebalancer:
         self._parts = parts
         self._records: dict[str, Record] = {}
         self._works: dict[str, tuple[ProfileRebalancing, asyncio.Task[NoReturn]]] = {}
-        """By profile in force: the object that makes the plans, and the task that runs it."""
+        """Maps the name of a profile in force to the object that makes its plans, and to the
+        object's task."""
         self._statuses = ProfileSectionWriter(
             parts.profiles,
             "rebalancing",

@@ -200,7 +200,8 @@ class Record:
     message: Why = ""
     done: int = 0
     position: int = 0
-    """The position where the last plan ended and the next one continues."""
+    """The position in the order of pods at which the last plan ended; the next plan continues
+    there."""
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
     """The status that the profile had when the watch first showed it; None after it was read."""

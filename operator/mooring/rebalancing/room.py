@@ -26,18 +26,19 @@ from mooring.state.columns import IntArray
 from mooring.state.topology.pod_selection import term_selector
 
 _MOST_NODES: Final = 32
-"""The number of nodes where room is made for one pod: the nodes that need the fewest moves."""
+"""For one pod, the search tries to make room only on this many nodes: those that need the fewest
+moves."""
 _MOST_SETS: Final = 24
-"""The number of sets of pods of one size to try on a node."""
+"""For each number of moved pods, the search tries at most this many sets of pods of a node."""
 _MOST_TOGETHER: Final = 8
-"""The maximum number of pods that leave a node to make room for one pod."""
+"""The search lets at most this many pods leave their nodes to make room for one pod."""
 _MOST_SPECS: Final = 6
-"""The maximum number of different specs of pods to combine on one node."""
+"""The search combines pods of at most this many different specs on one node."""
 _MOST_COMBINED: Final = 2_000
 _BY_OTHERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread"))
 """The filters that may reject a pod because of pods on other nodes."""
 _ROWS_PER_STEP: Final = 16
-"""The number of nodes whose pods can be examined in the time of one decision."""
+"""Examining the pods of this many nodes counts as one decision, because it takes as long."""
 _DEPTH: Final = 1
 """How many times the search may call itself to make room for a pod that leaves its node."""
 

@@ -61,9 +61,10 @@ logger = logging.getLogger(__name__)
 
 
 _MOST_DECISIONS: Final = 20_000
-"""The maximum number of decisions about single pods in one plan of rebalancing."""
+"""A plan of rebalancing ends after this many decisions about single pods; the next one
+continues."""
 _MOST_PENDING: Final = 1_000
-"""The maximum number of unschedulable pods for which a plan makes room."""
+"""A plan makes room for at most this many unschedulable pods, the highest priority first."""
 _BUSY: Final = 16
 """If this many requests are in flight, the server is slow, and no events are written."""
 _FLUSH_SECONDS: Final = 30.0

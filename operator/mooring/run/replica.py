@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EVENT_SECONDS: Final = 1.0
-"""The maximum seconds for writing events after the last binding."""
+"""The maximum seconds for writing events after the last binding; other events are lost."""
 _LAST_SECONDS: Final = 1.0
 """The maximum seconds to wait for cancelled tasks before the lease is released."""
 _HEALTH_SECONDS: Final = 1.0
@@ -90,7 +90,8 @@ than an API server needs to restart, or etcd to elect a leader.
 _ENTITY: Final = ("pod", "pod")
 """In queue metrics of pods: the value of the label `type`, then of `entity` (from 1.38 on)."""
 _MOST_CERTIFICATE: Final = 16 * 1024
-"""The maximum number of bytes of a certificate in the lease; most have one or two KiB."""
+"""The lease contains no certificate of more bytes than this; most certificates have one or two
+KiB."""
 
 
 def _new_identity() -> str:

@@ -106,24 +106,25 @@ __all__ = [
 _Answer = TypeVar("_Answer")
 
 _LONGEST_REASON: Final = 1024
-"""The maximum number of characters of a reason."""
+"""The maximum number of characters of a plugin's reason; a longer reason is a failure of the
+plugin."""
 _MOST_AMOUNT: Final = 2**63
 _BOOL: Final = np.dtype(np.bool_)
 _INT64: Final = np.dtype(np.int64)
 _UINT64: Final = np.dtype(np.uint64)
 _max: Final = np.maximum.reduce
 _NOT_MEASURED: Final = frozenset((ExtensionPoint.QUEUE_SORT, ExtensionPoint.QUEUEING_HINT))
-"""The extension points without measurement: hints have their own metric, and kube-scheduler does
-not measure QueueSort."""
+"""The extension points whose duration is not measured: hints have their own metric, and
+kube-scheduler does not measure QueueSort."""
 _HIGHEST_RAW: Final = (2**63 - 1) // MAX_SCORE
-"""The largest raw score; larger scores would overflow when they are normalized."""
+"""The largest valid raw score; a larger score would overflow when scores are normalized."""
 
 _MISTAKES: Final = frozenset(
     {type, EnumMeta, CoroutineType, Explanation, Nomination, NotEligible, QueueingHint, Wait}
 )
 """The types that are never a state; a plugin that returns one of them as its state is wrong."""
 NOT_A_FILTER_STATE: Final = _MISTAKES | {PreFilterResult, Unschedulable}
-"""The types of results of `pre_filter` that are not the state for `filter`."""
+"""If `pre_filter` returns an object of one of these types, it is not the state for `filter`."""
 
 
 def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> Unschedulable | None:

@@ -59,7 +59,7 @@ __all__ = [
 
 _BYTES_OF_PIPELINE: Final = 64 * 1024
 _PER_CHARACTER: Final = 64
-"""The estimated bytes of a pipeline for each character of its profile; most are for rules."""
+"""The estimated bytes of a pipeline for each character of its profile; rules need most of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,9 +112,11 @@ class Pipeline:
     device_reading: Mapping[str, DeviceReadingPlugin]
     """The plugins whose results may also depend on devices and their classes, by name."""
     keyed_filters: Mapping[str, KeyedFilterPlugin]
-    """The filters that share one result among pods with equal keys, by name."""
+    """Maps the name of a filter to the filter, if pods with equal `filter_key` share its
+    results."""
     keyed_scores: Mapping[str, KeyedScorePlugin]
-    """The scores that share one result among pods with equal keys, by name."""
+    """Maps the name of a score plugin to the plugin, if pods with equal `score_key` share its
+    results."""
     enqueue_extensions: Mapping[str, EnqueueExtensions]
     """The plugins that register cluster events and have queueing hints, by name."""
     resource_filters: Mapping[str, ResourceFilterPlugin]
@@ -123,7 +125,8 @@ class Pipeline:
     """The distribution that each plugin comes from, by plugin name; error messages name it."""
     failures: PluginFailures
     api: Api
-    """The API for the plugins' writes; it drops annotations of plugins after each attempt."""
+    """The API for the plugins' writes; the annotations of plugins for a Binding are dropped after
+    each attempt."""
     extenders: tuple[Extender, ...]
     """The profile's extenders, in the order in which they are called."""
     placement_generate: tuple[PlacementGeneratePlugin, ...] = ()

@@ -27,7 +27,7 @@ class SubQueue(StrEnum):
 
 
 class PodState(StrEnum):
-    """The state of a pod until it has a node; the queues have the same names as in `SubQueue`."""
+    """The state of a pod from its first sight to its binding; queues are named as in `SubQueue`."""
 
     NO_PROFILE = "without a profile"
     GATED = "gated"
@@ -82,10 +82,11 @@ class QueuedPod:
     pipeline: Pipeline
     """The plugins of the pod's profile; replaced when the profile, or its version, changes."""
     initial_attempt_timestamp: float
-    """The first time when the pod could be scheduled; for a gated pod, the removal of its last
-    gate."""
+    """When the pod could first be scheduled (for a gated pod: the removal of its last gate), in
+    seconds on the scheduler's monotonic clock."""
     timestamp: float
-    """The time when the pod was added, or its last attempt ended; sorts pods of equal priority."""
+    """When the pod was added, or its last attempt ended, in seconds on the scheduler's monotonic
+    clock. It sorts pods of equal priority."""
     attempts: int = 0
     unschedulable_count: int = 0
     """The number of attempts that ended unschedulable; each of them doubles the backoff."""
@@ -96,7 +97,8 @@ class QueuedPod:
     queue: SubQueue | None = None
     """The part of the queue that the pod is in; None while an attempt runs."""
     unschedulable_since: float = inf
-    """The end of the pod's first attempt that found no node; infinite if there was none."""
+    """The end of the pod's first attempt that found no node, in monotonic seconds; infinite without
+    such an attempt."""
     is_delayed: bool = False
     """Whether the last attempt could not preempt yet because of the profile's `delaySeconds`."""
     unschedulable_plugins: frozenset[str] = frozenset()
@@ -121,7 +123,8 @@ class QueuedPod:
     flushed: bool = False
     """Whether the pod was last moved because it had been unschedulable for five minutes."""
     retry_at: float = inf
-    """The time when the pod is tried without an event, if it is before the five minutes end."""
+    """The time, in monotonic seconds, at which the pod is tried even without an event; infinite if
+    it waits the usual five minutes."""
     outdated: bool = field(default=False, repr=False)
     """Whether the pod, its pipeline or its gates changed during its attempt or binding, so that the
     pod must be tried again."""

@@ -38,8 +38,8 @@ _TO_END_SECONDS: Final = 0.5
 class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is for the user
     """The pod could not be bound.
 
-    `gone` is True if the pod does not exist any more. `condition` is the reason for the pod's
-    PodScheduled condition.
+    `gone` is True if the pod no longer exists. `condition` is the reason for the pod's PodScheduled
+    condition.
     """
 
     def __init__(

@@ -32,9 +32,9 @@ from mooring.state.columns import IntArray
 from mooring.volumes.model.pod_volumes import ClaimVolume
 
 _MOST_ROWS: Final = 64
-"""The maximum number of nodes that are compared for one plugin."""
+"""Of the nodes that one plugin rejects, at most this many are compared, evenly spread."""
 _MOST_LOOKED_UP: Final = 32
-"""The maximum number of labels, keys, claims and resources that are searched for one pod."""
+"""At most this many labels of a pod are looked up, and as many keys, claims and resources."""
 
 
 def _some(number: int) -> IntArray:
@@ -145,4 +145,5 @@ _MISSING: Final[Mapping[str, Callable[[Pod, ClusterView], Iterator[str]]]] = Map
         "VolumeBinding": _missing_classes,
     }
 )
-"""By plugin, a function that yields a message for each missing object that the plugin reads."""
+"""Maps a plugin's name to a function that yields a message for each missing object that the plugin
+reads."""

@@ -22,9 +22,9 @@ MOST_ATTEMPTS: Final = 64
 class ExtenderAttempts:
     """Runs attempts about pods and groups in which an extender is interested.
 
-    The loop makes a decision for each attempt from `pop`, and passes the missing questions to
-    `decided`. Separate tasks call the extenders. So a slow extender delays only pods of its
-    profile, and only pods in which the extender is interested.
+    The loop makes a decision for each attempt from `pop`, and passes the calls that the decision
+    lacks to `decided`. Separate tasks call the extenders. So a slow extender delays only pods of
+    its profile, and only pods in which the extender is interested.
     """
 
     def __init__(self, extenders: Extenders, scheduler: SchedulerState) -> None:

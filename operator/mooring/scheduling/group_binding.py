@@ -19,7 +19,7 @@ from mooring.model.pod import Pod
 _Result = TypeVar("_Result")
 
 _MOST_REQUESTS: Final = 64
-"""The maximum number of members of one group that are bound at the same time."""
+"""The maximum number of members of one group that are bound at the same time; others wait."""
 _MOST_AT_ONCE: Final = 64
 """The maximum number of members of one group that continue, or are called off, at the same time."""
 _PAUSES_SECONDS: Final = (0.2, 1.0, 3.0)
@@ -42,7 +42,7 @@ class GroupBinding:
         self.group = group
         self._others = group.scheduled_pods_count
         self._left = 0
-        """The number of members that are bound or may still be bound."""
+        """The number of the group's members that are bound or may still be bound."""
         self._needed = group.minimum - self._others
         self._of_roles = Counter(group.roles_on_nodes)
         """The number of members of each role that are on nodes, are bound or may be bound."""

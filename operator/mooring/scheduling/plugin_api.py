@@ -46,10 +46,10 @@ _UPDATABLE: Final = {r.plural: r for r in (resources.RESOURCE_CLAIM,)}
 
 
 class BindAttempt:
-    """The part of an attempt in which Bind plugins run; they may bind the pod to `node`.
+    """The part of an attempt in which Bind plugins may bind the pod to `node`.
 
-    They may do so as long as `wanted` returns True. The task that awaits the plugins creates this
-    object.
+    The plugins may bind the pod as long as `wanted` returns True. The task that awaits the plugins
+    creates this object.
     """
 
     def __init__(self, node: str, wanted: Callable[[], bool]) -> None:
@@ -137,7 +137,7 @@ class PluginApi:
         self._turn = self.turn if self.turn is not None else Turn()
         self._random = self.random or Random()  # noqa: S311 - spreads load, hides nothing
         self.recorder: EventRecorder | None = None
-        """Records the events of plugins; None until it is set."""
+        """Records the events of plugins; None until the engine sets a recorder."""
         self._turns: dict[str, _Turns] = {}
         self._later: set[asyncio.Task[None]] = set()
         self._stopped = False

@@ -33,9 +33,10 @@ _UNKNOWN_NAMESPACE: Final = (
 _MISSPELT_SECONDS: Final = 30.0
 """After this time in seconds, a pod gets a report that its scheduler name may be misspelt."""
 _NAMES_AT_ONCE: Final = 20
-"""The maximum number of scheduler names that one call compares with the names of profiles."""
+"""One call compares at most this many scheduler names with the names of profiles; the next call
+continues."""
 _MISSPELT_AT_ONCE: Final = 200
-"""The maximum number of pods whose scheduler names one call examines."""
+"""One call examines the scheduler names of at most this many pods; the next call continues."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
 """The name of the plugin that handles `spec.schedulingGates`."""
 _GATED_SECONDS: Final = 2.0

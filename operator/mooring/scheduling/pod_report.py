@@ -44,7 +44,7 @@ _SERVE: Final[Mapping[GroupSource, str]] = {
         if source is not GroupSource.KUBERNETES
     },
 }
-"""By the source of a group: what users must do if the API server does not serve its kind."""
+"""Maps the source of a group to the advice for users if the API server does not serve its kind."""
 _FOR_VOLUMES: Final = (
     Kind.STORAGE_CLASS,
     Kind.CSI_NODE,

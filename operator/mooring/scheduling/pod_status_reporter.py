@@ -32,10 +32,10 @@ from mooring.pausing import pause
 from mooring.policy.profile_status import LONGEST_MESSAGE
 
 _LANES: Final = 4
-"""The maximum number of status patches in flight. kube-scheduler has no limit, so its patches
-delayed bindings (#142123)."""
+"""At most this many status patches are in flight; others wait. kube-scheduler has no such limit, so
+its patches delayed bindings (kubernetes#142123)."""
 _MOST_CLASSES: Final = 3
-"""The maximum number of PriorityClasses that an event names for one priority value."""
+"""An event names at most this many PriorityClasses with one value, and omits the others."""
 _NOMINATION: Final = "nominatedNodeName"
 """The field of a pod's status that names the nominated node."""
 

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _CALLED_OFF = "preempted"
 _MOST_NODES = 3
-"""The maximum number of nodes that the event about a group's preemption names."""
+"""The event about a group's preemption names at most this many nodes, and counts the others."""
 
 
 @dataclass(eq=False, repr=False)

@@ -24,13 +24,15 @@ from mooring.runtime.plugin_metrics import PluginMetrics
 from mooring.state.cluster_view import ClusterView
 
 _MOST_NAMED: Final = 3
-"""The maximum number of profiles that a message names."""
+"""A message names at most this many profiles, and counts the others."""
 _MOST_BYTES: Final = 2**20
-"""The maximum number of bytes of former scheduler names; more than 1,000 names fit."""
+"""The maximum bytes of remembered scheduler names, enough for 1,000 names; the least recently used
+are forgotten."""
 _MOST_COMPARED: Final = 50
-"""The maximum number of known scheduler names that `did_you_mean` compares with an unknown name."""
+"""`did_you_mean` compares an unknown scheduler name with at most this many known names."""
 _LONGEST_NAME: Final = 253
-"""The maximum number of characters of a profile's scheduler name."""
+"""The maximum number of characters of a profile's scheduler name; for a longer unknown name, no
+similar name is searched."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

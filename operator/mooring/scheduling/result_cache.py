@@ -47,11 +47,12 @@ from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 128 * 1024 * 1024
-"""The maximum number of bytes of all results: enough for about 500 specs on 5,000 nodes."""
+"""The maximum bytes of all results: about 500 specs on 5,000 nodes. The least recently used are
+dropped."""
 _BYTES_PER_SPEC: Final = 8 * 1024
 """The estimated bytes of a spec's results, without the columns and the spec itself."""
 _FEW: Final = 4
-"""If at most one in four nodes is needed, a plugin runs only on the needed nodes."""
+"""If at most one in this many nodes is needed, a plugin runs only on the needed nodes."""
 _MANY: Final = 2048
 """With fewer nodes than this, computing all nodes takes no longer than selecting some of them."""
 _KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
@@ -161,7 +162,8 @@ class ResultColumn:
 
 
 _Used = tuple[ResultColumn, int, _Run]
-"""A column of results, the way in which it is cached, and the function that runs the plugin."""
+"""A column of results, its way of caching (`_KEYED` to `_LAST`), and the function that runs the
+plugin."""
 
 
 class ResultColumns:
@@ -227,7 +229,7 @@ class SpecEvaluations:
 
 
 class _Kept(NamedTuple):
-    """A node-only filter or score: its plugin, its kind of caching, and its key function."""
+    """A node-only filter or score; `kind` is its way to cache results, from `_KEYED` to `_LAST`."""
 
     plugin: Any
     kind: int

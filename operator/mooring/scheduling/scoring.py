@@ -29,7 +29,7 @@ class PluginScores(NamedTuple):
     column: IntArray | int
     """The scores (int64) by position, or by row if `rows` is set; one int if all are equal."""
     weight: int = 1
-    """The factor that `column` is still to be multiplied by."""
+    """The plugin's weight, by which the scores in `column` must still be multiplied."""
     rows: IntArray | None = None
     """The row (int64) of each position; None if `column` is by position."""
 

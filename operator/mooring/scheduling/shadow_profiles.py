@@ -37,11 +37,12 @@ _MOST_WAITING: Final = 32
 pod adds 0.2 ms to a decision, because the trial must remove it."""
 _MOST_RECORDS: Final = 1000
 _MOST_CHARACTERS: Final = 4096
-"""The maximum number of characters of a kept message, because a message may name many resources."""
+"""The maximum characters of a kept message, which may name many resources; the rest is cut off."""
 _MOST_PENDING: Final = 1000
-"""The maximum number of pending pods that are examined at once."""
+"""At most this many pending pods are examined at the same time."""
 _MOST_REMEMBERED: Final = 5000
-"""The maximum number of pods to remember while only a part of their history is known."""
+"""The maximum number of pods that are remembered although the watch has shown only a part of their
+history; the oldest is forgotten."""
 _PENDING_SECONDS: Final = 30.0
 """After this time in seconds, a shadow profile also decides about a pending pod."""
 _LOOK_SECONDS: Final = 10.0
@@ -78,7 +79,7 @@ class _Comparison:
 
 @dataclass(slots=True, eq=False)
 class _Summary:
-    """The results of a profile's comparisons since it came into force."""
+    """The comparisons of a profile since it came into force at `since` (epoch seconds)."""
 
     profile: ActiveProfile
     pipeline: Pipeline

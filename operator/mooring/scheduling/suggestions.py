@@ -47,26 +47,28 @@ from mooring.state.columns import IntArray
 
 EXAMPLES: Final = 3
 _MOST_STEPS: Final = 20_000
-"""The maximum number of decisions about pods for one group."""
+"""The suggestions for one group take at most this many decisions about pods; then no more are
+made."""
 _MOST_CHANGES: Final = 32
-"""The maximum number of changes to try; each is a search over all nodes."""
+"""At most this many changes are tried, because each needs a search over all nodes."""
 _MOST_PAIRS: Final = 32
 _MOST_ROWS: Final = 8
-"""The maximum number of nodes where the end of running pods is tried to make a pod fit."""
+"""For a pod, the end of running pods is tried on at most this many nodes."""
 _MOST_DOMAINS: Final = 3
-"""The maximum number of domains where the end of running pods is tried for a group."""
+"""For a group, the end of running pods is tried in at most this many topology domains."""
 _MOST_ENDED_FOR_POD: Final = 10
 _MOST_ENDED_FOR_GROUP: Final = 64
 _MOST_SPECS: Final = 4
-"""The number of different specs of members for which changes are tried."""
+"""Changes are tried for at most this many different specs of a group's members."""
 _MOST_SHARING: Final = 64
-"""The maximum number of members that share a node in the search for fitting requests."""
+"""The search for smaller requests considers up to this many members on one node."""
 _MOST_RESOURCES: Final = 16
-"""The maximum number of resources by which running pods are sorted; a pod may have hundreds."""
+"""Running pods are sorted by at most this many resources, because a pod may have hundreds."""
 _MOST_AMOUNTS: Final = 4_096
-"""The maximum number of amounts of one resource that the search for the largest request tries."""
+"""The search for the largest possible request of a resource tries at most this many amounts."""
 _MINIMUM: Final = 0.9
-"""The cost of a smaller minimum of the group; a smaller request costs less."""
+"""The cost of the suggestion to lower a group's minimum; the suggestion of a smaller request costs
+less, and comes first."""
 _FIELDS: Final[Mapping[GroupSource, str]] = {
     GroupSource.KUBERNETES: "minCount",
     GroupSource.COSCHEDULING: "minMember",
@@ -135,9 +137,10 @@ class _Suggestions:
         self._group = group
         self._budget = budget
         self._first: GroupDecision | None = None
-        """The decision about the unchanged group."""
+        """The decision about the unchanged group; None until it is made."""
         self._short: list[str] = []
-        """The missing resources: the group would fit if members did not request them."""
+        """The resources that the group lacks: it would fit if its members did not request these
+        resources."""
         self._short_of_devices: list[int] = []
         """The rows of nodes where the end of other pods may free devices for the pod."""
         self._requested: dict[str, int] = {}

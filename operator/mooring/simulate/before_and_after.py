@@ -14,14 +14,14 @@ from mooring.simulate.drawing import WIDTH, Box, DrawnText, Shape, legend, write
 from mooring.state.cluster_view import ClusterView
 
 _MOST_NODES: Final = 40
-"""The most nodes that are drawn; nodes that change come first."""
+"""At most this many nodes are drawn; nodes that change take precedence."""
 _LEFT: Final = 24
 _TOP: Final = 92
 _ROW: Final = 22
 _BAR: Final = 15
 _GAP: Final = 24
 _CHARACTER: Final = 6.2
-"""The largest width of a character of a node's name, in the units of the drawing."""
+"""The largest width of a character of a node's name, in units of the drawing (pixels in a PNG)."""
 _NAME_SIZE: Final = 11
 _STAYS: Final = "#8da0b3"
 _MOVES: Final = "#d9772b"

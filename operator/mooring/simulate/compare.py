@@ -41,7 +41,7 @@ _NO_POOL: Final = "(none)"
 COMPARED: Final = (CPU, MEMORY)
 """The resources that the comparison shows."""
 _LARGE: Final = 95
-"""The percentile of the pods' requests that counts as the size of a large pod."""
+"""A large pod requests as much as this percentile of all pods' requests."""
 
 _Timed = Callable[[Iterable[SimulatedAttempt], int], Iterable[SimulatedAttempt]]
 
@@ -52,8 +52,8 @@ class PoolUse:
 
     Attributes:
         empty: The number of nodes that have only pods of DaemonSets and static pods.
-        cpu: The requested share of the allocatable cpu.
-        memory: The requested share of the allocatable memory.
+        cpu: The requested part of the allocatable cpu, from 0 to 1.
+        memory: The requested part of the allocatable memory, from 0 to 1.
         fragmentation: The share of large pods that would fit into the sum of the pool's free
             resources, but fit on no single node.
     """

@@ -23,7 +23,7 @@ from mooring.state.cluster_view import ClusterView
 _MOST_MOVED: Final = 3
 _MOST_NODES: Final = 200
 _MOST_SETS: Final = 2_000
-"""The maximum number of sets of pods that are tried for one pending pod."""
+"""For one pending pod, at most this many sets of pods to move are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ _LEGEND: Final = (
     ("not usable", "#b0b0b0"),
     ("overcommitted", "#f0a0a0"),
 )
-"""The meaning and the colour of cards; the text on all colours is black."""
+"""Pairs of the meaning and the colour of a card; the text on all colours is black."""
 _IN_USE, _FREE, _NOT_USABLE, _OVERCOMMITTED = (colour for _, colour in _LEGEND)
 
 

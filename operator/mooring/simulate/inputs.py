@@ -142,7 +142,8 @@ class _Reader:
         """The new PodGroups by namespace and name; the input may have their PriorityClasses
         later."""
         self._of_groups: dict[str, Mapping[str, str]] = {}
-        """By the uid of a group: the names of its claims, by their entries in `resourceClaims`."""
+        """Maps the uid of a group, and then an entry of its `resourceClaims`, to the name of a
+        claim."""
 
     def read(self, manifest: Manifest) -> None:
         new, group_and_kind = is_new(manifest.raw), (manifest.group, manifest.kind)

@@ -26,7 +26,7 @@ _ENCODING: Final = "utf-8-sig"
 _MERGE: Final = "tag:yaml.org,2002:merge"
 """The tag of the YAML key `<<`, which merges the keys of another mapping."""
 _MOST_SHOWN: Final = 40
-"""The most characters of a value in a message."""
+"""The most characters of a value in a message; the rest is cut off."""
 
 
 class InputError(Exception):
@@ -327,9 +327,9 @@ See resolve.go of go.yaml.in/yaml/v2.
 """
 _BASE_60: Final = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
 _LONG_IN_GO: Final = 1e21
-"""The number from which Go writes floats with an exponent in JSON.
+"""Go writes floats of this size and more with an exponent in JSON.
 
-Smaller floats without a fraction look like integers.
+Smaller floats without a fraction look like integers, and are read as integers.
 """
 _TEXT: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
 

@@ -31,7 +31,8 @@ from mooring.state.cluster_view import ClusterView
 USUAL_GOALS: Final = (Goal.VIOLATIONS, Goal.SPREAD)
 """The goals if no profile has goals."""
 _MOST_STEPS: Final = 10_000_000
-"""The most decisions of one plan; the number is high because no pods wait for the command."""
+"""A plan ends after this many decisions; the number is high because no pods wait for the
+command."""
 _MOST_NAMED: Final = 3
 
 _Found = TypeVar("_Found")

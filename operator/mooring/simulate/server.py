@@ -14,7 +14,7 @@ from mooring.simulate.manifests import Manifest
 
 _KIND: Final = "APIServer"
 _LONGEST: Final = 40
-"""The most characters of a wrong version in an error."""
+"""The most characters of a wrong version in an error message; the rest is cut off."""
 
 
 def server_object(version: str) -> dict[str, Any]:

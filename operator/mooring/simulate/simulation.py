@@ -38,11 +38,12 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 
 _REST: Final = re.compile(r"(: |\. ).*", re.DOTALL)
-"""The part of a message after its first colon or full stop."""
+"""Matches the part of a message from its first colon or full stop on."""
 WITH_GROUP: Final = "placed together with its pod group"
 _NOMINATED: Final = "its nominated node"
 _MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
-"""The most bytes of cached results; the number is large because the process ends soon."""
+"""The most bytes of cached results; then old results are dropped. The number is large because the
+process ends soon."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""The only mutable data: the cluster as columns, and the scheduler's assumptions about pods."""
+"""Keeps the cluster as columns, and the scheduler's assumptions about pods."""

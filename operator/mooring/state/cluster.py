@@ -57,7 +57,7 @@ from mooring.volumes.model.storage_objects import PersistentVolume, PersistentVo
 from mooring.volumes.state.storage import Storage
 
 _ENDED_BYTES: Final = 2**20
-"""The most bytes of the uids of ended pods: enough for about 3,000 uids."""
+"""The most bytes of the uids of ended pods: about 3,000 uids. Then the oldest are forgotten."""
 _TOPOLOGY_LABELS: Final = (ZONE, REGION)
 """The labels that a pod gets from its node when it is bound."""
 
@@ -925,13 +925,16 @@ class Trial:
         self._undo = undo
         self._frees_claims = frees_claims
         self._added: dict[Uid, Mapping[str, Allocation]] = {}
-        """By uid of an added pod, the allocations in flight for the pod before the trial."""
+        """Maps the uid of an added pod to the allocations that were in flight for the pod before
+        the trial."""
         self._assuming: dict[Uid, Pod] = {}
         """The added pods that had no assumed volumes before the trial, by uid."""
         self._removed: dict[Uid, tuple[PlacedPod, int | None]] = {}
-        """By uid, each removed pod, and the arrival number that it had before the trial."""
+        """Maps a uid to the removed pod and the arrival number that the pod had before the
+        trial."""
         self._freed: dict[Uid, ExitStack] = {}
-        """By uid of a removed pod, an ExitStack that restores the claims freed by the removal."""
+        """Maps the uid of a removed pod to an ExitStack that restores the claims which the removal
+        freed."""
         undo.callback(self._restore)
 
     def remove(self, uid: Uid) -> None:

@@ -107,7 +107,7 @@ class Sums:
 
     def __init__(self) -> None:
         self._beyond: dict[tuple[str, int], int] = {}
-        """The exact sums that exceed int64, by resource and row."""
+        """Maps a resource and a row to the exact sum, for sums that exceed int64."""
 
     def added(self, resource: str, row: int, shown: int, amount: int) -> int:
         """Return the new sum as it is shown; it was `shown` before `amount` is added."""
@@ -141,13 +141,13 @@ class ResourceColumns:
     __slots__ = ("_columns", "_dense", "_sparse", "_sums")
 
     _DENSE_FROM: Final = 64
-    """A resource gets a column when more than one row in 64 has the resource."""
+    """A resource gets a column when more than one row in this many has the resource."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._sparse: dict[str, dict[int, int]] = {}
         self._dense: dict[str, tuple[Column, int]] = {}
-        """By resource, the column and the number of rows that have the resource."""
+        """Maps a resource to its column and to the number of rows that have the resource."""
         self._sums = Sums()
 
     def __iter__(self) -> Iterator[str]:

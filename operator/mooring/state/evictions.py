@@ -72,13 +72,15 @@ class _Records:
     charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
     """The charges by namespace/name of the budget, then by uid of the victim."""
     exhausted: dict[str, bool] = field(default_factory=dict)
-    """By namespace/name, budgets that refused an eviction; True after a call of `grow_older`."""
+    """Maps the namespace/name of a budget that refused an eviction to True after a call of
+    `grow_older`, False before."""
     refused: dict[Uid, bool] = field(default_factory=dict)
-    """By uid, pods that the Eviction API refused to evict; True after a call of `grow_older`."""
+    """Maps the uid of a pod that the Eviction API refused to evict to True after a call of
+    `grow_older`, False before."""
     by_pods: SelectionIndex[str] = field(default_factory=SelectionIndex)
     """Finds the namespace/name of the budgets that select a pod."""
     selections: dict[str, Selection] = field(default_factory=dict)
-    """By namespace/name of a budget, the pods that it selects."""
+    """Maps the namespace/name of a budget to the selection of its pods."""
 
     def selecting(self, objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
         budgets: Mapping[str, PodDisruptionBudget] = objects.of(Kind.POD_DISRUPTION_BUDGET)

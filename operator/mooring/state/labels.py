@@ -20,7 +20,7 @@ ABSENT: Final = -1
 """The code of a node that does not carry the label."""
 
 EACH_NODE: Final = ""
-"""Used instead of a label key: every node is then a domain of its own."""
+"""Stands for a label key with which every node is a topology domain of its own."""
 
 
 class Domains:

@@ -78,19 +78,21 @@ class NodeTable:
         """The region and zone of each row; the first value stands for nodes that have neither."""
         self.declared_features: Interned[frozenset[str]] = Interned(columns, frozenset())
         self.avoiding: dict[tuple[str, str], set[int]] = {}
-        """By kind and uid of a controller, the rows whose preferAvoidPods annotation names it."""
+        """Maps the kind and uid of a controller to the rows whose preferAvoidPods annotation names
+        it."""
         self._labels = LabelColumns(columns)
         self._each_node = Domains(EACH_NODE, columns.add(np.int64), self.names)
         self.images: dict[str, Image] = {}
         self.host_ports: dict[tuple[str, int], dict[int, Counter[str]]] = {}
         self.changes = ChangeLog()
-        """Rows whose node or pods changed."""
+        """The log of rows whose node, or whose pods, changed."""
         self.node_changes = ChangeLog()
-        """Rows whose node changed; changes of its pods are left out."""
+        """The log of rows whose Node object changed; it leaves out changes of the pods on the
+        node."""
         self.set_version = 0
-        """Grows when a node is added or deleted, or changes its zone or images."""
+        """A number that grows when a node is added or deleted, or changes its zone or images."""
         self.topology_version = 0
-        """Grows when a node is added or deleted, or changes its labels or taints."""
+        """A number that grows when a node is added or deleted, or changes its labels or taints."""
         self._usage = self._usage_columns()
         self._all_rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.zeros(0, np.int64))

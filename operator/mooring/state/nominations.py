@@ -59,7 +59,7 @@ class Nominee(NamedTuple):
 
 
 class Nominations:
-    """The nominated pods by uid and by row; only ClusterState writes to it.
+    """The nominated pods by uid and by row; only ClusterState changes this object.
 
     Every nominated pod is in `columns`, too. `queue_of` returns the number of a pod's Queue, and
     `demand_of` how much quota some pods use.

@@ -18,7 +18,8 @@ from mooring.state.columns import ChangeLog, Column, IntArray, ResourceColumns, 
 FloatArray = npt.NDArray[np.float64]
 
 MOST_EXACT: Final = 2**53 // 200
-"""Two amounts up to this number can be added and multiplied by 100 exactly as float64."""
+"""The sum of two amounts up to this number, times 100, is exact in float64; nodes with larger
+amounts are in `Usage.inexact`."""
 _FEW_ROWS: Final = 16
 
 
@@ -27,10 +28,10 @@ class Usage:
     """Cpu (index 0) and memory (index 1) of some nodes; float64[2, nodes] unless noted."""
 
     offered: FloatArray
-    """The amounts that the nodes offer, at least 1, so that divisions work."""
+    """The allocatable millicores and bytes of the nodes, at least 1, so that divisions work."""
     requested: FloatArray
     left_scored: FloatArray
-    """The offered amounts minus `NodeView.requested_scored`; may be negative."""
+    """`offered` minus `NodeView.requested_scored`, in millicores and bytes; may be negative."""
     evenness: IntArray
     """int64[nodes], 50 to 100: `evenness_of_two` of the used shares, rounded down."""
     inexact: IntArray

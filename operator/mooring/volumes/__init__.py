@@ -1,1 +1,1 @@
-"""Volumes: their objects, state and plugins."""
+"""Parses storage objects, keeps the state of volumes, and has the plugins that read both."""

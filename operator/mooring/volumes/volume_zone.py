@@ -29,7 +29,7 @@ _CURRENT: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 """Maps each beta label to the label that replaced it; a node may have only one of the two."""
 
 _Topology: TypeAlias = tuple[str, tuple[str, ...]]
-"""A label of a volume, and the values that a node may have for it."""
+"""The key of a volume's label, and the values that a node may have for this key."""
 
 
 class VolumeZone:

@@ -34,7 +34,8 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 """The annotation of a claim that a scheduler created for a pod's extended resources."""
 MOST_RESULTS: Final = 32
-"""The most devices that the status of a claim can hold (AllocationResultsMaxSize)."""
+"""The most devices of a claim, because its status holds no more (AllocationResultsMaxSize); a claim
+that needs more cannot be allocated."""
 
 
 class DeviceId(NamedTuple):
@@ -49,7 +50,7 @@ class DeviceId(NamedTuple):
 class DeviceToleration:
     """A toleration of device taints.
 
-    For a running pod it ends after `seconds`; None means never.
+    A running pod tolerates the taints for `seconds`; None means for ever.
     """
 
     toleration: Toleration
@@ -60,8 +61,9 @@ class DeviceToleration:
 class ExactRequest:
     """A request for devices of a class: `count` devices, or all devices if `mode` is All.
 
-    `name` is the name of the request or sub-request. `selectors` are CEL expressions, None for
-    unknown types. `capacity` has the requested amount of each capacity of a device.
+    `name` is the name of the request or sub-request. `selectors` are CEL expressions; None stands
+    for a selector of an unknown type. `capacity` has the requested amount of each capacity of a
+    device.
     """
 
     name: str
@@ -76,7 +78,7 @@ class ExactRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """A request of a claim: either `exactly`, or the first possible one of `first_available`."""
+    """A request of a claim: `exactly`, or else the first possible item of `first_available`."""
 
     name: str
     exactly: ExactRequest | None
@@ -120,7 +122,7 @@ class ClaimSpec:
     constraints: tuple[Constraint, ...]
     config: tuple[ClaimConfig, ...]
     memory: int | None = field(default=None, compare=False, repr=False)
-    """Estimated bytes of this object; None if nobody has measured it yet."""
+    """The estimated bytes of this object in memory; None until the bytes are first measured."""
     asked: str = field(init=False, compare=False, repr=False)
     """The requests and constraints as text; claims with equal texts request the same devices."""
 

@@ -25,7 +25,8 @@ _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
 """A search uses at least this many units of the attempt's budget (`Evaluations`) per device."""
 _MOST_SLOTS: Final = 256
-"""The most requests of a pod, including subrequests; a single claim may have as many."""
+"""The most requests in all claims of a pod, subrequests included; a single claim may have as many.
+A pod with more gets no devices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

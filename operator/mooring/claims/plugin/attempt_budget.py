@@ -7,7 +7,7 @@ from mooring.claims.plugin.allocation_error import AllocationError
 from mooring.framework.evaluations import Evaluations
 
 _UNITS_PER_STEP: Final = 40
-"""One step uses this many units of the attempt's budget (`Evaluations`)."""
+"""One step of a search for devices uses this many units of the attempt's budget (`Evaluations`)."""
 
 
 @dataclass(eq=False, repr=False)
@@ -20,8 +20,8 @@ class Budget:
     Args:
         steps: The limit for all nodes together.
         steps_on_node: The limit for one node.
-        least_on_node: The limit for one node after `steps` are used up.
-        evaluations: The budget of the attempt; steps reduce this budget too. None: no limit.
+        least_on_node: The limit for one node once `steps` are used up on other nodes.
+        evaluations: The budget of the attempt, which steps reduce too; None: no such budget.
     """
 
     steps: int = 300_000

@@ -26,12 +26,13 @@ from mooring.state.columns import IntArray
 
 _TO_ALLOCATE: Final = "not allocated"
 _MOST_REASONS: Final = 16
-"""The most reasons per request; errors of a selector may name each device."""
+"""The most reasons per request, because selector errors may name each device; further reasons are
+counted together."""
 _OTHERS: Final = "other reasons"
 _NO_DEVICES: Final = "no devices"
 _MOST_ALIKE: Final = 8
 _MOST_CLASSES: Final = 64
-"""The most classes of nodes that `devices_to_free` examines."""
+"""`devices_to_free` examines at most this many classes of nodes, and ignores the others."""
 _MOST_CHARACTERS: Final = 240
 
 

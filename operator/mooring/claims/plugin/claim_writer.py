@@ -29,9 +29,9 @@ from mooring.state.cluster_view import ClusterView
 
 _CLAIMS: Final = "resourceclaims"
 _LONGEST_DELAY: Final = 120.0
-"""The most seconds to wait until the watch shows a created object."""
+"""The seconds after which PreBind fails if the watch has not shown the claim that it created."""
 _MOST_TRIES: Final = 5
-"""The most tries to write a claim that other writers keep changing."""
+"""The most tries to write a claim that other writers keep changing; then the write fails."""
 
 
 class ClaimWriter:

@@ -13,10 +13,10 @@ Value = Hashable
 
 
 class ConstraintState(Protocol):
-    """A constraint of a claim, with the values of the devices that the claim has so far."""
+    """A constraint of a claim, with the values of the devices that the search has taken."""
 
     values: Sequence[Value]
-    """The value of the attribute for each device, by the device's position."""
+    """The attribute's value of each candidate device, by the device's position in `NodeDevices`."""
 
     def applies(self, name: str, full_name: str) -> bool:
         """Return whether the constraint is for request `name` or sub-request `full_name`."""

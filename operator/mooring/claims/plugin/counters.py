@@ -11,7 +11,7 @@ from mooring.claims.model.resource_slices import Device
 from mooring.claims.plugin.pools import Pool
 
 _Sets = dict[str, dict[str, int]]
-"""The amounts of counters, by the name of the counter set and the name of the counter."""
+"""Maps the name of a counter set, and then the name of a counter, to an amount in billionths."""
 
 
 class Counters:

@@ -33,16 +33,17 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 MOST_PLACES: Final = 64
-"""The most places that are counted for a claim on a node."""
+"""For each claim on a node, counting of places stops at this number."""
 _MOST_KINDS: Final = 8
 """Only this number of the most common kinds of claims count as typical."""
 _MOST_STEPS: Final = 1_000
-"""The most steps of the search for one place."""
+"""The most steps of the search for one place; if a search needs more, the count of places ends."""
 _MOST_COUNTS: Final = 300_000
 _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
-"""The most cached results of `_number` per node, at 200 bytes each."""
+"""The number of cached results of `_number` per node, at 200 bytes each; the oldest are dropped."""
 _MOST_CLASSES: Final = 10_000
-"""The most node classes in an entry of `_known`; in large clusters, twice the number of nodes."""
+"""An entry of `_known` with this many node classes (in large clusters: twice the number of nodes)
+is replaced by an empty one."""
 _MAX: Final = 100
 _SCALE: Final = 1_000
 _UNITS_PER_DEVICE: Final = 5
@@ -50,7 +51,7 @@ _UNITS_PER_DEVICE: Final = 5
 
 
 _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
-"""Kinds of claims: the key of each kind, and claims of this kind."""
+"""A sequence of pairs, one for each kind of claims: the key of the kind, and claims of the kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class _Devices(_Frame):
 
 @dataclass(slots=True)
 class _AllDevices(_Frame):
-    """A device of a request for all devices, so there is no other choice."""
+    """A device taken for a request for all devices; the search has no other choice to try."""
 
 
 @dataclass(slots=True)
@@ -105,7 +105,8 @@ class _Fail:
 _NO_SOLUTION: Final = _Fail(too_many=False)
 _TOO_MANY: Final = _Fail(too_many=True)
 _MOST_STATES: Final = 4096
-"""The most states that the search remembers; a state takes some hundred bytes."""
+"""The search remembers this many failed states, of some hundred bytes each; it may repeat
+others."""
 _Next = _Request | _Slot | _Fail | None
 
 

@@ -47,11 +47,12 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 128 * 2**20
-"""The most bytes of the cache; in large clusters, twice the bytes that the nodes need."""
+"""The most bytes of the cache (in large clusters: twice the bytes that the nodes need); the least
+recently used entries are dropped."""
 _BYTES_PER_COLUMN: Final = 16 * 2**10
 _BYTES_PER_ENTRY: Final = 200
 _BYTES_PER_PART: Final = 60
-"""Estimated bytes of an entry of a dict, or of an item in a tuple."""
+"""The estimated bytes of memory for an entry of a dict, or for an item of a tuple."""
 _BYTES_PER_RESULT: Final = 600
 _BYTES_PER_MOVE: Final = 200
 _UNITS_PER_POOLS: Final = 200
@@ -64,7 +65,7 @@ _ROWS_AT_ONCE: Final = 32
 _LEAST_STEPS: Final = 1_000
 """The steps that a search may take on every node, even if the budget is used up."""
 _MOST_SUBREQUESTS: Final = 8
-"""The most subrequests of a request; also the score of the first subrequest."""
+"""The most subrequests that the API allows in a request; also the score of the first subrequest."""
 
 Result = list[Allocation] | AllocationError | None
 """An allocation for each claim; or an error; or None if a node has too few devices."""
@@ -141,7 +142,7 @@ class NodeClasses:
         self._read: dict[Hashable, list[tuple[int, str, frozenset[str] | None]]] = {}
         """The attributes that claims read from a slice, by the slice's `alike`."""
         self.counted = 0
-        """The bytes of this object that the cache has counted."""
+        """The bytes that the cache has counted for this object."""
 
     @property
     def count(self) -> int:
@@ -251,7 +252,8 @@ class _Results:
         self.budget: Budget | None = None
         """The budget of the searches; None once every class has a result."""
         self._bytes = self.counted = 0
-        """Estimated bytes now, and the bytes that the cache has counted."""
+        """The estimated bytes of this object now, and the bytes that the cache has counted for
+        it."""
 
     @property
     def bytes(self) -> int:
@@ -345,7 +347,8 @@ class EquivalentNodes:
         self._parts, self._signatures = _Numbers(), _Numbers()
         self._signatures.of(None)
         self._own_parts: list[int | None] = [None]
-        """By signature: a number for the node's unshared pools; None if the node shares no pool."""
+        """For each signature, a number for the node's unshared pools; None if the node shares no
+        pool."""
         self._shared: dict[PoolKey, set[int]] = {}
         """Maps a pool to the signatures of the nodes that share it."""
         self._states: dict[PoolKey, dict[int, tuple[Pool, int]]] = {}

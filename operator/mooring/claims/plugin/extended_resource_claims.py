@@ -35,7 +35,8 @@ _CANNOT_FIT: Final = "cannot fit resource"
 _STALE: Final = "cannot schedule extended resource claim"
 
 Mapped = tuple[str, str, str]
-"""The names of a container, of a resource that it requests, and of the claim's request for it."""
+"""The names of a container, of a resource that the container requests, and of the request in the
+claim that stands for the resource."""
 
 
 @dataclass(frozen=True, slots=True)

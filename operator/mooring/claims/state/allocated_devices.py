@@ -14,7 +14,7 @@ from mooring.model.indexes import add_count, drop_item
 from mooring.model.quantity import Quantity
 
 _KEPT: Final = 16_384
-"""The number of last changes that `changed_since` knows."""
+"""The number of changes that are remembered; for an older version, `changed_since` returns None."""
 
 _NOTHING: Final[Mapping[str, Hashable]] = {}
 

@@ -16,7 +16,7 @@ from mooring.pausing import pause
 from mooring.state.objects import Objects
 
 _KEPT: Final = 16_384
-"""The number of last changes that `changed_since` knows."""
+"""The number of changes that are remembered; for an older version, `changed_since` returns None."""
 
 
 class ResourceSlices:

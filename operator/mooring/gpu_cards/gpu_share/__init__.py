@@ -1,1 +1,1 @@
-"""GPUShare: several pods share the memory of one GPU card."""
+"""The plugin GPUShare, with which several pods share the memory of one GPU card."""

@@ -1,1 +1,1 @@
-"""GPUTopology: whole GPU cards that are well connected."""
+"""The plugin GPUTopology, which gives a pod whole GPU cards that are well connected."""

@@ -15,7 +15,7 @@ from mooring.model.bounded_cache import BoundedCache, bytes_of, cached
 from mooring.state.columns import IntArray
 
 _NO_LINK: Final = 127
-"""Stands for the weakest link of a set of fewer than two cards, which has no links."""
+"""The rank of the weakest link of a set with fewer than two cards, which has no links."""
 _GROUPS: Final = (8, 4, 2)
 
 
@@ -40,7 +40,7 @@ class Subsets:
         self._chosen: BoundedCache[tuple[int, int], tuple[int | None]] = BoundedCache(2**20)
         arrays = (self._cards, self._weakest, self._sum, self._best_group)
         self.memory = self._chosen.most_bytes + bytes_of(*arrays)
-        """The most bytes of this object, including its cache."""
+        """The bytes of this object when its cache is full."""
 
     def best(self, free: int, cards: int) -> int | None:
         """Return the best-connected set of `cards` free cards; None if there are too few.

@@ -21,14 +21,16 @@ MAX_CARDS: Final = 16
 _MOST_SHARES: Final = 8
 _MOST_BYTES: Final = 16_384
 _MOST_MEMORY: Final = 2**40
-"""The most memory of a card; larger values are cut, so that sums fit into int64."""
+"""The most memory of a card, in units of `CardFormat.mib_per_unit` MiB; a larger value is cut to
+this number, so that sums fit into int64."""
 
 _CHANGING_SUFFIXES: Final = ("_ASSIGNED", "_ASSUME_TIME")
 
 GPU_COUNT: Final = "nvidia.com/gpu.count"
 GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 GPU_PRODUCT: Final = "nvidia.com/gpu.product"
-"""Labels of GPU feature discovery on nodes: product, number and memory (MiB) of the cards."""
+"""The node label of GPU feature discovery with the product name of the cards; two more labels have
+their number and their memory in MiB."""
 
 GPU_TYPE: Final = "scheduling.mooring.dev/gpu-type"
 MEMORY_AT_LEAST: Final = "scheduling.mooring.dev/gpu-memory-at-least"
@@ -39,7 +41,7 @@ _FRACTION_MEMORY: Final = "gpu-memory"
 _FRACTION_CARDS: Final = "gpu-fraction-num-devices"
 
 Assignment = tuple[tuple[int, ...], ...]
-"""The cards of a pod: for each share, the numbers of its cards."""
+"""The cards of a pod: for each of its requested shares, the numbers of the cards on the node."""
 Links = tuple[tuple[int, ...], ...]
 """A symmetric matrix of the ranks of links; 0 on the diagonal and for unknown links."""
 

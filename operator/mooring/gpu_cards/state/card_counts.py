@@ -49,7 +49,7 @@ _WIDTH: Final = 3 * MAX_CARDS + 4
 
 
 class CardDemand(NamedTuple):
-    """Requests with equal card count, memory per card and millicores; memory 0: whole cards."""
+    """The cards, memory units per card (0: whole cards) and millicores of cpu that pods request."""
 
     cards: int
     memory: int
@@ -64,7 +64,11 @@ class CardsOfRow(NamedTuple):
 
 
 class RemainingCards(NamedTuple):
-    """The free memory and compute of cards (-1 if a card is unusable), and the unused cards."""
+    """The free amounts of cards on some nodes.
+
+    `free` (memory units) and `free_cores` (percent) are int64[row, card]; -1 if a card is unusable.
+    `free_cards` is a bit mask of the unused cards for each row.
+    """
 
     free: IntArray
     free_cores: IntArray
@@ -93,7 +97,7 @@ class CardOwner(NamedTuple):
 
 @dataclass(slots=True)
 class _Held:
-    """A pod as it is counted: its name, its request, and its cards if known."""
+    """A counted pod: its namespace/name, its request, and its cards (`known`) or None."""
 
     key: str
     request: CardRequest

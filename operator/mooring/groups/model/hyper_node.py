@@ -26,7 +26,8 @@ _MOST_MEMBERS: Final = 10_000
 _MOST_PATTERNS: Final = 100
 _LONGEST_PATTERN: Final = 1000
 _MOST_MEMORY: Final = 64 * 1024
-"""The most bytes of a compiled pattern; a search with a larger pattern takes over 10 ms."""
+"""The most bytes of a compiled pattern. A larger pattern is a mistake in the HyperNode, because a
+search with it takes over 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)

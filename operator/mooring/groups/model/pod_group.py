@@ -67,7 +67,7 @@ NODES_RESERVED: Final = "scheduling.mooring.dev/NodesReserved"
 DISRUPTION_MODE: Final = "scheduling.mooring.dev/disruption-mode"
 """Annotation of a group without `disruptionMode` in its API: `Pod` (default) or `PodGroup`."""
 MAX_TOPOLOGY_KEYS: Final = 8
-"""The most topology keys of a group; data centres have three to five levels."""
+"""The most topology keys of a group; more are a mistake. Data centres have three to five levels."""
 
 _CONDITIONS: Final = {
     "PodGroupScheduled": "scheduled",
@@ -76,7 +76,8 @@ _CONDITIONS: Final = {
 }
 """Maps the type of a condition to a field of `PodGroupStatus`."""
 _CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
-"""Fields of `PodGroupStatus` by Volcano's condition types; other APIs use `Scheduled` otherwise."""
+"""Maps Volcano's condition types to fields of `PodGroupStatus`; in the objects of other APIs, a
+condition `Scheduled` has another meaning."""
 _LONGEST_ANNOTATION: Final = 8 * 320
 _LONGEST_NAME: Final = 253
 _LONGEST_NUMBER: Final = 12
@@ -84,7 +85,7 @@ _LONGEST_NUMBER: Final = 12
 
 
 class GroupSource(StrEnum):
-    """How members name their group; users see these values."""
+    """The ways in which members name their group; users see the values."""
 
     KUBERNETES = "podgroups.scheduling.k8s.io"
     COSCHEDULING = "podgroups.scheduling.x-k8s.io"
@@ -214,7 +215,7 @@ class GroupCondition:
     message: str
     generation: int
     since: str
-    """When the condition last changed: `lastTransitionTime`."""
+    """The time of the last change as text: the condition's `lastTransitionTime`, "" if not set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +227,14 @@ class PodGroupStatus:
     succeeded: int = 0
     failed: int = 0
     started: str = ""
-    """When Mooring first tried to place the group (`scheduleStartTime`)."""
+    """The time of the first attempt to place the group as text: `scheduleStartTime`, "" if not
+    set."""
     occupied_by: str = ""
     scheduled: GroupCondition | None = None
     reserved: GroupCondition | None = None
     claim_names: Mapping[str, str | None] = field(default_factory=dict)
-    """Maps each entry of the group's resourceClaims to the claim that was created for it."""
+    """Maps the name of each entry of the group's resourceClaims to the claim that was created for
+    it."""
 
     @property
     def reserved_until(self) -> float | None:

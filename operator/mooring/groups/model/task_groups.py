@@ -25,7 +25,7 @@ _WHERE: Final = f"metadata.annotations.{TASK_GROUPS}"
 _LONGEST: Final = 32 * 1024
 MOST_ROLES: Final = 200
 MOST_RESOURCES: Final = 200
-"""The most resources that a group may request; the limit of a pod is the same."""
+"""The most different resources that a group may request, as for a pod; more are a mistake."""
 
 Numbers = tuple[tuple[str, int], ...]
 

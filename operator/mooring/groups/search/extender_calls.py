@@ -19,7 +19,7 @@ from mooring.scheduling.result_cache import ResultCache
 from mooring.state.view import BoolArray
 
 _MOST_AT_A_TIME: Final = 128
-"""The most members that extenders are asked about before the attempt checks its time limit."""
+"""Extenders are asked about this many members at once; then the attempt checks its time limit."""
 
 
 def needed_about(

@@ -59,14 +59,14 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
 _MOST_SUCCESSES: Final = 16
-"""The most placements that fit the whole group and are compared by score."""
+"""After finding this many placements that fit the whole group, the search compares their scores."""
 _MOST_PLACEMENTS: Final = 1_024
 _TOO_LONG: Final = "preemption: the search for the fewest victims takes too long"
 _PREEMPT_VERB: Final = "preemption: extender {} has a preemptVerb, and is not called for pod groups"
 _MOST_NAMED: Final = 3
-"""The most domains that a message names."""
+"""A message names at most this many topology domains, and gives the number of the others."""
 _MOST_PLANS: Final = 8
-"""The most plans in one attempt; a plan fails if Reserve or Permit rejects a member."""
+"""An attempt tries at most this many plans; a plan fails if Reserve or Permit rejects a member."""
 _ALL_ON_NODES: Final = "all members are on nodes"
 
 

@@ -57,7 +57,7 @@ class Assignment:
 
 
 class MembersTrial:
-    """A trial that holds the members placed so far and ignores the group's nominations.
+    """A trial with the members that are placed, without the group's nominations.
 
     Pods in `searched.ended` are removed from their nodes.
     """

@@ -76,7 +76,7 @@ class CountedClass:
     needs: Mapping[str, int]
     eligible: BoolArray
     by_spec: bool = True
-    """Whether members of this spec are always in this class, whatever their labels are."""
+    """Whether all members with the same spec are in this class, whatever their labels are."""
 
 
 class CountingSearch:

@@ -18,19 +18,19 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 _MOST_TRIES: Final = 32
-"""The most tries to pack the items of one domain."""
+"""The most tries to pack the items of one domain; then the best try so far is used."""
 _MOST_ITEM_TRIES: Final = 1_000
-"""The limit for tries x items, so a group with many different items gets fewer tries."""
+"""The largest product of tries and items: a group with many different items gets fewer tries."""
 _MOST_LATER: Final = 16
 """The rule LEAST_WANTED compares a node with at most this many items that come later."""
 _MOST_EXACT_MEMBERS: Final = 16
 _MOST_EXACT_ROWS: Final = 32
 _MOST_STEPS: Final = 2_000
-"""The most steps of the exact search; a step puts one member on a node."""
+"""The exact search gives up after this many steps; a step puts one member on a node."""
 
 
 class Moves(Protocol):
-    """The steps of a search by `backtrack`; members are numbered from 0."""
+    """The choices of a search by `backtrack`, which handles the members in order, from number 0."""
 
     def candidates(self, member: int) -> Iterator[int]:
         """Return the nodes to try for the member; all members with a lower number have nodes."""
@@ -114,9 +114,9 @@ class _Choice(Enum):
 
     BY_SCORE = auto()
     BEST_FIT = auto()
-    """Prefer nodes that will have the least free."""
+    """Prefer the nodes on which the least resources are left."""
     LEAST_WANTED = auto()
-    """Prefer nodes where few later items fit; if equal, nodes that will have the least free."""
+    """Prefer the nodes where the fewest later items fit; among equals, as BEST_FIT."""
     WORST_FIT = auto()
 
 
@@ -157,7 +157,7 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 
 
 class Order:
-    """An order in which items are packed; it changes after each try."""
+    """An order in which items are packed; each failed try changes the order."""
 
     def __init__(self, items: Sequence[int]) -> None:
         self.items = tuple(items)
@@ -339,7 +339,8 @@ class _Moves:
     remaining: list[list[int]]
     may: list[list[bool]]
     chosen: list[tuple[int, list[int]]] = field(default_factory=list)
-    """The row of each placed member, and the amounts that were free on the node before."""
+    """For each placed member: the row of its node, and the amounts that were free on the node
+    before."""
 
     def candidates(self, member: int) -> Iterator[int]:
         """Yield the nodes on which the member fits; equal members get nodes in ascending order."""

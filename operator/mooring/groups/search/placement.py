@@ -27,9 +27,11 @@ from mooring.state.view import BoolArray
 _MOST_TRIES: Final = 24
 _MOST_BACKTRACKED: Final = 12
 _MOST_STEPS: Final = 400
-"""The most steps of backtracking; a step places one member in less than a millisecond."""
+"""Backtracking gives up after this many steps; a step places one member in less than a
+millisecond."""
 _MOST_SPECS: Final = 500
-"""The most specs of members; the search over all nodes runs once for each spec."""
+"""The most different specs of a group's members. A group with more is not placed, because the
+search over all nodes runs once for each spec."""
 _MOST_DIAGNOSED: Final = 256
 """The diagnosis of a member without a node considers at most this many placed members."""
 

@@ -40,12 +40,14 @@ from mooring.state.pods import PlacedPod
 from mooring.state.view import BoolArray
 
 _MOST_REMOVED: Final = 5_000
-"""The most pods that one search removes in its trials, at about 40 microseconds each."""
+"""A search ends without a result after it has removed this many pods in its trials, which takes
+about 40 microseconds for each pod."""
 _NOMINATED_SECONDS: Final = 300.0
-"""After this time, nominations that wait for no victims end if no nodes are reserved."""
+"""If the profile reserves no nodes, a group's nominations end after this many seconds, unless they
+wait for victims."""
 _PODS: Final = "pods"
 _SEARCHES: Final = 10
-"""The most searches during one reservation, even if nodes keep changing."""
+"""The most searches during one reservation; later changes of nodes cause no further search."""
 
 
 class GroupReservation:

@@ -43,7 +43,7 @@ GROUP_KINDS: Final[Mapping[Kind, GroupSource]] = MappingProxyType(
         Kind.POD_GANG: GroupSource.GROVE,
     }
 )
-"""Maps a kind of object that defines groups to the source of these groups."""
+"""Maps each kind of object that defines groups to the `GroupSource` of such groups."""
 
 _Value = TypeVar("_Value", bound=Any)
 
@@ -368,7 +368,7 @@ class PodGroupState:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A pod, and the group data that were counted for it."""
+    """A member, its group, and the requirements of the group that the member declares."""
 
     group: PodGroupState
     pod: Pod

@@ -48,9 +48,9 @@ _LANES: Final = 2
 _PATIENCE_SECONDS: Final = 10.0
 """The longest time that a status waits for more important requests."""
 _MOST_TRIED: Final = 64
-"""The most failed domains that a report lists."""
+"""A report lists at most this many domains where the group did not fit, and omits the others."""
 _MOST_NODES: Final = 10
-"""The most reserved nodes that a condition names."""
+"""A condition names at most this many reserved nodes, and gives the number of the others."""
 _MOST_PODS: Final = 100
 """The most members that a report lists; members without a node come first."""
 _STATES: Final = ("unscheduled", "gated", "assumed", "assigned", "terminating")
@@ -77,7 +77,8 @@ class _Record:
     """The time of the first attempt to place the group, in seconds since the epoch."""
     decided: float = 0.0
     decision: GroupDecision | None = None
-    """The last decision; it has only the domains that a report shows, and no rows."""
+    """The last decision about the group, without rows, and with only the domains that a report
+    shows."""
     members: int = 0
     """The number of members that got a node in the last decision."""
     domains: int = 0

@@ -80,13 +80,15 @@ _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"
 _COMPARED_ALWAYS: Final = 100
-"""kube-scheduler compares at least this number of candidates, whatever the cluster's size."""
+"""Preemption compares at least this number of candidates, as kube-scheduler does in any cluster."""
 _MOST_CHECKS: Final = 600
-"""The most runs of the filters on a node in one decision's dry runs; a run takes 0.1 ms."""
+"""After this many runs of the filters on a node (0.1 ms each), a decision makes dry runs only on
+the nodes that it must compare in any case."""
 _UNITS_PER_CHECK: Final = 1_000
 """The units of `Evaluations` that one run of the filters on a node costs."""
 _MOST_LOOKED_AT: Final = 8_000
-"""The most victims that one decision compares with disruption budgets; each takes 8 us."""
+"""If there are more potential victims, a decision compares only about this many with disruption
+budgets, which takes 8 us for each."""
 _MOST_IN_DRY_RUN: Final = 200
 """The most potential victims in one dry run, including members of their groups on other nodes. A
 dry run removes and restores all of them, which takes 60 us for each pod."""

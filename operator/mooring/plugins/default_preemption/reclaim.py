@@ -45,7 +45,7 @@ _MOST_FOR_POD: Final = 100
 """For a single pod, this number of pods on the best nodes, and the same number of the least
 important pods, are potential victims. A search takes 60 us for each pod that it removes."""
 _TRIED_FIRST: Final = 8
-"""For a single pod, this number of the least important units is tried first."""
+"""For a single pod, the first try removes this number of the least important units."""
 _MOST_NAMED: Final = 3
 _Slots = npt.NDArray[np.bool_]
 

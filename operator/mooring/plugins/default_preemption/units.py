@@ -26,11 +26,11 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_UNITS: Final = 2_000
-"""One preemption examines at most this number of potential victims, the least important ones."""
+"""One preemption examines at most this number of potential victims: the least important ones."""
 _NO_VICTIMS: Final = "preemption: No preemption victims found for incoming {}."
 _NOT_HELPFUL: Final = "preemption: the {} does not fit without the pods {} either."
 _GROWTH: Final = 4
-"""If the preemptor does not fit yet, this many times as many units leave."""
+"""If the preemptor does not fit without N units, this many times N are removed in the next try."""
 _MOST_SEARCHES: Final = 256
 """The most searches for nodes in one preemption; after them, all remaining units are victims."""
 

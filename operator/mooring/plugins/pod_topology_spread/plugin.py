@@ -71,7 +71,8 @@ class PodTopologySpreadArgs(PolicyModel):
 
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""The most bytes of cached constraints of recent pods, with the pods' specs and labels."""
+"""The most bytes of cached constraints with their pods' specs and labels; the least recently used
+are dropped."""
 
 _SYSTEM_DEFAULTS: Final = (
     SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=None),
@@ -83,7 +84,7 @@ _PARENTS: Final = (
     Kind.REPLICATION_CONTROLLER,
     Kind.STATEFUL_SET,
 )
-"""The kinds of objects whose selectors default constraints use."""
+"""The kinds of objects with selectors that default constraints use to find a pod's peers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

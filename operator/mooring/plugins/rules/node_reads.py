@@ -26,12 +26,15 @@ STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone
 LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
 """Variables that are maps of labels; each of thousands of pods may have another map."""
 _LONGEST_TEXT: Final = 512
-"""The most characters of a text that an expression may read; names and labels are shorter."""
+"""The most characters of a text that an expression may read; with a longer text its evaluation
+fails. Names and labels are shorter."""
 _MOST_WORK: Final = 100_000
-"""The highest CEL cost of one evaluation, as `mooring.cel` counts it; most cost far less."""
+"""An evaluation fails if it needs more units of work, as `mooring.cel` counts them; most need far
+fewer."""
 _SETS: Final = frozenset(("node.taints", "node.conditions"))
 _MOST_ITEMS: Final = 100
-"""The most taints, and the most conditions, of a node that an expression may read."""
+"""The most taints, and the most conditions, of a node that an expression may read; with more its
+evaluation fails."""
 
 OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.name": lambda node, _, __, ___: node.name,

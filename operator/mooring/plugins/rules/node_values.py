@@ -31,12 +31,12 @@ EMPTY: Final = {
     "double": 0.0,
     "string": "",
 }
-"""By the type of an expression's step, the value for a node where the evaluation fails."""
+"""Maps the type of an expression's step to the value for a node on which its evaluation fails."""
 DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
 """The units of `Evaluations` per node, for reading its values and keeping the result."""
 _FEW: Final = 16
-"""Up to this number of changed nodes are evaluated one by one."""
+"""At most this number of changed nodes are read one by one; more are read as columns."""
 
 
 class NodeValues:

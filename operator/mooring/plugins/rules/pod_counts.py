@@ -25,11 +25,11 @@ from mooring.state.topology.pod_selection import PodSelector, Selection, selecti
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 256 * 1024
-"""The most bytes of cached selections for recent pods, per rule."""
+"""The most bytes of cached selections per rule; the least recently used are dropped."""
 _NAMED: Final = 3
-"""The most domains that a message names."""
+"""A message names at most this many domains, and gives the number of the others."""
 _TOLD_APART: Final = 32
-"""An explanation has at most this number of domains with a text of their own."""
+"""If an explanation would need more different texts than this, all nodes get the same text."""
 _NODES_PER_UNIT: Final = 16
 """Reading the counts of this number of nodes costs one unit of `Evaluations`."""
 
@@ -37,7 +37,7 @@ _Key = tuple[PodCount, str, tuple[str, ...]]
 
 
 class PodCounts:
-    """The counts that one rule reads; `value` evaluates a step that reads only the pod."""
+    """The counts of pods that one rule reads; `value` evaluates a step that reads only the pod."""
 
     def __init__(
         self, counts: Sequence[PodCount], cluster: ClusterView, value: Callable[[Step, Pod], Any]

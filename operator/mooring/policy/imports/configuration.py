@@ -95,7 +95,8 @@ _WITHOUT_POINT: Final = {
     "pod_group_post_filter": "pod groups preempt others where postFilter has DefaultPreemption",
     "placement_feasible": "a pod group takes a placement where its minimum of members fits",
 }
-"""By extension point that Mooring lacks: a note about the plugins that are left out there."""
+"""Maps an extension point that Mooring lacks to a note about the plugins that are left out
+there."""
 _ALL_PLACEMENTS: Final = "Mooring scores all placements of a pod group"
 
 

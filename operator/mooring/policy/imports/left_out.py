@@ -42,16 +42,17 @@ LEFT_OUT: Final[Mapping[str, str]] = {
 }
 """The note about each plugin that is left out; see scheduler-plugins, cmd/scheduler/main.go."""
 _OTHERS: Final = frozenset({*ABSENT, CAPACITY_SCHEDULING})
-"""The plugins that the import leaves out although Mooring has a plugin of the same name."""
+"""The plugins of `LEFT_OUT` that are always left out; the others are kept if the catalog has a
+plugin of this name."""
 _TAKEN_OVER: Final = {"Coscheduling": "GangScheduling", CAPACITY_SCHEDULING: CAPACITY_SCHEDULING}
-"""Mooring's plugin in place of each of these plugins of scheduler-plugins, at the same points."""
+"""Maps a plugin of scheduler-plugins to the plugin of Mooring that replaces it."""
 _SORTING: Final = frozenset({"Coscheduling", "QOSSort", "TopologicalSort"})
 _SORTER: Final = "PrioritySort"
 _INSTEAD: Final = {
     Point.QUEUE_SORT: f"{_SORTER} sorts the queue",
     Point.POST_FILTER: "no plugin is left: pods do not preempt; enable DefaultPreemption for that",
 }
-"""Notes by extension point, for a profile whose plugins there are all left out."""
+"""Maps an extension point to the note for a profile that has no plugin left at this point."""
 
 
 class WithLeftOut:

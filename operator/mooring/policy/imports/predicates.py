@@ -62,7 +62,7 @@ PRESSURES: Final[Mapping[str, str]] = {
     "CheckNodeDiskPressure": "DiskPressure",
     "CheckNodePIDPressure": "PIDPressure",
 }
-"""The node condition that each of these predicates checks."""
+"""Maps a predicate to the node condition that it checks."""
 
 PRIORITIES: Final[Mapping[str, str]] = {
     "BalancedResourceAllocation": "NodeResourcesBalancedAllocation",

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 _SHOWN: Final = 300
-"""The maximum number of characters of a message, which may quote a long text."""
+"""The maximum number of characters of a message, because it may quote a long text; the rest is cut
+off."""
 UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
 _OVERLOAD: Final = re.compile(
     r"found no matching overload for '([^']*)' applied to '(?:(.*)\.)?\((.*)\)'"

@@ -23,7 +23,7 @@ RULES: Final = "Rules"
 
 _MOST_RULES: Final = 32
 _LONGEST_EXPRESSION: Final = 1024
-"""The largest number of characters that the text of a rule's expression may have."""
+"""The largest number of characters of a rule's expression; a longer expression is a mistake."""
 
 
 def _filter_plan(source: str) -> "RulePlan":
@@ -162,7 +162,7 @@ Rules = Annotated[
 
 
 _NOT_A_RESOURCE: Final = "pods"
-"""The key for the number of pods; expressions read it like a resource."""
+"""The key with which expressions read the number of pods, as if `pods` were a resource."""
 
 
 def missing_on_nodes(

@@ -34,18 +34,22 @@ from mooring.policy.rules.expressions import Checked, check
 from mooring.policy.rules.selector_text import parse_selector
 
 _MOST_PARTS: Final = 256
-"""The maximum number of operators, calls, names and constants in an expression."""
+"""The maximum number of operators, calls, names and constants in an expression; more are a
+mistake."""
 _MOST_ITEMS: Final = 64
-"""The maximum number of items of a list in an expression."""
+"""The maximum number of items of a list in an expression; more are a mistake."""
 _MOST_COST: Final = 10_000
-"""The longest allowed time of one evaluation in units of 0.1 µs: 1 ms."""
+"""The longest estimated time of one evaluation in units of 0.1 µs: 1 ms; a longer time is a
+mistake."""
 _MOST_WORK: Final = 100_000
-"""The maximum number of instructions of all regular expressions in an expression."""
+"""The maximum units of work for compiling the regular expressions of an expression; more are a
+mistake."""
 _MOST_OF_WHOLE: Final = 500
-"""The longest time, in units of 0.1 µs, of an expression that is interpreted for single nodes."""
+"""An expression with a longer estimated time, in units of 0.1 µs, is never interpreted as a whole
+for single nodes."""
 
 _MOST_COUNTS: Final = 8
-"""The maximum number of counts of pods in one expression."""
+"""The maximum number of different counts of pods in one expression; more are a mistake."""
 
 _COUNTED_PODS: Final = "node.pods"
 """The variable of a count of pods. Its `key` is the domain's label, or None for the node alone."""

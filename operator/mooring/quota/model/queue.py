@@ -29,7 +29,7 @@ QUEUE_LABEL: Final = "scheduling.mooring.dev/queue"
 CAPACITY_SCHEDULING: Final = "CapacityScheduling"
 """The name of the plugin that keeps pods within the quota of their Queue."""
 PODS: Final = "pods"
-"""The resource of which each pod uses 1."""
+"""The name of the resource for the number of pods: each pod uses 1."""
 _MOST_RESOURCES: Final = 100
 
 
@@ -39,7 +39,8 @@ class Preempts(StrEnum):
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
     ANY = "Any"
-    """Any priority. In the pod's own Queue: a lower one, or the equal one of a newer pod."""
+    """Pods of any priority. In the pod's own Queue: pods of lower priority, and newer pods of equal
+    priority."""
 
 
 @dataclass(frozen=True, slots=True)

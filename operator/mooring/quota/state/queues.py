@@ -27,10 +27,11 @@ from mooring.state.pods import NO_QUEUE
 from mooring.state.topology.pod_selection import PodSelector, SelectionIndex, selection
 
 DEEPEST: Final = 16
-"""The largest number of Queues on the path from a Queue to the root."""
+"""The largest number of Queues from a Queue to the root, both included; a deeper Queue is
+invalid."""
 _MOST_NAMED: Final = 3
 _DEFAULT: Final = "default"
-"""The Queue of Volcano's pods that name no Queue; it counts only if it exists."""
+"""The Queue name for Volcano's pods that name no Queue; it is ignored if no such Queue exists."""
 
 _MEMBERSHIPS_BYTES: Final = 2**20
 
@@ -67,9 +68,9 @@ class Queues:
         self.resources: frozenset[str] = frozenset()
         """The resources for which a Queue in force has a quota."""
         self.changes = 0
-        """How many times a Queue or its usage has changed."""
+        """A number that grows with each change of a Queue or of its usage."""
         self.decreases = 0
-        """How many times a usage has decreased or a quota has changed."""
+        """A number that grows when the usage of a Queue decreases or its quota changes."""
 
     @property
     def states(self) -> Mapping[str, QueueState]:

@@ -27,11 +27,12 @@ from mooring.scheduling.scheduler_state import SchedulerState
 ROUND_SECONDS: Final = 1.0
 """The minimum number of seconds between two updates of `views`."""
 _PATCHED_PER_SECOND: Final = 20
-"""If more statuses change, `views` is updated less often than once per second."""
+"""After N changed statuses, the next update of `views` waits N / _PATCHED_PER_SECOND seconds, but
+at least ROUND_SECONDS."""
 _LANES: Final = 2
 """The maximum number of status patches in flight."""
 _COUNTED_PER_SECOND: Final = 5_000
-"""If more pods than this wait, they are counted less often than once per second."""
+"""After counting N waiting pods, the next count comes N / _COUNTED_PER_SECOND seconds later."""
 
 
 class QueueStatusReporter:

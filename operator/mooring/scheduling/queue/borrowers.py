@@ -45,10 +45,12 @@ class ActivePodsWithBorrowers:
         self._within = ActivePods()
         self._of_borrowers: dict[str, ActivePods] = {}
         self._siblings: dict[str, list[tuple[Shares, str]]] = {}
-        """By parent, a heap of the Queues that have borrowed and have pods, by their own shares.
-        When the share of a parent grows, the order of its children stays as it is."""
+        """Maps a parent Queue to a heap of its child Queues that have borrowed and have pods,
+        sorted by their own shares. When the share of a parent grows, the order of its children
+        stays as it is."""
         self._first: dict[str, _First] = {}
-        """By parent, the first of the siblings; its shares may be outdated."""
+        """Maps a parent Queue to the first Queue of its heap in `_siblings`; the shares may be
+        outdated."""
         self._order: list[_First] = []
         """A heap of `_first`; entries that are not in `_first` any more are void."""
         self._decreases = 0

@@ -7,14 +7,14 @@ from weakref import ref
 from mooring.runtime.queued_pod import QueuedPod
 
 _FEW_ENTRIES: Final = 64
-"""A heap with fewer entries is not searched for void entries."""
+"""A heap with at most this many entries is not searched for void entries."""
 _LOOKED_AT: Final = 4
-"""The number of entries that each `push` examines."""
+"""Each `push` examines at most this many entries of the second heap."""
 _MANY_VOID: Final = 500
-"""If this number of void entries is dropped from the head, all entries are examined: dropping an
-entry takes 50 times as long as examining it."""
+"""After dropping this many void entries from the head, all entries are examined, because dropping
+an entry takes 50 times as long as examining one."""
 _FREED: Final = 20
-"""The maximum number of dropped entries that one call frees from memory."""
+"""One call frees at most this many dropped entries from memory; later calls free the others."""
 
 _Key = TypeVar("_Key")
 

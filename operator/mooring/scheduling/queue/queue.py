@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
 _MOST_ENDED: Final = 500
-"""The maximum number of pods that one `pop` moves out of backoff; this takes some milliseconds."""
+"""One `pop` moves at most this many pods out of backoff, which takes some milliseconds; the next
+`pop` moves others."""
 _ASKED_AGAIN: Final = 64
 """If more events than this have come since a hint moved the pod, the hints do not run again."""
 _BRIEF_SECONDS: Final = 0.05

@@ -33,7 +33,8 @@ from mooring.state.topology.equivalent_pods import (
 from mooring.state.topology.pod_selection import Selection, SelectionIndex
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of all counts: enough for 2,000 counts per node in a cluster of 5,000 nodes."""
+"""The most bytes of all counts: 2,000 counts per node of 5,000 nodes. Then the least recently used
+count is dropped."""
 _BYTES_PER_COUNT: Final = 1024
 """The bytes of a count, without its array and its selection."""
 
@@ -42,13 +43,15 @@ _SLICE: Final = 128
 """How many EquivalentPods `count_some` examines if the selector has few requirements."""
 _FEW_REQUIREMENTS: Final = 16
 _SLICE_ROWS: Final = 2048
-"""`count_some` stops after about this number of rows, because a DaemonSet has a pod on each."""
+"""`count_some` stops after about this number of rows, because a DaemonSet has a pod on every
+node."""
 
 _FEW_ROWS: Final = 16
-"""If there are too many counts, an inter-pod term with owners on at most 16 rows has no count."""
+"""If there are too many counts, a term with owners on at most this many rows gets no count."""
 
 _Source = Selection | OwnedTerm
-"""The pods to count: those that a selection includes, or those that have an inter-pod term."""
+"""Says which pods to count: the pods that a selection includes, or the pods with an inter-pod
+term."""
 
 
 @dataclass(eq=False, repr=False)
@@ -178,7 +181,8 @@ class TopologyCounts:
             return found
         keeps_all = self._table.term_count <= self.most_kept // 2
         few: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        """By topology key and row: the sum of the weights of terms with few owners."""
+        """Maps a topology key, and then a row, to the sum of the weights of terms with few
+        owners."""
         labels = self.objects.namespace_labels(pod.namespace)
         for term in terms.selecting(pod.namespace, labels, pod.labels):
             key = term.term.topology_key

@@ -14,14 +14,15 @@ from mooring.state.objects import Objects
 from mooring.state.topology.pod_selection import Pair, PodSelector, Selection, selection
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of cached selections: enough for about 50,000 pods with different labels."""
+"""The most bytes of cached selections: about 50,000 pods with different labels. The least recently
+used are dropped."""
 _PER_LABEL: Final = 400
 _OWNERS: Final[Mapping[str, tuple[str, Kind]]] = {
     "ReplicaSet": ("apps/v1", Kind.REPLICA_SET),
     "ReplicationController": ("v1", Kind.REPLICATION_CONTROLLER),
     "StatefulSet": ("apps/v1", Kind.STATEFUL_SET),
 }
-"""By the kind of a pod's owner, the apiVersion that the owner must have, and the owner's Kind."""
+"""Maps the kind of a pod's owner to the apiVersion that the owner must have, and to its `Kind`."""
 
 
 _Key = tuple[str, frozenset[Pair]]
@@ -32,7 +33,7 @@ class _Known:
     """The cached selections for a pod, and the objects from which they were made."""
 
     version: int
-    """`Objects.services_version` when the selections were made."""
+    """The value of `Objects.services_version` when the selections were made."""
     owner: Any | None
     services: tuple[Service, ...]
     behind_services: Selection | None

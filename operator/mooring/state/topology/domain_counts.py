@@ -13,14 +13,14 @@ CountArray = npt.NDArray[np.int32]
 
 
 class TakenBytes:
-    """The total bytes of the arrays of several counts."""
+    """The total bytes of all counts; each count adds the bytes of its arrays."""
 
     def __init__(self) -> None:
         self.bytes = 0
 
 
 class DomainCounts:
-    """The number of counted pods in each topology domain; only TopologyCounts writes to it."""
+    """The number of counted pods per topology domain; only TopologyCounts changes this object."""
 
     __slots__ = ("_count", "_counts", "_taken", "domains", "total")
 

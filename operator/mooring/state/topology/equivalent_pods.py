@@ -105,7 +105,8 @@ class EquivalenceTable:
         """
         self._owned: dict[tuple[Role, int, AffinityTerm], OwnedTerm] = {}
         self.terms: dict[Role, SelectionIndex[OwnedTerm]] = {r: SelectionIndex() for r in Role}
-        """By role, an index that finds the inter-pod terms of placed pods that select a pod."""
+        """Maps a role to an index that finds, for a pod, the inter-pod terms of placed pods that
+        select the pod."""
 
     @property
     def term_count(self) -> int:

@@ -37,13 +37,13 @@ class CSINode:
 
 @dataclass(frozen=True, slots=True)
 class CSIDriver:
-    """A CSI driver: the checks that it wants from the scheduler."""
+    """A CSI driver, and the checks that the driver wants from the scheduler."""
 
     name: str
     storage_capacity: bool
     """Whether to check the free capacity for new volumes; see CSIStorageCapacity."""
     required_on_node: bool
-    """Whether pods with the driver's volumes need nodes with the driver."""
+    """Whether pods with volumes of this driver fit only nodes that have the driver."""
 
 
 @dataclass(frozen=True, slots=True)

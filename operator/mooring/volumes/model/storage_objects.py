@@ -56,7 +56,8 @@ class CSISource:
     driver: str
     handle: str
     migrated: bool = field(default=False, compare=False)
-    """Whether this was an in-tree disk; a node without a CSINode attaches it without CSI."""
+    """Whether this volume was an in-tree disk; a node without a CSINode attaches such a disk
+    without CSI."""
 
 
 @dataclass(frozen=True, slots=True)

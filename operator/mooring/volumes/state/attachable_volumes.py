@@ -23,7 +23,8 @@ from mooring.volumes.model.storage_objects import (
 from mooring.volumes.state.attachments import Attachments
 
 _NOT_MIGRATED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""In-tree provisioners of volumes that have no limit per node (nodevolumelimits/utils.go)."""
+"""The in-tree provisioners whose volumes count for no limit of a node
+(nodevolumelimits/utils.go)."""
 
 
 class AttachableVolumes:

@@ -49,7 +49,7 @@ class Choice:
 
 
 class _Taken:
-    """The available volumes of a class that smaller claims of the pod have not taken."""
+    """The available volumes of a storage class that smaller claims of the pod do not take."""
 
     def __init__(self, available: BestFitIndex[PersistentVolume], nodes: NodeView) -> None:
         self.available = available
@@ -60,8 +60,8 @@ class _Taken:
         self._largest = available.largest_of_traits()
         self._values: dict[str, tuple[Mapping[str | None, int], IntArray]] = {}
         self.partly: list[IntArray] = []
-        """For each claim: the index of the volume that it takes on each node. A claim is left out
-        if none of its volumes can be used on another node."""
+        """For each claim, int64[nodes]: the index of the volume that the claim takes on each node.
+        A claim is left out if none of its volumes can be used on another node."""
 
     def take(self, chosen: IntArray) -> None:
         """Mark the volumes that one more claim takes: an index for each node, or -1 for none."""

@@ -53,7 +53,8 @@ class PodVolumes:
     """The volumes for a pod's claims on some nodes.
 
     Attributes:
-        conflicts: uint64[nodes]: bits such as NODE_CONFLICT; 0 where all claims have volumes.
+        conflicts: uint64[nodes] of bits (NODE_CONFLICT and others); 0 where all claims have
+            volumes.
         choices: The available volumes for claims.
         to_provision: Claims, and bool[nodes]: True for nodes where the claim needs a new volume.
     """
