@@ -14,7 +14,7 @@ DEEPEST: Final = 100
 
 _TOO_DEEP: Final = b'"(nested too deeply)"'
 _MARK: Final = 0xFF
-"""A byte that never occurs in UTF-8."""
+"""Marks the places of replaced JSON; this byte never occurs in UTF-8."""
 _QUOTE: Final = ord('"')
 _LOWER: Final = 0x20
 """Setting this bit turns a bracket into a brace, so that a search finds both as braces."""

@@ -27,7 +27,7 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class WeightedAffinityTerm:
-    """A preferred term: `weight` is negative for anti-affinity."""
+    """A preferred term and its weight (1 to 100); the weight is negative for anti-affinity."""
 
     weight: int
     term: AffinityTerm

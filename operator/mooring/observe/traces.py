@@ -53,7 +53,7 @@ _MOST_OPEN: Final = 16_384
 _LONGEST_CAUSE: Final = 1_024
 """The most characters of a cause in a span; the rest is cut off."""
 _BATCH: Final = 256
-"""The most spans in one request."""
+"""The most spans in one request; more spans are sent in further requests."""
 _SLICE_SECONDS: Final = 0.001
 """After this time in seconds of making spans, other tasks run."""
 _PAUSE_SECONDS: Final = 1.0

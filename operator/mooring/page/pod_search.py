@@ -14,7 +14,8 @@ from mooring.scheduling.scheduler_state import SchedulerState
 MOST_FOUND: Final = 10
 
 _Ranked = dict[tuple[bool, str], str | None]
-"""The node of each pod. False in a key means that the pod's name begins with the text."""
+"""Maps (whether the pod's name does not begin with the text, the pod's key) to the pod's node, or
+None."""
 
 
 @dataclass(eq=False, repr=False)

@@ -208,7 +208,7 @@ class PendingPods:
 
 
 class _PendingPod(NamedTuple):
-    """A pod that has been pending for `seconds`."""
+    """A pod that has been pending for `seconds`; `owner` is kind and name, as in `PendingPods`."""
 
     pod: Pod
     state: str

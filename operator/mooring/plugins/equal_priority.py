@@ -13,7 +13,7 @@ from mooring.state.view import NodeView
 
 
 class EqualPriority:
-    """Scores 1 for every node."""
+    """Gives every node the score 1, so that the plugin never decides between nodes."""
 
     name: ClassVar[str] = "EqualPriority"
     depends_on_node_only: ClassVar[bool] = True

@@ -154,10 +154,10 @@ class Preemption(PolicyModel):
     max_victims: int | None = Field(None, ge=1, le=_INT32)
     """The most victims of one preemption; absent: no limit."""
     min_runtime_seconds: int = Field(0, ge=0, le=_INT32)
-    """Pods that have run for less than this are never victims."""
+    """Pods that have run for fewer seconds than this are never victims."""
     delay_seconds: int = Field(0, ge=0, le=_INT32)
-    """How long nothing is evicted for a pod or pod group after its first attempt that found no
-    node, so that a cluster autoscaler can add a node first."""
+    """The seconds during which nothing is evicted for a pod or pod group after its first attempt
+    that found no node, so that a cluster autoscaler can add a node first."""
 
     @property
     def strict(self) -> bool:

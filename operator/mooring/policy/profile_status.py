@@ -58,7 +58,7 @@ class ExtenderInForce(PolicyModel):
     bind_verb: str | None = None
     """The path below `urlPrefix` for calls that bind a pod."""
     http_timeout: str
-    """The time limit of one call."""
+    """The time limit of one call, as a Go duration like 5s."""
     node_cache_capable: bool = False
     """The extender gets node names instead of node objects."""
     ignorable: bool = False
@@ -112,7 +112,7 @@ class ShadowStatus(PolicyModel):
     """
 
     since: str = Field(json_schema_extra={"format": "date-time"})
-    """When the comparisons began."""
+    """The time at which the comparisons began."""
     compared: int = Field(0, ge=0)
     """Pods that the other scheduler bound and that were compared."""
     same: int = Field(0, ge=0)
@@ -128,13 +128,17 @@ class ShadowStatus(PolicyModel):
     not_compared: int = Field(0, ge=0)
     """Pods that were not compared, because too many came or a plugin failed."""
     bound_utilization_percent: int = Field(0, ge=0, le=100)
-    """The mean utilization of the nodes that pods were bound to, counting the pod."""
+    """The mean utilization, in percent, of the nodes that pods were bound to; each pod counts on
+    its node."""
     shadow_utilization_percent: int = Field(0, ge=0, le=100)
-    """The mean utilization of the nodes that this profile chose, counting the pod."""
+    """The mean utilization, in percent, of the nodes that this profile chose; each pod counts on
+    its node."""
     bound_balance_percent: int = Field(0, ge=0, le=100)
-    """How evenly cpu and memory are used on the nodes that pods were bound to; 100: evenly."""
+    """How evenly cpu and memory are used on the nodes that pods were bound to, on average; 100:
+    evenly."""
     shadow_balance_percent: int = Field(0, ge=0, le=100)
-    """How evenly cpu and memory are used on the nodes that this profile chose; 100: evenly."""
+    """How evenly cpu and memory are used on the nodes that this profile chose, on average; 100:
+    evenly."""
 
 
 class PlannedMove(PolicyModel):
@@ -149,7 +153,7 @@ class PlannedMove(PolicyModel):
     goal: str
     """The goal of the move: Violations, Spread, Pack or MakeRoom."""
     reason: str
-    """What the move gains, in words."""
+    """A sentence about the gain of the move."""
 
 
 class RefusedMoves(PolicyModel):
@@ -198,7 +202,7 @@ class RebalancingStatus(PolicyModel):
     """The last plan, and the state of its moves."""
 
     observed_time: str = Field(json_schema_extra={"format": "date-time"})
-    """When this status was true."""
+    """The time at which Mooring computed this status."""
     planned_time: str | None = Field(None, json_schema_extra={"format": "date-time"})
     """When the last plan was made."""
     planned: int = Field(0, ge=0)
@@ -206,8 +210,8 @@ class RebalancingStatus(PolicyModel):
     plan: tuple[PlannedMove, ...] = ()
     """The first ten moves of the last plan."""
     done: int = Field(0, ge=0)
-    """The number of moves that ended with a ready replacement on the target, since the section was
-    added."""
+    """The number of moves that ended with a ready replacement on the target, since the profile has
+    the section `rebalancing`."""
     refused: tuple[RefusedMoves, ...] = ()
     """How many pods would gain by a move but may not be moved, for each reason."""
     message: str = Field("", max_length=1024)

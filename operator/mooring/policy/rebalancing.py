@@ -25,9 +25,9 @@ class Goal(StrEnum):
     SPREAD = "Spread"
     """Move pods to nodes with a higher score in the profile."""
     PACK = "Pack"
-    """Empty nodes that have few pods."""
+    """Move all pods away from nodes that have few pods."""
     MAKE_ROOM = "MakeRoom"
-    """Make room for pending pods and pod groups."""
+    """Move pods so that pending pods and pod groups fit."""
 
 
 class MovablePods(PolicyModel):
@@ -50,7 +50,7 @@ class MovablePods(PolicyModel):
     local_storage: bool = False
     """Whether pods with a hostPath, or an emptyDir on disk, may be moved; they lose this data."""
     minimum_age_seconds: int = Field(300, ge=0, le=_INT32)
-    """Pods that are younger than this are not moved."""
+    """Pods that are younger than this number of seconds are not moved."""
     groups: Literal["Never", "Whole"] = "Never"
     """Never: pod groups are not moved. Whole: all members move together, only for the goal
     Violations."""
@@ -66,11 +66,12 @@ class MoveLimits(PolicyModel):
     moves_per_hour: int = Field(20, ge=1, le=_INT32)
     """The most pods that are evicted within any hour."""
     moves_per_plan: int = Field(100, ge=1, le=300)
-    """The most moves of a plan."""
+    """The most moves of one plan; further moves wait for the next plan."""
     replacement_seconds: int = Field(300, ge=10, le=86_400)
-    """How long to wait until the replacement is bound and ready."""
+    """The seconds to wait until the replacement is bound and ready; then the move counts as
+    late."""
     rest_seconds: int = Field(3600, ge=0, le=_INT32)
-    """For how long a moved pod is not moved again."""
+    """The seconds after a move during which the pod or its replacement is not moved again."""
 
 
 class Window(PolicyModel):
@@ -87,7 +88,7 @@ class Window(PolicyModel):
 
 
 class Rebalancing(PolicyModel):
-    """Moves of this profile's running pods to where they would be placed today."""
+    """Moves this profile's running pods to the nodes where they would be placed today."""
 
     mode: Literal["Plan", "Apply"] = "Plan"
     """Plan: moves are only shown. Apply: pods are evicted one after the other, within `limits`."""

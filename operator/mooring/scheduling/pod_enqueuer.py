@@ -72,7 +72,7 @@ class PodEnqueuer:
         """The time when each gated pod without a report was gated, by uid. Only members of
         groups, and pods that wait for devices, are here."""
         self._strays: dict[Uid, _Stray] = {}
-        """The pods without a profile, by uid."""
+        """Maps the uid of a pod without a profile to the times and reports about it."""
         self._of_claim: dict[str, dict[Uid, None]] = {}
         """The uids of the unscheduled pods that name each ResourceClaim, by namespace/name."""
         self._claims: dict[Uid, dict[str, None]] = {}

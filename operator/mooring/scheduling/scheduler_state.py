@@ -141,7 +141,6 @@ class SchedulerState:
     work: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop may have work: a pod to pop, or a decision of a shadow profile."""
     metrics: Metrics = field(default_factory=Metrics)
-    """The metrics of this replica."""
     clock: Callable[[], float] = time.monotonic
     """Returns monotonic seconds, for backoffs and other intervals."""
     now: Callable[[], float] = time.time

@@ -97,7 +97,7 @@ class Evictions:
         self._columns = columns
         self._records = _Records()
         self.kubernetes = NEWEST
-        """The rules of the API server's version."""
+        """The rules of the API server's version of Kubernetes, by which budgets select pods."""
 
     def evicting(self, pod: Pod) -> bool:
         """Return whether this scheduler is evicting the pod, and the pod is still on its node."""

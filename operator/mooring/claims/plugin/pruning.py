@@ -49,7 +49,7 @@ class Pruning:
             for position in range(self.trial.size)
         ]
         self.kinds = range(self.trial.size) if may_fail or self.trial.order_matters else kinds
-        """The kind of the device at each position."""
+        """For each position of a device in `NodeDevices`, the number of the device's kind."""
 
     def too_few(self, slot: Slot, count: int, start: int) -> bool:
         """Return whether fewer than `count` devices from position `start` on can be taken."""

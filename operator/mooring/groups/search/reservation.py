@@ -47,7 +47,8 @@ _NOMINATED_SECONDS: Final = 300.0
 wait for victims."""
 _PODS: Final = "pods"
 _SEARCHES: Final = 10
-"""The most searches during one reservation; later changes of nodes cause no further search."""
+"""After a failed search, the next one begins after this fraction (1/10) of `reserveAfter` if nodes
+have changed, else after `reserveAfter`."""
 
 
 class GroupReservation:

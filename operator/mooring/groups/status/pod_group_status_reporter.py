@@ -44,7 +44,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 ROUND_SECONDS: Final = 1.0
 """The interval between two examinations of the changed groups."""
 _LANES: Final = 2
-"""The most status patches that are sent at the same time."""
+"""The most status patches that are sent at the same time; others wait."""
 _PATIENCE_SECONDS: Final = 10.0
 """The longest time that a status waits for more important requests."""
 _MOST_TRIED: Final = 64

@@ -30,7 +30,7 @@ _PATCHED_PER_SECOND: Final = 20
 """After N changed statuses, the next update of `views` waits N / _PATCHED_PER_SECOND seconds, but
 at least ROUND_SECONDS."""
 _LANES: Final = 2
-"""The maximum number of status patches in flight."""
+"""The maximum number of status patches in flight; others wait."""
 _COUNTED_PER_SECOND: Final = 5_000
 """After counting N waiting pods, the next count comes N / _COUNTED_PER_SECOND seconds later."""
 

@@ -33,7 +33,7 @@ class ActivePods:
         self._heaps: dict[tuple[str, str], PodHeap[tuple[Any, ...]]] = {}
         """The heaps by plugin and namespace; the key "" holds all namespaces that do not rest."""
         self._rests: dict[str, float] = {}
-        """The time until which each namespace rests."""
+        """Maps a namespace to the time until which it rests, in seconds on the caller's clock."""
 
     def rest(self, namespace: str, until: float) -> None:
         """Let the namespace rest: pods of other namespaces with equal priority come first."""
