@@ -378,6 +378,26 @@ async def test_every_preemptor_of_a_victim_that_stays_is_queued_again(
     assert other.queue is SubQueue.BACKOFF
 
 
+async def test_a_preemption_that_fails_leaves_the_next_nomination_of_its_preemptor(
+    stage: Stage, answers: Answers
+) -> None:
+    """A pod of higher priority takes the first node, and the preemptor finds another one."""
+    answers.hold(("DELETE", "low-0"))
+    stage.preemptions.begin([stage.queued], Nomination("a", stage.victims(0)))
+    deletion = await answers.held["DELETE", "low-0"]
+    higher = stage.rejected(parse_pod(pod("higher", cpu="1", priority=HIGH + 1)))
+    stage.preemptions.begin([higher], Nomination("a", stage.victims(0)))
+    stage.scheduler.state.put(Kind.NODE, "b", parse_node(node("b")))
+    stage.preemptions.begin([stage.queued], Nomination("b", ()))
+    await _refused(deletion)
+    await stage.preemptions.finish(5.0)
+    state = stage.scheduler.state
+    assert state.nominations.get(uid_of("higher")) is None
+    nominee = state.nominations.get(uid_of("high"))
+    assert nominee is not None
+    assert state.nodes.names[nominee.row] == "b"
+
+
 async def test_a_victim_that_has_gone_by_itself_is_no_failure(
     stage: Stage, answers: Answers
 ) -> None:

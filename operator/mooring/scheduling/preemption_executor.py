@@ -181,9 +181,13 @@ class PreemptionExecutor:
         stay, now = [*map(PodRef.of, victims.values())], self._clock()
         for pod in nominated:
             self.scheduler.decisions.preemption_failed(pod.uid, why, stay, now)
-        preemptors = {pod.uid: pod for pod in nominated}
+        state, preemptors = self.scheduler.state, dict[Uid, Pod]()
         for victim in victims.values():
-            preemptors |= {p.uid: p for p in self.scheduler.state.abandon_eviction(victim)}
+            preemptors |= {pod.uid: pod for pod in state.abandon_eviction(victim)}
+        waited = any(pod.uid in preemptors for pod in nominated)
+        for pod in nominated:
+            if waited or state.nominations.get(pod.uid) is None:  # else it preempts elsewhere now
+                preemptors[pod.uid] = pod
         self._try_again(preemptors.values())
 
     async def _preempt(
