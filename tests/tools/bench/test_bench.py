@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import objects
+from bench import objects, reclaim
 from bench.live import live_runs
 from bench.loader import create
 from bench.runs import bench_server, delete_stage, load_nodes, on_cores_of_its_own, run_once
@@ -112,6 +112,17 @@ def test_pods_that_come_one_by_one_are_bound_and_timed(
         assert run.cpu_ms_per_pod > 0
     assert steady.created == steady.bound == len(steady.latencies) == 20
     assert 0 < steady.latency_ms(50) <= steady.latency_ms(99) <= 1e3 * steady.latencies[-1]
+
+
+def test_the_owner_of_quota_gets_back_all_that_was_borrowed(
+    server: ControlPlane, tmp_path: Path
+) -> None:
+    workload = reclaim.workload_of(reclaim.PER_NODE, gang=0)
+    with nodes_of(server, workload):
+        create(server.access, reclaim.queues(workload.pods))
+        run = run_once(server, workload, Mooring(server, tmp_path / "mooring.log"))
+    assert run.faults == ()
+    assert run.bound == run.evicted == workload.pods
 
 
 @pytest.mark.parametrize("name", [*filter(known, ("claims-half", "claims-extended"))])

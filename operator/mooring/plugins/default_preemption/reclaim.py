@@ -169,7 +169,7 @@ class _Rules:
         borrow, others = self._allowed()
         found = borrow | others
         regarded = self._regarded(found, borrow)
-        numbers = {*np.unique(columns.groups[found]).tolist()}
+        numbers = {*np.unique(columns.groups[found & (columns.groups >= 0)]).tolist()}
         groups = [group for group in cluster.pod_groups if group.number in numbers]
         for group in groups:
             pause()

@@ -131,7 +131,7 @@ def with_leaving(preemptor: Preemptor) -> Preemptor:
 
     These are pods of lower priority that this scheduler is evicting, and all terminating pods in
     the preemptor's tree of Queues, because their end frees quota. To save time, a single pod has
-    only those on nodes where it may fit after their end; the others free only their quota.
+    only those on nodes where its requests fit only after their end; the others free only quota.
     """
     cluster, columns, place = preemptor.cluster, preemptor.cluster.pod_columns, preemptor.place
     chosen = columns.evicting & (columns.priority < preemptor.priority)
@@ -139,9 +139,10 @@ def with_leaving(preemptor: Preemptor) -> Preemptor:
         chosen |= columns.leaving & np.isin(columns.queues, [*preemptor.tree])
     slots = np.flatnonzero(chosen & (columns.rows >= 0) & ~columns.nominated)
     at, pod = columns.rows[slots], preemptor.pods[0]
-    is_single = preemptor.what == "pod" and not (pod.spec.affinity.term_count or pod.spec.spread)
-    if is_single and len(slots):
-        near = _may_fit_after(pod, slots, cluster)[at]
+    spec = pod.spec
+    sees_others = spec.affinity.term_count or spec.spread or spec.host_ports or pod.volumes
+    if preemptor.what == "pod" and not sees_others and len(slots):
+        near = _fits_only_after(pod, slots, cluster)[at]
         elsewhere, slots, at = used_at(slots[~near], cluster), slots[near], at[near]
 
         def place(without: Collection[Pod]) -> Mapping[Uid, int] | None:
@@ -155,18 +156,19 @@ def with_leaving(preemptor: Preemptor) -> Preemptor:
     return replace(preemptor, leaving=found, place=place)
 
 
-def _may_fit_after(pod: Pod, slots: IntArray, cluster: ClusterView) -> BoolArray:
-    """Return bool[nodes]: True where the pod's requests fit once the pods in `slots` have ended."""
+def _fits_only_after(pod: Pod, slots: IntArray, cluster: ClusterView) -> BoolArray:
+    """Return bool[nodes]: True where the pod's requests fit only if the pods in `slots` end."""
     columns, nodes, demand = cluster.pod_columns, cluster.nodes, pod.spec.demand.resources
     at, number = columns.rows[slots], len(cluster.nodes)
     nominated, amounts = columns.nominated_demand(demand, pod.spec.priority, pod.uid, number)
-    ended = np.bincount(at, minlength=number)
-    fits = nodes.pod_count - ended + nominated < nodes.pod_slots
+    places = nodes.pod_slots - nodes.pod_count - nominated
+    before, after = places > 0, places + np.bincount(at, minlength=number) > 0
     for resource, amount in demand.items():
         free = nodes.allocatable(resource) - nodes.requested(resource) - amounts[resource]
+        before &= free >= amount
         np.add.at(free, at, columns.requests(resource)[slots])
-        fits &= free >= amount
-    return np.asarray(fits)
+        after &= free >= amount
+    return np.asarray(after & ~before)
 
 
 class _Reprieve:
