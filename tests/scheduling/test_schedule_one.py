@@ -763,6 +763,37 @@ async def test_of_equal_groups_one_is_tried_after_an_event_and_the_next_if_that_
         assert await after("s1", "s2", "s3") == (2, 4)
 
 
+async def test_groups_that_preempt_are_tried_again_only_when_their_last_victims_have_left(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """Attempts in between would fail, and the groups would wait for longer and longer backoffs."""
+    names, now = "abcd", 0.0
+    victims = [pod(f"{n}{i}", cpu="1", node=n) for n in names for i in range(2)]
+    groups = [pod_group(name, 2, priority=10) for name in "gh"]
+    registry = Registry((*SHIPPED, Marked, Attempts), {})
+    nodes = [node(name, cpu="2") for name in names]
+    engine = Engine(client, *nodes, *victims, *groups, registry=registry, clock=lambda: now)
+    points = {"multiPoint": {"enabled": [{"name": "Attempts"}]}}
+    put_profile(engine.scheduler_state, registry=registry, plugins=points)
+    engine.pending(*members("g", 2, cpu="2", priority=10), *members("h", 2, cpu="2", priority=10))
+    state = engine.scheduler_state.state
+    with engine.running():
+        await until(lambda: len(bindings.deleted) == len(victims) and is_idle(engine))
+        nominee = state.nominations.get(uid_of("g-0"))
+        assert nominee is not None
+        last_of_g = f"{state.nodes.names[nominee.row]}0"
+        now, Attempts.made = 60.0, 0
+        for victim in victims:
+            if (name := victim["metadata"]["name"]) != last_of_g:
+                state.delete(Kind.POD, uid_of(name))
+        await until(lambda: len(bindings.made) == 2 and is_idle(engine))
+        assert {name[0] for name, _ in bindings.made} == {"h"}
+        assert Attempts.made == 1
+        state.delete(Kind.POD, uid_of(last_of_g))
+        await until(lambda: len(bindings.made) == 4)
+    assert Attempts.made == 2
+
+
 async def test_a_group_of_which_another_scheduler_binds_a_member_is_tried_for_itself(
     client: ApiClient, bindings: Bindings
 ) -> None:

@@ -27,7 +27,7 @@ allows that or has as many healthy pods as it wants (registry/core/pod/storage/e
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -110,6 +110,11 @@ class Evictions:
     def awaits_victims(self, preemptor: Pod) -> bool:
         """Return whether the preemptor still waits for a victim to leave its node."""
         return preemptor.uid in self._records.victims
+
+    def awaited_by(self, preemptors: AbstractSet[Uid]) -> Iterator[Uid]:
+        """Yield the uids of the victims that these preemptors wait for."""
+        for uid in preemptors & self._records.victims.keys():
+            yield from map(Uid, self._records.victims[uid])
 
     @property
     def refused(self) -> AbstractSet[Uid]:

@@ -536,6 +536,45 @@ def test_the_last_victim_of_a_preemption_moves_the_preemptor_whatever_rejected_i
     assert worth(queueing_hint, queued, victim)
 
 
+def test_a_group_is_tried_when_the_last_victim_has_left_all_of_its_nominated_nodes(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    """The victims are recorded for one member; a victim on another node frees no place for it."""
+    for name in "bcd":
+        state.put(Kind.NODE, name, parse_node(node(name, cpu="8")))
+    victims = {name: parse_pod(pod(f"victim-{name}", cpu="2", node=name)) for name in "abc"}
+    for victim in victims.values():
+        state.put(Kind.POD, victim.uid, victim)
+    queued = group_member(state, "g", 2, 2, plugins=FIT)
+    members = (queued.pod, parse_pod(pod("g-1", group="g", cpu="2")))
+    for member, name in zip(members, "ab", strict=True):
+        state.nominate(member, name)
+    state.nominate(parse_pod(pod("other", cpu="2")), "d")
+    state.begin_evictions(members[1], victims.values())
+
+    def has_left(name: str) -> bool:
+        if name in victims:
+            state.delete(Kind.POD, victims[name].uid)
+        return worth(queueing_hint, queued, left(f"victim-{name}", node=name))
+
+    assert not has_left("a")
+    assert not has_left("d"), "the room is for another nominated pod"
+    assert has_left("b")
+    assert has_left("d"), "the group waits for no victim"
+
+
+def test_a_group_that_awaits_victims_is_tried_when_a_pod_leaves_a_node_without_nominated_pods(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    state.put(Kind.NODE, "b", parse_node(node("b", cpu="8")))
+    victim = parse_pod(pod("victim", cpu="2", node="a"))
+    state.put(Kind.POD, victim.uid, victim)
+    queued = group_member(state, "g", 2, 2, plugins=FIT)
+    state.nominate(queued.pod, "a")
+    state.begin_evictions(queued.pod, [victim])
+    assert worth(queueing_hint, queued, left("another", node="b"))
+
+
 @pytest.mark.parametrize("hint", ["raises", "wrong"])
 def test_a_hint_that_fails_counts_as_queue_and_is_logged_once(
     queueing_hint: QueueingHints, hint: str, caplog: pytest.LogCaptureFixture

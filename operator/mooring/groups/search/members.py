@@ -23,10 +23,7 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupStat
     if pipeline.group_policy is None:
         return None
     group = cluster.pod_groups.of(pod)
-    if group is None or group.definition is None:
-        return group
-    definition = group.definition
-    return group if definition.gang or definition.topology.keys else None
+    return group if group is not None and group.is_scheduled_together else None
 
 
 def take_members(

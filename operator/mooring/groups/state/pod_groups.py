@@ -161,6 +161,12 @@ class PodGroupState:
         return self.definition.minimum if self.definition is not None else 0
 
     @property
+    def is_scheduled_together(self) -> bool:
+        """Whether one decision places all members; False without a minimum and topology domain."""
+        definition = self.definition
+        return definition is None or definition.gang or bool(definition.topology.keys)
+
+    @property
     def roles(self) -> Mapping[str, int]:
         """Maps a role to its minimum number of members."""
         return self.definition.roles if self.definition is not None else {}

@@ -7,6 +7,7 @@ from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
 from mooring.framework.plugin_failures import PluginFailed
+from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.workloads import PodDisruptionBudget
@@ -126,8 +127,8 @@ class QueueingHints:
         if isinstance(about, Pod) and event.kind is Kind.POD:
             if _cannot_help(about, queued, during_attempt=during_attempt):
                 return False
-            if event.after is None and self._was_its_last_victim(about, queued.pod):
-                return True
+            if event.after is None and (helps := self._ends_wait(about, queued)) is not None:
+                return helps
         # In the order of names: a set's own would ask other plugins in each process.
         names = sorted(queued.unschedulable_plugins)
         return any(self._hint(name, queued, event) for name in names)
@@ -144,17 +145,31 @@ class QueueingHints:
             return True
         return hint is QueueingHint.QUEUE
 
-    def _was_its_last_victim(self, gone: Pod, pod: Pod) -> bool:
+    def _ends_wait(self, gone: Pod, queued: QueuedPod) -> bool | None:
         """Return whether the last victim of a nominated pod has left the nominated node.
 
-        The nominated pod must be tried even if its node is still too full for it.
+        The nominated pod must be tried even if its node is still too full for it. A group must be
+        tried when the last victim has left its nominated nodes; before, an attempt would fail and
+        lengthen its backoff. Return None if the hints of plugins decide.
         """
-        nominations, evictions = self._cluster.nominations, self._cluster.evictions
-        if not len(nominations) or gone.node_name is None:
+        cluster, pod = self._cluster, queued.pod
+        if not len(cluster.nominations) or gone.node_name is None:
+            return None
+        row = cluster.row(gone.node_name)
+        if row is None or not (nominated := cluster.nominations.at(row, pod.spec.priority, None)):
+            return None
+        group = cluster.pod_groups.of(pod) if queued.pipeline.group_policy else None
+        if group is not None and group.is_scheduled_together and self._awaits_victims(group):
             return False
-        row = self._cluster.row(gone.node_name)
-        nominated = nominations.at(row, pod.spec.priority, None) if row is not None else ()
-        return any(n.spec is pod.spec and not evictions.awaits_victims(n) for n in nominated)
+        awaits = cluster.evictions.awaits_victims
+        return any(n.spec is pod.spec and not awaits(n) for n in nominated) or None
+
+    def _awaits_victims(self, group: PodGroupState) -> bool:
+        """Return whether a victim of the group is still on a node of a nominated member."""
+        cluster, waiting = self._cluster, group.unscheduled
+        victims = map(cluster.pod, cluster.evictions.awaited_by(waiting.keys()))
+        rows = (victim.row for victim in victims if victim is not None)
+        return any(pod.uid in waiting for row in rows for pod in cluster.nominations.on(row))
 
 
 def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
