@@ -9,8 +9,9 @@ A pod is identified by its uid and is on one node. A new pod may have the name o
 end the watch has not shown yet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from mooring.gpu_cards.model.cards import Assignment, CardFormat
@@ -83,6 +84,7 @@ class PodTable:
 
     def __init__(self) -> None:
         self._by_uid: dict[Uid, PlacedPod] = {}
+        self.by_uid: Mapping[Uid, PlacedPod] = MappingProxyType(self._by_uid)
         self._by_row: dict[int, list[PlacedPod]] = {}
         self._names = Names()
         self.assumed: dict[Uid, PlacedPod] = {}

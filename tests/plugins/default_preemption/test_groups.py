@@ -1,6 +1,7 @@
 """Evicts pods on any nodes so that a whole pod group fits."""
 
 import random
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -13,10 +14,11 @@ from mooring.groups.model.pod_group import Reservation
 from mooring.groups.search.group_decision import preempt_for_group
 from mooring.groups.search.group_search import Assignment
 from mooring.groups.search.member_counts import CountingSearch
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.plugins.default_preemption import groups
 from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
+from mooring.state.pod_columns import PodColumns
 from mooring.testing.builders import node, pdb, pod, pod_group, uid_of, volcano_pod_group
 
 Raw = dict[str, Any]
@@ -423,6 +425,27 @@ def test_a_slice_of_a_preemption_is_a_few_steps(
     driven(partial(preempted, deciding, gang(16, **fields)), look)
     assert sum(slices) > 16 * 16
     assert max(slices) <= at_most
+
+
+def test_a_search_looks_up_the_pods_that_leave_only_once_and_removes_none(
+    placed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first search looks them up again: plugins that find placements may need a trial."""
+    lookups, slots_of = 0, PodColumns.slots_of
+
+    def noting(columns: PodColumns, pods: Iterable[Pod]) -> IntArray:
+        nonlocal lookups
+        lookups += 1
+        return slots_of(columns, pods)
+
+    def fail(_trial: Trial, uid: Uid) -> None:
+        raise AssertionError(f"{uid} is removed")
+
+    monkeypatch.setattr(PodColumns, "slots_of", noting)
+    monkeypatch.setattr(Trial, "remove", fail)
+    assert victims(Deciding(*lower_on(NAMES), pod_group("g", 16)), gang(16))
+    assert len(placed) > 16
+    assert lookups == len(placed) + 1
 
 
 @pytest.mark.parametrize("fields", [{}, PORTS])

@@ -22,6 +22,7 @@ from mooring.framework.post_filter import (
     GroupPreemption,
     PodGroupPostFilterState,
 )
+from mooring.framework.registry import SHIPPED_WITH
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
 from mooring.groups.model.pod_group import GroupSource
@@ -411,13 +412,13 @@ class _GroupDryRun:
             if _quota_rejection(self._members, self._pipeline, self._cluster) is not None:
                 return None
         if self._placement is not None:
-            assignment = self._place(without, self._placement.rows)
+            assignment = self._place(without, slots, self._placement.rows)
             return assignment.rows if assignment.complete else None
-        with self._search.searched.without(without).trial():
-            placements = placements_of(self._group, self._pipeline, self._cluster)
+        placements = self._placements(without)
         if isinstance(placements, Unschedulable):
             return None
-        place, tried = partial(self._place, without), list[_Candidate]()
+        slots = self._cluster.pod_columns.slots_of(without)  # the trial may have changed them
+        place, tried = partial(self._place, without, slots), list[_Candidate]()
         found = _complete(place, placements, tried, self._budget)
         if not found:
             return None
@@ -425,13 +426,24 @@ class _GroupDryRun:
         self._placement = best.placement
         return best.assignment.rows
 
-    def _place(self, without: Collection[Pod], rows: IntArray) -> Assignment:
+    def _placements(self, without: Collection[Pod]) -> list[Placement] | Unschedulable:
+        """Return the placements as if the pods in `without` were evicted.
+
+        Only plugins of other distributions read pods; to remove the pods for them takes long.
+        """
+        plugins, sources = self._pipeline.placement_generate, self._pipeline.distributions
+        if all(sources.get(plugin.name) == SHIPPED_WITH for plugin in plugins):
+            return placements_of(self._group, self._pipeline, self._cluster)
+        with self._search.searched.without(without).trial():
+            return placements_of(self._group, self._pipeline, self._cluster)
+
+    def _place(self, without: Collection[Pod], slots: IntArray, rows: IntArray) -> Assignment:
         """Place the members on these rows as if the pods in `without` were evicted.
 
-        If not all members fit, the members' claims try their last alternatives first.
+        `slots` are the slots of these pods. If not all members fit, the members' claims try their
+        last alternatives first.
         """
         if self._search.is_counted():
-            slots = self._cluster.pod_columns.slots_of(without)
             return self._search.place_once_ended(slots, rows)
         search = self._search.without(without)
         found = search.place(rows)

@@ -90,6 +90,8 @@ class CountingSearch:
         """Whether `_known_counts` has been computed; the computed value may be None."""
         self._known_counts: list[CountedClass] | None = None
         self._known_requests: list[CountedClass] = []
+        self._known_free: IntArray | None = None
+        """The result of `_free` for `_all_requests`, while no member is placed."""
         pipeline = searched.pipeline
         self._annotations_matter = any(  # none to the shipped plugins but those in the spec
             not plugin.depends_on_node_only
@@ -222,8 +224,10 @@ class CountingSearch:
 
     def is_counted(self) -> bool:
         """Return whether the filters of all members depend on other pods only through requests."""
-        with self.searched.trial():
-            return self.all_counted() is not None
+        if not self._is_known:
+            with self.searched.trial():
+                self.all_counted()
+        return self._known_counts is not None
 
     def _place_one(self, counted: CountedClass, allowed: BoolArray) -> Assignment:
         """Place the members of a single class on the nodes with the best scores.
@@ -284,18 +288,18 @@ class CountingSearch:
         Only requests, and filters that ignore pods, are checked; the first row is filled first.
         Other filters may still reject members, so the result is certain only if it is `impossible`.
         """
-        with self.searched.trial():
-            counted = self._all_requests()
-            self.searched.budget.spend(_COST * len(counted))
-            resources = _resources(counted)
-            free = self._free(resources)
-            self._add_requests(free, resources, slots)
-            among = mask_of(candidates, free.shape[1])
+        if self._known_free is None:
+            with self.searched.trial():
+                self._known_free = self._free(_resources(self._all_requests()))
+        counted, free = self._all_requests(), self._known_free.copy()
+        self.searched.budget.spend(_COST * len(counted))
+        self._add_requests(free, _resources(counted), slots)
+        among = mask_of(candidates, free.shape[1])
 
-            def as_given(_: CountedClass, rows: IntArray) -> tuple[IntArray, bool]:
-                return candidates[np.isin(candidates, rows)], True
+        def as_given(_: CountedClass, rows: IntArray) -> tuple[IntArray, bool]:
+            return candidates[np.isin(candidates, rows)], True
 
-            return self._assigned(pack(self._items(counted, free, among, as_given), free))
+        return self._assigned(pack(self._items(counted, free, among, as_given), free))
 
     def rows_of_class(self, counted: CountedClass, allowed: BoolArray) -> list[int]:
         """Return rows of nodes for as many members of the class as possible."""
