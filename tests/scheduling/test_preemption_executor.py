@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -166,6 +167,35 @@ async def test_a_victim_is_told_which_queue_took_its_share_back(
     notes = [body["note"] for body in answers.bodies if "note" in body]
     recording.cancel()
     assert any(note.endswith(f"because {why}") for note in notes)
+
+
+async def test_victims_are_deleted_before_more_than_a_few_others_are_marked(
+    stage: Stage, answers: Answers
+) -> None:
+    """Else the requests for many victims would delay each other, and those of other preemptions."""
+    for i in range(3, 150):
+        victim = parse_pod(pod(f"low-{i}", cpu="1", node="a"))
+        stage.deciding.state.put(Kind.POD, victim.uid, victim)
+    await stage.carry_out(*range(150))
+    begun = Counter[str]()
+    for method, _ in answers.requests:
+        begun[method] += 1
+        assert begun["PATCH"] - begun["DELETE"] <= 64
+    assert begun["DELETE"] == 150
+
+
+async def test_a_victim_that_is_marked_is_deleted_also_while_a_decision_has_the_turn(
+    stage: Stage, answers: Answers
+) -> None:
+    mark, deletion = ("PATCH", "low-0/status"), ("DELETE", "low-0")
+    answers.hold(mark, deletion)
+    stage.preemptions.begin([stage.queued], Nomination("a", stage.victims(0)))
+    marked = await answers.held[mark]
+    async with stage.scheduler.turn, asyncio.timeout(5.0):
+        marked.reply({})
+        deleted = await answers.held[deletion]
+    deleted.reply({})
+    await stage.preemptions.finish(5.0)
 
 
 async def test_how_the_evictions_of_a_preemption_ended_is_told(

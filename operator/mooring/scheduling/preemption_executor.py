@@ -33,6 +33,9 @@ from mooring.scheduling.scheduler_state import SchedulerState
 logger = logging.getLogger(__name__)
 
 _CALLED_OFF = "preempted"
+_MOST_AT_ONCE = 64
+"""The maximum number of victims that are evicted at the same time. Without it, many victims would
+use all connections, so that Bindings and the last victims of earlier preemptions would wait."""
 _MOST_NODES = 3
 """The event about a group's preemption names at most this many nodes, and counts the others."""
 
@@ -52,6 +55,7 @@ class PreemptionExecutor:
     def __post_init__(self) -> None:
         self._clock = self.scheduler.clock
         self._tasks: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
 
     def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
         """Nominate a pod, or members of a group, and begin to evict the victims on all nodes.
@@ -127,9 +131,8 @@ class PreemptionExecutor:
         began, leader = self._clock(), members[0]
         nominated = [queued.pod for queued in members]
 
-        def is_wanted() -> bool:  # its profile may be in mode Shadow or deleted by now
-            profiles, cluster = self.scheduler.profiles, self.scheduler.cluster
-            return not failures and profiles.of(leader.pod, cluster) is not None
+        def is_wanted() -> bool:
+            return not failures and self._is_active(leader.pipeline.profile)
 
         async def preempt(victim: Pod) -> None:
             try:
@@ -149,7 +152,8 @@ class PreemptionExecutor:
         try:
             *first, last = victims
             between = self.scheduler.turn.between
-            await asyncio.gather(*(between(preempt, victim) for victim in first))
+            in_slots = (between(self._in_slot, partial(preempt, victim)) for victim in first)
+            await asyncio.gather(*in_slots)
             if not failures:
                 await preempt(last)
             if failures:
@@ -159,6 +163,15 @@ class PreemptionExecutor:
         finally:
             seconds = self._clock() - began
             self.scheduler.metrics.preemption_ended(preemptor, result, seconds)
+
+    async def _in_slot(self, preempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with self._slots:
+            await preempt()
+
+    def _is_active(self, profile: str) -> bool:
+        """Return whether the profile is in force and not in mode Shadow; use no state."""
+        entry = self.scheduler.profiles.in_force.get(profile)
+        return entry is not None and entry.profile.spec.mode == "Active"
 
     def _failed(
         self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]
@@ -205,23 +218,31 @@ class PreemptionExecutor:
         scheduler = self.scheduler
         if not scheduler.state.evictions.evicting(victim):
             return  # it has left its node by itself, and may be queued or bound again
-        named, is_gone = (victim.namespace, victim.name, victim.uid), False
+        is_gone = False
         why = self._why(preemptor, victim)
         call_off = scheduler.in_pre_bind.get(victim.uid)
         if scheduler.waiting.get(victim.uid) is not None:
             scheduler.waiting.reject(victim.uid, "DefaultPreemption", _CALLED_OFF)
         elif call_off is not None:
             call_off()
-        elif strict:
-            is_gone = not await self.writer.evict_pod(*named, wanted=wanted)
-        else:
-            await self.reports.mark_disrupted(victim, preemptor, wanted, why=why)
-            is_gone = not await self.writer.delete_pod(*named, wanted=wanted)
+        else:  # in a task of its own, which does not wait while a decision has the turn
+            requests = self._requests(victim, preemptor, wanted, why, strict=strict)
+            is_gone = not await asyncio.create_task(requests)
         if is_gone:
             return  # by itself, or it is another pod by now
         node, by = victim.node_name or "", PodRef.of(preemptor)
         self.scheduler.decisions.preempted(victim.uid, by, node, self._clock(), why)
         self.reports.preempted(victim, preemptor, node, why)
+
+    async def _requests(
+        self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], why: str, *, strict: bool
+    ) -> bool:
+        """Send the requests that evict the victim; return whether they did it. Use no state."""
+        named = victim.namespace, victim.name, victim.uid
+        if strict:
+            return await self.writer.evict_pod(*named, wanted=wanted)
+        await self.reports.mark_disrupted(victim, preemptor, wanted, why=why)
+        return await self.writer.delete_pod(*named, wanted=wanted)
 
     def _why(self, preemptor: Pod, victim: Pod) -> str:
         """Return which Queue took back quota; "" unless both pods are in two Queues of one tree."""
