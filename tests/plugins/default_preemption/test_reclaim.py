@@ -13,6 +13,7 @@ from mooring.model.pod import parse_pod
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.testing.builders import node, pdb, pod, pod_group, queue_object
+from pod_terms import apart, to_pods
 
 Raw = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -343,6 +344,42 @@ def test_pods_that_leave_anyway_are_waited_for_before_others_are_evicted() -> No
     assert {victim.name for victim in outcome.nomination.victims} <= {
         raw["metadata"]["name"] for raw in gone
     }
+
+
+def test_pods_that_take_quota_back_one_after_the_other_evict_one_pod_each() -> None:
+    """The room of each victim is kept for its preemptor until the victim has left."""
+    taken = (using(f"b{i:02}", "b", "n1") for i in range(16))
+    deciding, evicted = Deciding(gpus("n1", 16), *two_teams()[2:], *taken), set[str]()
+    for i in range(8):
+        outcome = deciding.outcome(raw := using(f"p{i}", "a"))
+        assert isinstance(outcome, FitError)
+        assert isinstance(outcome.nomination, Nomination), outcome.message
+        found, preemptor = outcome.nomination.victims, parse_pod(raw)
+        deciding.state.nominate(preemptor, outcome.nomination.node, victims=found)
+        evicted |= {victim.name for victim in deciding.state.begin_evictions(preemptor, found)}
+        assert len(evicted) == i + 1
+
+
+def test_a_pod_is_awaited_and_another_evicted_where_only_both_make_room() -> None:
+    deciding = Deciding(*two_teams(), leaving("gone", "n1", 4), using("stays", "b", "n1", 4))
+    deciding.place(using("full", "b", gpu=8), "n2")
+    assert pod_victims(deciding, using("p", "a", gpu=8)) == ["gone", "stays"]
+
+
+def test_a_pod_is_awaited_whose_anti_affinity_bars_the_nodes_of_its_zone() -> None:
+    alone = apart(to_pods({QUEUE_LABEL: "a"}, "zone"))
+    zone = {"zone": "z"}
+    full, free = (node(n, cpu="64", resources={GPU: 8}, labels=zone) for n in ("n1", "n2"))
+    deciding = Deciding(
+        full,
+        free,
+        *two_teams()[2:],
+        using("nearby", "b", "n1", 7),
+        leaving("gone", "n1", 1, affinity=alone),
+        using("other", "b", "n2", 4),
+    )
+    deciding.nominate(using("next", "a"), "n1")
+    assert pod_victims(deciding, using("p", "a", gpu=4)) == []
 
 
 def test_a_queue_that_is_losing_what_it_borrowed_loses_no_more() -> None:

@@ -101,7 +101,7 @@ def test_a_search_that_ends_early_takes_too_many_rather_than_too_few() -> None:
     assert {"p0", "p1", "p2"} <= {*victims}
 
 
-def test_pods_that_leave_nodes_where_the_pod_will_not_fit_only_free_their_quota() -> None:
+def test_pods_that_leave_only_free_quota_where_no_victim_is_and_the_pod_will_not_fit() -> None:
     leaves: dict[str, Any] = {"terminating": True, "labels": {QUEUE_LABEL: "q"}, "cpu": "2"}
     state = Deciding(
         queue_object("q", {"cpu": "4"}),
@@ -110,18 +110,21 @@ def test_pods_that_leave_nodes_where_the_pod_will_not_fit_only_free_their_quota(
         pod("b", node="n2", **leaves),
         pod("stays", node="n2", cpu="2"),
     ).cluster
-    queue, used = state.queues.states["q"], list[int]()
+    queue, removed, used = state.queues.states["q"], list[set[str]](), list[int]()
 
-    def place(_gone: Collection[Pod]) -> None:
+    def place(gone: Collection[Pod]) -> None:
+        removed.append({one.name for one in gone})
         used.append(queue.used["cpu"])
 
     new, limits = parse_pod(pod("new", cpu="3")), Preemption()
     tree = frozenset((queue.number,))
     whole = Preemptor("pod", [new], 0, state, place, lambda: False, limits, 0.0, tree)
     preemptor = with_leaving(whole)
-    assert [left.name for left in preemptor.leaving] == ["a"]
+    assert [left.name for left in preemptor.leaving] == ["a", "b"]
     preemptor.place(())
-    assert (used, queue.used["cpu"]) == ([2000], 4000)
+    preemptor.place([parse_pod(pod("stays"))])
+    assert removed == [{"a"}, {"a", "b", "stays"}]
+    assert (used, queue.used["cpu"]) == ([2000, 4000], 4000)
 
 
 def test_units_that_borrow_are_the_least_important_whatever_their_priority() -> None:

@@ -60,7 +60,7 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
     numbers = frozenset(state.number for state in below(queue.root))
     preemptor = with_leaving(replace(preemptor, tree=numbers))
     gone = preemptor.leaving
-    if gone and (fits := preemptor.place([*gone])) is not None:
+    if gone and (fits := preemptor.place(())) is not None:
         return _nominated(preemptor, fits, gone)
     found = _cheapest(preemptor, _Rules(preemptor, queue))
     if isinstance(found, GroupNomination):
@@ -76,7 +76,7 @@ def _cheapest(preemptor: Preemptor, rules: "_Rules") -> GroupPreemption:
         first = _without(preemptor, rules, units[-_TRIED_FIRST:])
         if _is_cheapest(first, units):
             return first
-    nodes = preemptor.place([*preemptor.leaving, *(pod for unit in units for pod, _ in unit.pods)])
+    nodes = preemptor.place([pod for unit in units for pod, _ in unit.pods])
     if nodes is None:
         return not_helpful(preemptor) if units else without_units(preemptor, units)
     rows = set(nodes.values())

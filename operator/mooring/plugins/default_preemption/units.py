@@ -8,8 +8,10 @@ remove a pod takes long. But the first search for a group is without all units, 
 determines the group's placement.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final, Literal
 
 import numpy as np
@@ -41,7 +43,7 @@ class Preemptor:
 
     For `place` and `is_last` see `PodGroupPostFilterState`. `tree` has the numbers of all Queues in
     the tree of the preemptor's Queue; it is empty if the preemptor is in no Queue. `leaving` has
-    pods that leave without being victims, with their nodes' rows.
+    pods that leave without being victims, with their nodes' rows; see `with_leaving`.
     """
 
     what: Literal["pod", "pod group"]
@@ -127,33 +129,40 @@ def not_helpful(preemptor: Preemptor) -> Unschedulable:
 
 
 def with_leaving(preemptor: Preemptor) -> Preemptor:
-    """Return the preemptor with the pods that are already leaving.
+    """Return the preemptor with the pods that are already leaving; its `place` removes them, too.
 
     These are pods of lower priority that this scheduler is evicting, and all terminating pods in
-    the preemptor's tree of Queues, because their end frees quota. To save time, a single pod has
-    only those on nodes where its requests fit only after their end; the others free only quota.
+    the preemptor's tree of Queues, because their end frees quota. To save time, they only free
+    their quota on nodes where no victim is, unless a single pod's requests fit only without them.
     """
-    cluster, columns, place = preemptor.cluster, preemptor.cluster.pod_columns, preemptor.place
+    cluster, columns, pod = preemptor.cluster, preemptor.cluster.pod_columns, preemptor.pods[0]
     chosen = columns.evicting & (columns.priority < preemptor.priority)
     if preemptor.tree:
         chosen |= columns.leaving & np.isin(columns.queues, [*preemptor.tree])
     slots = np.flatnonzero(chosen & (columns.rows >= 0) & ~columns.nominated)
-    at, pod = columns.rows[slots], preemptor.pods[0]
-    spec = pod.spec
+    at = columns.rows[slots].tolist()
+    pods = zip((columns.pods[slot] for slot in slots.tolist()), at, strict=True)
+    leaving = {pod: row for pod, row in pods if pod is not None}
+    spec, fits = pod.spec, [True] * len(cluster.nodes)
     sees_others = spec.affinity.term_count or spec.spread or spec.host_ports or pod.volumes
     if preemptor.what == "pod" and not sees_others and len(slots):
-        near = _fits_only_after(pod, slots, cluster)[at]
-        elsewhere, slots, at = used_at(slots[~near], cluster), slots[near], at[near]
+        fits = _fits_only_after(pod, slots, cluster).tolist()
+    always, beside_victims = list[Pod](), defaultdict[int, list[Pod]](list)
+    for each, row in leaving.items():
+        if fits[row] or each.spec.affinity.required_anti:
+            always.append(each)
+        else:
+            beside_victims[row].append(each)
+    quota = used_at(columns.slots_of(chain.from_iterable(beside_victims.values())), cluster)
 
-        def place(without: Collection[Pod]) -> Mapping[Uid, int] | None:
-            with cluster.queues.without(elsewhere):
-                return preemptor.place(without)
+    def place(without: Collection[Pod]) -> Mapping[Uid, int] | None:
+        rows = {placed.row for each in without if (placed := cluster.pod(each.uid)) is not None}
+        also = [each for row in rows for each in beside_victims.get(row, ())]
+        removed = used_at(columns.slots_of(also), cluster)
+        with cluster.queues.without(quota), cluster.queues.with_more(removed):
+            return preemptor.place([*always, *also, *without])
 
-    pods = (
-        (columns.pods[slot], row) for slot, row in zip(slots.tolist(), at.tolist(), strict=True)
-    )
-    found = {pod: row for pod, row in pods if pod is not None}
-    return replace(preemptor, leaving=found, place=place)
+    return replace(preemptor, leaving=leaving, place=place)
 
 
 def _fits_only_after(pod: Pod, slots: IntArray, cluster: ClusterView) -> BoolArray:
@@ -214,8 +223,7 @@ class _Reprieve:
     def _fits(self) -> bool:
         """Return whether the preemptor fits beside the units that have not left."""
         self._searches += 1
-        gone = [*self._preemptor.leaving, *(pod for unit in self._gone for pod, _ in unit.pods)]
-        rows = self._preemptor.place(gone)
+        rows = self._preemptor.place([pod for unit in self._gone for pod, _ in unit.pods])
         if rows is not None:
             self.rows = rows
         return rows is not None
