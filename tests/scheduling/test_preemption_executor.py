@@ -372,8 +372,11 @@ async def test_an_abandoned_preemption_leaves_the_nomination_of_a_successor_of_i
 
 
 @pytest.mark.parametrize(("answered", "strict"), [(0, False), (1, False), (0, True)])
+@pytest.mark.parametrize(
+    "change", [{"mode": "Shadow"}, {"match": {"podSelector": {"matchLabels": {"app": "other"}}}}]
+)
 async def test_a_victim_stays_whose_turn_comes_when_no_profile_takes_the_preemptor_any_more(
-    answered: int, *, strict: bool
+    answered: int, change: dict[str, Any], *, strict: bool
 ) -> None:
     clock = VirtualClock()
     async with (
@@ -386,7 +389,7 @@ async def test_a_victim_stays_whose_turn_comes_when_no_profile_takes_the_preempt
             (await server.next()).reply({})
         (await server.next()).refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
         await clock.sleepers(seconds=3.0)
-        put_profile(stage.scheduler, mode="Shadow")
+        put_profile(stage.scheduler, **change)
         await clock.advance(3.0)
         await stage.preemptions.finish(5.0)
     assert len(server.seen) == answered + 1

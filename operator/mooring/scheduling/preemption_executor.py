@@ -131,8 +131,11 @@ class PreemptionExecutor:
         began, leader = self._clock(), members[0]
         nominated = [queued.pod for queued in members]
 
-        def is_wanted() -> bool:
-            return not failures and self._is_active(leader.pipeline.profile)
+        cluster, profiles = self.scheduler.cluster, self.scheduler.profiles
+        namespace = cluster.namespace_labels(leader.pod.namespace)
+
+        def is_wanted() -> bool:  # its profile may be in mode Shadow or deleted by now
+            return not failures and profiles.in_namespace(leader.pod, namespace) is not None
 
         async def preempt(victim: Pod) -> None:
             try:
@@ -167,11 +170,6 @@ class PreemptionExecutor:
     async def _in_slot(self, preempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async with self._slots:
             await preempt()
-
-    def _is_active(self, profile: str) -> bool:
-        """Return whether the profile is in force and not in mode Shadow; use no state."""
-        entry = self.scheduler.profiles.in_force.get(profile)
-        return entry is not None and entry.profile.spec.mode == "Active"
 
     def _failed(
         self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]

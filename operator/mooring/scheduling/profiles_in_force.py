@@ -248,7 +248,11 @@ class Profiles:
 
     def of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
         """Return the profile in mode Active that takes the pod; None if no profile does."""
-        name = self._matcher.find(pod, cluster.namespace_labels(pod.namespace))
+        return self.in_namespace(pod, cluster.namespace_labels(pod.namespace))
+
+    def in_namespace(self, pod: Pod, labels: Mapping[str, str]) -> ActiveProfile | None:
+        """Return `of` for a pod whose namespace has these labels; use no state."""
+        name = self._matcher.find(pod, labels)
         return self._in_force[name] if name is not None else None
 
     def shadow_of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
