@@ -47,7 +47,7 @@ def go_type(value: Value) -> str:
 
 
 def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Evaluate:
-    """Return a function that evaluates a field or an element of the operand.
+    """Return a function that evaluates the field or element `key` of `operand`.
 
     If `optional` is True, the field or element may be absent. If `tests` is True, the function
     returns whether the field or element exists. A field of an optional value is optional, too.
@@ -75,7 +75,10 @@ def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Ev
 
 
 def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]:
-    """Return whether a field or an element exists, and its value or a Failure."""
+    """Return whether the map or list `value` has `key`, and the value of this entry.
+
+    Without such an entry, the second result is None with `may_be_absent`, else a Failure.
+    """
     if type(value) is MapValue:
         found, inner = value.find(key)
         if found:
@@ -92,7 +95,7 @@ def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]
 
 
 def _at(value: Value, index: int) -> Value:
-    """Return an element of a list or a Joined, by its index."""
+    """Return the element of a list or a Joined at `index`, which must exist."""
     while not isinstance(value, tuple | list):
         before = size_of(value.first)
         value, index = (value.first, index) if index < before else (value.second, index - before)

@@ -268,7 +268,8 @@ _NAMESPACES: Final = frozenset(("optional", "strings", "lists", "sets", "ip", "f
 def functions(newer: bool = True) -> Mapping[str, tuple[Overload, ...]]:
     """Return all functions with their overloads, in the order of cel-go.
 
-    Before Kubernetes 1.37 (`newer` is False), indexOf of lists came before indexOf of texts.
+    If `newer` is False (before Kubernetes 1.37), the overloads of indexOf and lastIndexOf for lists
+    come before those for texts.
     """
     found = _by_function((*_standard_lines(mixed=True), *_further_lines()))
     if not newer:

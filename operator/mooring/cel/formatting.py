@@ -134,7 +134,10 @@ _UNPARSED: Final = "could not parse formatting clause: "
 
 
 def _precision(text: str, at: int) -> tuple[int | None, int]:
-    """Return the precision of a clause, and the position of the clause's letter."""
+    """Return the precision that may begin at `at`, and the position of the clause's letter.
+
+    The precision is None if the clause has none. Raises FormatError if it is malformed.
+    """
     if text[at] != ".":
         return None, at
     end = at + 1
@@ -152,7 +155,7 @@ def _precision(text: str, at: int) -> tuple[int | None, int]:
 
 
 def wrong_type(verb: str, kind: str) -> FormatError:
-    """Return the error for an argument of this type that the clause `verb` does not accept."""
+    """Return the error for an argument of type `kind`, which the clause `verb` does not accept."""
     return FormatError(f"{_WRONG[verb]}, was given {kind}")
 
 
@@ -231,7 +234,10 @@ def _as_text(value: Value) -> str:
 
 
 def _inner(value: Value, key: bool = False) -> str:
-    """Return the text of an element of a list or map; `key` is True for a key of a map."""
+    """Return the text of an element of a list or map, or with `key` of a map's key.
+
+    Raises FormatError for a value that has no text there.
+    """
     kind = type(value)
     if key and kind not in {str, bool, int, UInt}:
         raise FormatError(f"no formatting function for map key of type {type_name(value)}")

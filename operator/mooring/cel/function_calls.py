@@ -96,9 +96,9 @@ def binding_of(
 
 
 def _of_pattern(function: str, count: int) -> Implementation:
-    """Return the implementation of a function whose pattern is constant.
+    """Return the implementation of a call with `count` arguments, whose pattern is constant.
 
-    It checks the types of the other arguments.
+    It checks the types of the arguments.
     """
     wanted = (str, str, int)[:count]
     implementation = functions_of_text.OF_PATTERNS[function]

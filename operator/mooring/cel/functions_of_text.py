@@ -52,7 +52,10 @@ def _last_index_of(text: str, part: str, offset: int | None = None) -> Value:
 
 
 def _found_from(search: Callable[[str, str, int], Value]) -> Callable[[str, str, int], Value]:
-    """Return `search` as in Kubernetes 1.36: the text "" is found at the given offset."""
+    """Return `search` as in Kubernetes 1.36, where the text "" is found at any offset.
+
+    The offset may even be negative, or behind the end of the searched text.
+    """
 
     def compute(text: str, part: str, offset: int) -> Value:
         return search(text, part, offset) if part else offset

@@ -382,7 +382,7 @@ def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> 
 
 
 def _invocation(binding: Binding, args: Sequence[Evaluate], listed: int | None) -> Evaluate:
-    """Return a function that makes the call.
+    """Return a function that evaluates `args` and calls the implementation in `binding`.
 
     It raises EvaluationCrash if argument number `listed` is not a list; None means no such check.
     """
@@ -453,7 +453,10 @@ def _made_map(frame: Frame, steps: Sequence[tuple[Evaluate, Evaluate, bool]]) ->
 
 
 def _members(items: Sequence[Value]) -> frozenset[tuple[type, Value]] | None:
-    """Return the elements of a constant list as a set; None if no set can replace the list."""
+    """Return the elements of a constant list, with equal numbers of other types, as a set.
+
+    Returns None if the list has an element that cannot be looked up in a set.
+    """
     found = set[tuple[type, Value]]()
     for item in items:
         kind = type(item)

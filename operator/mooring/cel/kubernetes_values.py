@@ -155,7 +155,11 @@ def _exponent(suffix: str) -> int | None:
 
 
 def _decimal(sign: int, number: int, power: int, binary: bool) -> "QuantityValue":
-    """Return an amount as a decimal, rounded up to a billionth."""
+    """Return `sign` times `number` times ten to the power of `power`, as a decimal.
+
+    The number is rounded up to a billionth. A large amount with a binary suffix (`binary`) becomes
+    the largest int64.
+    """
     if number:
         if power >= -_NANO:
             number *= 10 ** (power + _NANO)
@@ -356,7 +360,7 @@ _GROUP: Final = re.compile(r"[0-9A-Fa-f]*")
 
 
 def _why_not_6(text: str) -> str:
-    """Return the mistake in the groups of an IPv6 address."""
+    """Return the mistake in a text that has a colon but is no IPv6 address."""
     address, percent, zone = text.partition("%")
     if percent and not zone:
         return "zone must be a non-empty string"

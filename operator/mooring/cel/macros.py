@@ -26,7 +26,7 @@ from mooring.cel.tree import (
 )
 
 Macro = Callable[[int, Expression, Sequence[Expression]], Expression | None]
-"""Gets a call's offset, target and arguments; returns its replacement or None."""
+"""Gets a call's offset, target and arguments; returns its replacement, or None to keep the call."""
 Macros = Mapping[tuple[str, int, bool], Macro]
 """Macros by name, number of arguments, and whether the call is a method."""
 
@@ -59,7 +59,10 @@ def _variable(node: Expression, message: str) -> str:
 
 
 def _variables(args: Sequence[Expression], count: int, message: str) -> tuple[str, ...]:
-    """Return the names of a loop's variables, which are the first `count` arguments."""
+    """Return the names of a loop's variables, which are the first `count` arguments.
+
+    Raises MacroError, with `message` if an argument is no simple name.
+    """
     names = tuple(_variable(each, message) for each in args[:count])
     if len(set(names)) < count:
         raise MacroError(args[1].at, f"duplicate variable name: {names[0]}")

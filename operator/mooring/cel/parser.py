@@ -281,7 +281,10 @@ class _Parser:
         return self._call(at, NOT if sign == "!" else NEGATE, inner)
 
     def _member(self, minus: int | None = None) -> Expression:
-        """Parse an operand with its fields, elements and calls; `minus`: the offset of its sign."""
+        """Parse an operand with its fields, elements and calls.
+
+        If a minus sign before a number was read already, `minus` is its offset.
+        """
         node = self._primary() if minus is None else self._number(minus)
         while True:
             if self._is("."):

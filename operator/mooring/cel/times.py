@@ -46,7 +46,7 @@ def parse_integer(text: str) -> int:
 
 
 def parse_duration(text: str) -> Duration | None:
-    """Parse a duration such as `1h30m` as Go does; return None if it is malformed."""
+    """Parse a duration such as `1h30m` as Go does; None if it is malformed or out of range."""
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in {"+", "-"} else text
     work.spend_on_text(len(text))
@@ -124,7 +124,7 @@ def _plain(value: float) -> str:
 
 
 def add_times(first: Value, second: Value) -> Value:
-    """Return the sum of two durations, or of a duration and a timestamp."""
+    """Return the sum of two durations, or of a duration and a timestamp; else NO_OVERLOAD."""
     kinds = {type(first), type(second)}
     if kinds == {Duration}:
         return _span(first.nanoseconds + second.nanoseconds)
@@ -135,7 +135,10 @@ def add_times(first: Value, second: Value) -> Value:
 
 
 def subtract_times(first: Value, second: Value) -> Value:
-    """Return the difference of two durations or two timestamps, or a timestamp minus a duration."""
+    """Return the difference of two durations or two timestamps, or a timestamp minus a duration.
+
+    Returns NO_OVERLOAD for other types.
+    """
     if type(first) is type(second):
         return _span(first.nanoseconds - second.nanoseconds)
     if isinstance(first, Timestamp) and isinstance(second, Duration):
@@ -165,7 +168,7 @@ def _date(value: Timestamp, zone: tzinfo | timedelta) -> datetime:
 
 
 def _zone(name: str) -> tzinfo | timedelta | Failure:
-    """Return the time zone with this name, or with this offset, such as `-08:00`."""
+    """Return the time zone of a name or an offset, such as `-08:00`; a Failure if it is unknown."""
     hours, colon, minutes = name.partition(":")
     if not colon:
         if name in {"", "UTC", "Local"}:  # that of the API server's and the scheduler's images

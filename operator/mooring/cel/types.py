@@ -170,7 +170,10 @@ class Substitutions:
         return False
 
     def resolved(self, given: Type, free: Type | None = None) -> Type:
-        """Return the type with its parameters replaced; unknown parameters become `free`."""
+        """Return the type with its parameters replaced by the types that were assigned to them.
+
+        Other parameters become `free`; if this is None, they stay.
+        """
         while given.kind == "param":
             known = self._known.get(given.name)
             if known is None:
@@ -205,7 +208,7 @@ class Substitutions:
         return second.kind in {"dyn", "any", "param"} or second == first
 
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
-        """Return whether type parameter `free` may stand for `given`, and whether it had a type.
+        """Return whether type parameter `free` may be `given`, and whether it had a type before.
 
         If so, the parameter gets the type, or a more general one.
         """

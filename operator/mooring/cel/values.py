@@ -164,7 +164,10 @@ work: Final = WorkBudget()
 
 
 def _key(key: Value) -> Any:
-    """Return a dict key for a key of a CEL map, so that 1, 1u, 1.0 and true differ."""
+    """Return a dict key for a key of a CEL map, so that 1, 1u, 1.0 and true differ.
+
+    Raises EvaluationCrash for a value that Go cannot use as a key.
+    """
     kind = type(key)
     if kind is str:
         return key

@@ -79,7 +79,8 @@ class ExplainsClaims(ABC):
 
     @abstractmethod
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return the rows of nodes that might have enough devices if all devices were free.
+        """Return those of `rows` whose nodes might have enough devices if all devices were free.
 
-        Nodes where few devices must be freed come first. Not all nodes are examined.
+        Nodes where few devices must be freed come first. If there are many different nodes, some
+        are left out, because they are not examined.
         """

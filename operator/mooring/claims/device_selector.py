@@ -161,7 +161,7 @@ _NOT_A_BOOL: Final[Mapping[type, str]] = {
 
 
 def _not_a_bool(value: Any) -> str | None:
-    """Return an error unless the value is a CEL optional that contains a bool; else None."""
+    """Return why the value is no bool; None if it is a CEL optional that contains a bool."""
     match value:
         case Optional(present=False):
             return "optional.none() dereference"

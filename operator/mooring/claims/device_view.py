@@ -153,7 +153,7 @@ class Devices:
         return key in used.dedicated or key in used.shares or key in used.consumed
 
     def _classes_of(self, device: Device, key: DeviceId) -> Iterator[str]:
-        """Yield the names of the DeviceClasses that select the device."""
+        """Yield the names of the DeviceClasses that select the device; skip failing selectors."""
         for each in self._classes:
             try:
                 if self._selectors.match(each.selectors, device, key, f"class {each.name}"):

@@ -28,7 +28,10 @@ class ClassesOfResources:
         return self.of(resource) is not None
 
     def of_pod(self, pod: Pod) -> Hashable:
-        """Return a key: the pod's extended resources that have a DeviceClass; None without any."""
+        """Return a key: the pod's extended resources that have a DeviceClass.
+
+        Returns None if the pod has no containers.
+        """
         if not pod.spec.containers:
             return None
         return tuple(name for name in pod.spec.demand.resources if self.has(name))

@@ -259,7 +259,10 @@ class _Lines:
 
 
 def _child(node: yaml.Node, step: str) -> tuple[int, yaml.Node] | None:
-    """Return the line and the value of one step of a path: a key of a mapping, or an index."""
+    """Return the line and the value of one step of a path; None if `node` has no such part.
+
+    A step is a key of a mapping, or an index of a sequence.
+    """
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == step:

@@ -13,8 +13,8 @@ _VARIABLE: Final = "_MOORING_COMPLETE"
 """The environment variable that a shell sets to ask click for completions."""
 _FILES_TOO: Final = 0
 _NO_FILES: Final = 4
-"""Directives of cobra after the completions: with 0 the shell may also complete names of files,
-with 4 it must not."""
+"""A directive of cobra after the completions: the shell must not add names of files, as it may
+after `_FILES_TOO`."""
 
 
 @click.command(

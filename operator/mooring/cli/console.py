@@ -31,7 +31,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def output_option(*formats: str) -> Callable[[_Command], _Command]:
-    """Return the option `-o`; the first of `formats` is the default."""
+    """Return a decorator that adds the option `-o`; the first of `formats` is the default."""
     return click.option(
         "-o",
         "--output",
@@ -43,7 +43,10 @@ def output_option(*formats: str) -> Callable[[_Command], _Command]:
 
 
 def kubernetes_option(default: str) -> Callable[[_Command], _Command]:
-    """Return the option `--kubernetes`; `default` is the help text for a missing option."""
+    """Return a decorator that adds the option `--kubernetes`.
+
+    `default` says in the help which version is used without the option.
+    """
     return click.option(
         "--kubernetes",
         type=click.Choice([*KUBERNETES_RULES]),
@@ -196,6 +199,8 @@ def print_table(
 ) -> None:
     """Print a table as wide as the terminal; the rows whose numbers are in `failed` are red.
 
+    For the other arguments see `table_lines`.
+
     rich's Table is not used, because it cuts names if there is too little space. It also needs 20
     seconds for 10,000 rows; this function needs half a second.
     """
@@ -316,8 +321,8 @@ def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str
 def _stacked(row: Sequence[str], head: Sequence[str], names: int, width: int) -> Iterator[str]:
     """Yield the lines of a row, or of the head; the first cell has its own line.
 
-    If the titles do not fit into one line, or if several cells are prose, the title of its column
-    stands before each cell.
+    If the titles do not fit on one line, each cell follows the title of its column. So do cells
+    with sentences if a row has several.
     """
     yield row[0]
     is_head, width = row is head, max(width, _LEAST_PROSE)

@@ -178,7 +178,10 @@ def _pinned(profile: SchedulingProfile, kubernetes: KubernetesVersion) -> Schedu
 
 
 def _beside_kube_scheduler(profile: SchedulingProfile, source: str) -> SchedulingProfile:
-    """Return the profile; change its mode to Shadow if it is for kube-scheduler's pods."""
+    """Return the profile; if it is for kube-scheduler's pods, in mode Shadow without extenders.
+
+    Notes on standard error say so.
+    """
     if DEFAULT_SCHEDULER not in profile.scheduler_names:
         return profile
     note(f"{source}: {profile.name}: {_SHADOW}")

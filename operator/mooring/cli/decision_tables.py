@@ -96,10 +96,10 @@ def print_attempts(attempts: Iterable[SimulatedAttempt], output: str) -> Summary
 
 
 def write_json(attempts: Iterable[SimulatedAttempt], out: BinaryIO) -> Summary:
-    """Write `{"decisions": [...], "summary": {...}}`, one decision per line.
+    """Write `{"decisions": [...], "summary": {...}}`; return the summary.
 
-    It writes each decision before it reads the next attempt, because all decisions together may not
-    fit into memory.
+    Each decision is one line. It is written before the next attempt is read, because all decisions
+    together may not fit into memory.
     """
     summary = Summary()
     out.write(b'{"decisions": [')

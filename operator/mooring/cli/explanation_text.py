@@ -27,7 +27,10 @@ _WORDS: Final = {
 
 
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the decision's message, its nomination, and how many nodes each plugin rejected."""
+    """Yield lines about the decision: its message, its nomination, rejections by plugin, and ties.
+
+    Nodes that a plugin rejected for the same reasons share a line.
+    """
     if decision["message"]:
         yield decision["message"]
     if decision["nominatedNode"]:
@@ -74,7 +77,10 @@ def time_lines(path: Mapping[str, Any]) -> Iterator[str]:
 
 
 def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each step with the time since the first step; the first row has the absolute time."""
+    """Yield the time since the first step, and each step in words.
+
+    The time is "" if it equals that of the step before; the first step has the absolute time.
+    """
     steps, before = path["steps"], ""
     for number, step in enumerate(steps):
         if number and path["leftOut"] and number == _FIRST_STEPS:
@@ -220,9 +226,9 @@ def _place(suggestion: Mapping[str, Any]) -> str:
 
 
 def claim_lines(found: Mapping[str, Any], said: str | None) -> Iterator[str]:
-    """Yield the state of each claim, and why its requests get no devices.
+    """Yield the error in the claims, the state of each claim, and why its requests get no devices.
 
-    It leaves out an error that is equal to `said`.
+    An error that equals `said` is left out, because the user has read it already.
     """
     if found.get("error") and found["error"] != said:
         yield f"  its claims: {found['error']}"

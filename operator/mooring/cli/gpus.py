@@ -140,7 +140,7 @@ def in_force(inputs: Inputs, registry: Registry, preset: str) -> ActiveProfile:
 
 
 def _print_nodes(nodes: Sequence[NodeGPUs], unit: str) -> None:
-    """Print for each node a heading with its name, and a table of its cards."""
+    """Print for each node a heading with its name, and tables of its cards and its devices."""
     for number, node in enumerate(nodes):
         if number:
             click.echo()

@@ -158,7 +158,7 @@ class Leader:
     def tls(
         self, connection: Connection, *, pinned: str = "", in_forward: bool = False
     ) -> ssl.SSLContext:
-        """Return the TLS context for the endpoints, with the client certificate of the kubeconfig.
+        """Return the TLS context for the leading replica, with the kubeconfig's client certificate.
 
         With `pinned` (PEM), only that certificate is accepted. In a port-forward, the certificate
         is verified only if a CA is given, because the API server and the kubelet connect to the
@@ -333,7 +333,8 @@ def _published_replica(
 ) -> LeadingReplica:
     """Return the endpoints that the Lease names.
 
-    Raises InputError if the endpoints are not on this machine, or the Lease has no certificate.
+    Raises InputError if the endpoints are not on this machine, or if neither the Lease nor an
+    option says which certificate to trust.
     """
     given = published.get(SERVER, "")
     if not _PLAIN_URL.fullmatch(given):  # it is printed, and may be copied into a shell
@@ -357,7 +358,10 @@ def _published_replica(
 
 
 async def _certificate_of(connection: Connection, leader: Leader) -> str:
-    """Return the certificate in the Lease; "" if it has none, or if an option names the CA."""
+    """Return the certificate in the Lease; "" if it has none or cannot be read.
+
+    Returns "" as well if an option names the CA, or turns the verification off.
+    """
     if leader.certificate_authority is not None or leader.insecure_skip_tls_verify:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Prints plans of moves: a table grouped by step, or JSON, and the total gain."""
+"""Prints plans of moves: a table grouped by step and a summary, or JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -162,7 +162,7 @@ def _print_nodes(report: PlanReport) -> None:
 
 
 def _sums(report: PlanReport) -> Iterator[str]:
-    """Yield a line with the total gain, and lines with the numbers of refused pods."""
+    """Yield lines about the whole plan: its limits, what it achieves, and the refused pods."""
     width = terminal_width() or _USUAL_WIDTH
     if report.pods:
         yield f"{plural(report.pods, 'running pod')} of the profile"

@@ -72,7 +72,10 @@ def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -
 def complete_pods_with_type(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return pods and pod groups that begin with `incomplete`, as pod/NAME or podgroup/NAME."""
+    """Return pods and pod groups that begin with `incomplete`, as pod/NAME or podgroup/NAME.
+
+    As long as `incomplete` has no slash, return the words that may stand before the slash.
+    """
     if "/" not in incomplete:
         return [kind for kind in _KINDS if kind.startswith(incomplete)]
     if incomplete.partition("/")[0] not in (*_POD_WORDS, *POD_GROUP_WORDS):

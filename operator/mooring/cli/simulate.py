@@ -320,7 +320,10 @@ def _printed(
 
 @contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """Run the garbage collector less often, because all objects of a cluster stay in memory."""
+    """Run the garbage collector less often in this context.
+
+    All objects of a cluster stay in memory, so that it would find little.
+    """
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 50)
     try:
@@ -365,7 +368,10 @@ def _saved(
 def _replayed(
     replay: str | None, leader: Leader, namespace: str, last: int | None
 ) -> list[str] | None:
-    """Return the pods to replay in order, from a file or from the leader's last decisions."""
+    """Return the pods to replay in order, from a file or from the leader's last decisions.
+
+    `replay` is the value of --replay; without it, the result is None.
+    """
     if replay != _LIVE:
         if last is not None:
             raise InputError("--last goes with --replay, and that without RECORDS")

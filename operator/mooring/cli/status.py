@@ -89,7 +89,10 @@ _NOT_INSTALLED = (
 async def _read(
     leader: Leader,
 ) -> tuple[str, list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """Return the server's version, the profiles and the Lease; None for missing objects."""
+    """Return the server's version, the profiles and the Lease; None for a missing Lease.
+
+    If the server does not know SchedulingProfiles, both are None, and no Lease is read.
+    """
     connection = await load_connection(
         leader.kubeconfig, leader.context, user_agent=f"mooring-status/{__version__}"
     )
@@ -126,7 +129,10 @@ def _profile(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leader(leader: Leader, lease: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """Return the Lease's holder and time, and a text about the leader's problem ("" for none)."""
+    """Return the Lease's holder with its times, and why no replica leads ("" if one leads).
+
+    The first result is None if there is no Lease, or if it has no holder.
+    """
     name = f"{leader.lease_namespace}/{leader.lease_name}"
     if lease is None:
         return None, (

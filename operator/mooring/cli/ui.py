@@ -142,7 +142,7 @@ class Proxy:
             await runner.cleanup()
 
     async def _exchange(self, request: web.Request) -> web.Response:
-        """Return the session's token for the key, and make the key invalid."""
+        """Return the session's token if the request has the key; then make the key invalid."""
         self._check_host(request)
         given = await request.text()
         key, self.key = self.key, ""

@@ -103,7 +103,7 @@ class Extenders:
         answers: ExtenderResults,
         cluster: ClusterView,
     ) -> None:
-        """Call the extenders for several pods at a time; add the results to `answers`.
+        """Make the calls in `needed` for several pods at a time; add the results to `answers`.
 
         Raises:
             ExtenderError: if an extender that may not be ignored fails, or if the answers about the
@@ -250,7 +250,8 @@ class Extenders:
         """Return the preemption candidates that all extenders keep (callExtenders).
 
         Each extender gets the candidates that the previous one kept; without any, no further
-        extender is called. Candidates without victims are left out at the end.
+        extender is called. Candidates without victims are left out at the end. If an extender that
+        is not ignorable fails, the result has its error and no candidates.
         """
         candidates = asked.candidates or ()
         for extender in extenders:
@@ -286,7 +287,7 @@ class Extenders:
         return nodes_request(pod, names, [nodes[name] for name in names if name in nodes])
 
     def _client(self, extender: Extender) -> ExtenderClient:
-        """Return the client for the extender; changed certificate files need a new client."""
+        """Return the extender's client; make a new one if its certificate files have changed."""
         key = extender, changed_at(extender)
         if key not in self._clients:
             if len(self._clients) >= _MOST_CLIENTS:

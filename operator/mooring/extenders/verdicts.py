@@ -106,7 +106,7 @@ class OnRows:
     failures: Sequence[NodeFailure]
 
     def rejected(self, rows: IntArray, *, named: bool = False) -> tuple[RejectedNodes, ...]:
-        """Return the rows of nodes that did not pass, and the reasons.
+        """Return which of the nodes on `rows` did not pass, and why; () if all passed.
 
         `named` adds the extender's name to the reasons.
 
@@ -196,7 +196,10 @@ class ExtenderResults:
         return self._pods.setdefault(pod.uid, PodExtenderResults(pod, preempts))
 
     def lack(self, pod: Pod) -> bool:
-        """Return whether extenders must still filter nodes for the pod as it is now."""
+        """Return whether extenders must filter nodes for the pod.
+
+        This is so if they have not yet, or if the pod's spec or labels have changed since then.
+        """
         known = self._pods.get(pod.uid)
         if known is None or known.nodes is None:
             return True
@@ -237,7 +240,10 @@ class ExtenderResults:
         return {uid: found[answer] for uid, answer in answers.items()}
 
     def _code(self, failure: NodeFailure) -> int:
-        """Store the failure, and return its position in `_failures` plus 1."""
+        """Store the failure, and return its position in `_failures` plus 1.
+
+        After _MOST_REASONS failures, one text per extender replaces new reasons.
+        """
         if failure not in self._codes:
             if len(self._failures) >= _MOST_REASONS:
                 other = f"other reasons of extender {failure.extender}"

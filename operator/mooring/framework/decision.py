@@ -55,7 +55,7 @@ class TextAboutPods:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The first plugin that rejected a node, and its reasons.
+    """The first plugin that rejected a node, and the reasons of all plugins that rejected it.
 
     `resolvable` says whether evicting pods from the node could help (kube-scheduler's code
     Unschedulable) or not (UnschedulableAndUnresolvable).

@@ -112,7 +112,7 @@ class Evaluations:
         return len(self._all)
 
     def add(self, evaluation: Evaluation) -> None:
-        """Add an evaluation; earlier evaluations get their share of the limit first."""
+        """Add an evaluation; those added before it get their share of the limit first."""
         self._all.append(evaluation)
 
     def excess(self, evaluation: Evaluation, node_set_version: int) -> str | None:
@@ -126,7 +126,10 @@ class Evaluations:
         return self._excess.get(evaluation)
 
     def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
-        """Return why the pod has too many labels for the evaluation; None if the labels are few."""
+        """Return why the pod has too many labels for the evaluation; None if it has not.
+
+        `times` says how many times the usual number of labels the pod has.
+        """
         units = times * self._up_to[evaluation].pod_maps
         return Cost(pod=units).excess if times > 1 else None
 

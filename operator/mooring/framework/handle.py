@@ -104,7 +104,7 @@ class Api(Protocol):
         """
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
-        """Wait until `done` returns True. It is called at once and after cluster events.
+        """Wait until `done` returns True; `done` is called at once and after cluster events.
 
         Raises any exception of `done`, and TimeoutError after `seconds`. With 0 seconds, `done` is
         called only once.

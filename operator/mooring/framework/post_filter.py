@@ -116,7 +116,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProcessedCandidates:
-    """The candidates that the preempt extenders left, with their victims.
+    """The candidates that the preempt extenders have kept, with their victims.
 
     If an extender that is not ignorable failed, `error` says why, and there are no candidates.
     """

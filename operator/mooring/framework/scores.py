@@ -18,7 +18,10 @@ MAX_SCORE = 100
 
 
 def normalize_score(raw: IntArray, how: Normalize) -> IntArray:
-    """Return raw scores (int64, not negative) as 0-100; divisions truncate as in kube-scheduler."""
+    """Return raw scores (int64, not negative) as 0-100; NONE leaves them unchanged.
+
+    Divisions truncate as in kube-scheduler.
+    """
     if how is Normalize.NONE or not len(raw):
         return raw
     highest = int(raw.max())

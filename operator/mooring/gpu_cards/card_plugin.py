@@ -33,7 +33,10 @@ class AssignsInTrials(ABC):
 
     @abstractmethod
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assign devices or volumes as `reserve` does; the end of the trial undoes this."""
+        """Assign devices or volumes as `reserve` does; return why this fails, or None.
+
+        The end of the trial undoes this.
+        """
 
 
 def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
@@ -126,12 +129,15 @@ class CardPlugin(AssignsInTrials):
         return SKIP if isinstance(request, Unschedulable) else request
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Assign the best cards of the node to the pod."""
+        """Assign the best cards of the node to the pod; return why this fails, or None."""
         row = self._cluster.row(node)
         return None if row is None else self.assign(pod, row)
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assign the best cards of the row's node to the pod, which is already on this node."""
+        """Assign the best cards of the row's node to the pod, which is already on this node.
+
+        Returns None, or Unschedulable if the cards are not free any more.
+        """
         request = self.pre_filter(pod, self._cluster)
         if isinstance(request, Unschedulable):
             return request

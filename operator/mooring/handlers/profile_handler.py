@@ -229,7 +229,7 @@ class ProfileHandler:
             self.pod_enqueuer.profiles_changed()
 
     def _take_up(self, raw: Mapping[str, Any]) -> _Verdict:
-        """Put the profile in force if it is valid, and keep the verdict for its status."""
+        """Put the profile in force if it is valid; return the verdict, which the status shows."""
         name = raw["metadata"]["name"]
         verdict = self._verdicts[name] = self._judge(raw)
         if (why := self._over_budget(name)) is not None:
@@ -488,7 +488,8 @@ class ProfileStatusWriter:
     ) -> dict[str, Any] | None:
         """Put a profile in force while no other task has the `turn`; return a patch for its status.
 
-        Return None if the status needs no patch, or if the profile was deleted meanwhile.
+        Return None if the status needs no patch, or if the profile was deleted meanwhile, or with
+        `unless_known` if it is known already; then it is not put in force.
         """
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
         with self.handler.departures.meanwhile() as gone:
@@ -530,7 +531,7 @@ class ProfileStatusWriter:
 
 
 def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status; empty the section `rebalancing` if there is one."""
+    """Return the status with an empty section `rebalancing`, if it has this section."""
     return {**status, "rebalancing": {}} if "rebalancing" in status else status
 
 

@@ -52,7 +52,7 @@ UNWATCHED_SECONDS: Final = 60.0
 """A replica is not ready if a needed resource was not watched for more seconds than this."""
 
 ASK_AGAIN_SECONDS: Final = 60.0
-"""The seconds between two checks of a missing right to watch PriorityClasses."""
+"""The seconds between two checks whether kopf may watch PriorityClasses by now."""
 
 UNSCHEDULED: Final = "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"
 """The field selector of the pods that wait for a node."""

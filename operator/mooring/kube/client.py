@@ -65,7 +65,7 @@ class ApiClient(Transport):
         return raw
 
     async def served_in(self, group: str, version: str) -> frozenset[str]:
-        """Return the plural names of the resources that the server has in this API version."""
+        """Return the plural names of the resources in this API version; empty if not served."""
         path = f"/apis/{group}/{version}"
         try:
             known = await self._json("GET", path)

@@ -101,7 +101,7 @@ def default_namespace(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> str:
-    """Return the namespace that kubectl uses without `-n`: the context's or the pod's.
+    """Return the namespace that kubectl uses without `-n`: the context's, the pod's or `default`.
 
     No login takes place. Raises `ConfigError`; for the arguments see `load_connection`.
     """
@@ -147,7 +147,7 @@ def _malformed() -> tuple[type[Exception], ...]:
 
 @cache
 def _library() -> Any:
-    """Import only the module of kubernetes_asyncio that reads kubeconfigs.
+    """Return the module of kubernetes_asyncio that reads kubeconfigs; import nothing else of it.
 
     This module needs two classes of the library's client, and uses only Configuration. If a login
     plugin has imported the library, all of it is used. The result is Any, because the library has
@@ -289,7 +289,7 @@ def _without_entries(problem: str) -> str:
 
 
 def _current_context(merger: Any) -> str | None:
-    """Return the current context of the first file that sets one, as kubectl does.
+    """Return the current context of the first file that sets one, as kubectl does; None without.
 
     The library would use the last such file.
     """

@@ -217,9 +217,10 @@ def exceeds_quota(error: KubeError) -> bool:
 
 
 def denied_by_admission(error: KubeError) -> bool:
-    """Return whether an admission policy, webhook or plugin denies the write; quotas do not count.
+    """Return whether an admission policy, webhook or plugin denies the write.
 
-    The author of the policy or webhook has written the message.
+    An exceeded ResourceQuota does not count. For a policy or webhook, `error.message` has the text
+    of its author.
     """
     if not isinstance(error, ApiError) or error.status is None or error.status >= 500:
         return False

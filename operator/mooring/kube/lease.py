@@ -230,7 +230,10 @@ class LeaderElector:
         return held
 
     async def _update_known(self) -> bool:
-        """Renew the lease without reading it first, by the version of this leader's last write."""
+        """Renew the lease without reading it first, by the version of this leader's last write.
+
+        Returns False if this replica does not lead, or if the lease has another version now.
+        """
         if not self.is_leader:
             return False
         try:

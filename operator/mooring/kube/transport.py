@@ -156,8 +156,9 @@ class Transport:
     ) -> bytes:
         """Return the body of a 2xx answer; raise an ApiError for any other outcome.
 
-        `wanted` is called immediately before a write is sent, and before each repetition; if it
-        returns False, the write is not sent and NotWantedError is raised.
+        After answers with `Retry-After` the request is repeated at most `retries` times. `wanted`
+        is called immediately before a write is sent, and before each repetition; if it returns
+        False, the write is not sent and NotWantedError is raised.
         """
         headers = {"Accept": accept}
         if body is not None:

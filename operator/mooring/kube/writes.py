@@ -95,7 +95,10 @@ class PodWriter:
                 raise
 
     async def bound_node(self, namespace: str, name: str, uid: str) -> str | None:
-        """Return the pod's node, None if unbound or deleted; retry until the server answers."""
+        """Return the pod's node; None if it has none, is gone, or may not be read.
+
+        Retry until the server answers.
+        """
         with suppress(NotFoundError):
             pod = await self._read(namespace, name, uid)
             return pod["spec"].get("nodeName") if pod is not None else None
@@ -317,7 +320,10 @@ class ProfileWriter:
                     return
 
     async def _version(self, name: str, uid: str) -> str:
-        """Return the resourceVersion that an empty patch returns; this needs no right to read."""
+        """Return the profile's resourceVersion from the answer to an empty patch.
+
+        So no right to read is needed. Raises NotFoundError if another profile has the name.
+        """
         found, version = await self._patch(name, {})
         if found != uid:
             raise _another_profile(name)

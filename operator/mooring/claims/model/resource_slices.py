@@ -197,7 +197,7 @@ def parse_quantities(raw: Mapping[str, Any], field: str, where: str) -> Mapping[
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """The part of a slice that is parsed once for slices with equal JSON: no pool and no nodes."""
+    """A slice's devices and counters; they are parsed once for all slices with equal JSON."""
 
     devices: tuple[Device, ...]
     shared_counters: tuple[CounterSet, ...]
@@ -205,7 +205,7 @@ class _Content:
 
 
 _PARSED_PER_BYTE: Final = 4
-"""The estimated bytes of memory for each byte of the devices' JSON, beside `_BYTES_PER_DEVICE`."""
+"""The estimated bytes of memory for each byte of the devices' JSON, plus `_BYTES_PER_DEVICE`."""
 _BYTES_PER_DEVICE: Final = 350
 _contents: Final[BoundedCache[bytes, _Content]] = BoundedCache(
     32 * 2**20,

@@ -26,10 +26,10 @@ def allocation_of(
     """Return the claim's allocation.
 
     Args:
-        claim: The claim.
+        claim: The claim to which the devices are allocated.
         chosen: For each request of the claim, the request itself or the chosen sub-request.
         devices: The devices taken for the claim, in the order of the search.
-        node_name: The node.
+        node_name: The name of the node that has the devices.
         rules: The rules of the Kubernetes version.
         share_id: Makes a new id for a share of a device.
 
@@ -99,7 +99,11 @@ def _named(slot: Slot, requests: Sequence[str]) -> bool:
 def _node_selector(
     devices: Sequence[CandidateDevice], node_name: str, claim: ResourceClaim
 ) -> NodeSelector | None:
-    """Return a selector for the nodes that can use all devices; None if all nodes can."""
+    """Return a selector for the nodes that can use all devices; None if all nodes can.
+
+    If a device is only for its node, the selector names `node_name`. Raises AllocationError if the
+    devices' selectors cannot be combined.
+    """
     expressions: list[Requirement] = []
     fields: list[Requirement] = []
     for each in devices:

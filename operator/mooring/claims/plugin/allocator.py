@@ -75,8 +75,8 @@ class Allocator:
         """Return an allocation for each claim on this node; None if the node has too few devices.
 
         `share_id` makes a new id for each share of a device. `pools` are the pools of the node.
-        Raises AllocationError with kube-scheduler's text if claims or devices have a mistake.
-        Raises PluginFailed if the budget is used up.
+        Raises AllocationError with kube-scheduler's text if claims or devices have a mistake, or if
+        the search takes too many steps. Raises PluginFailed if the attempt's budget is used up.
         """
         self.moves = None
         begun = self._begin(node_name, node_labels, pools)

@@ -73,7 +73,11 @@ def _reads(whole: set[str], texts: Mapping[str, Iterable[str]]) -> Reads:
 def reads_of(
     claims: Iterable[ResourceClaim], device_class: Callable[[str], DeviceClass | None]
 ) -> Reads:
-    """Return the attributes that the expressions of the claims and their classes may read."""
+    """Return the attributes that the claims depend on.
+
+    These are the attributes that expressions of the claims and of their classes may read, and those
+    that constraints compare.
+    """
     whole, texts, expressions = set[str](), dict[str, set[str]](), set[str | None]()
     for claim in claims:
         for asked in claim.spec.requests:

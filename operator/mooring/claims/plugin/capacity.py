@@ -50,7 +50,7 @@ def capacity_left(
     allocating: Mapping[str, int],
     rules: KubernetesRules,
 ) -> bool:
-    """Return whether enough of each capacity of the device is left.
+    """Return whether enough of each capacity is left, and the device's policies allow the request.
 
     Args:
         requested: The requested amounts; a device without such a capacity is rejected.

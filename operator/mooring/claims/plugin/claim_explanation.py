@@ -163,7 +163,7 @@ def devices_to_free(
     classes: NodeClasses,
     allocator: Allocator,
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs: how many devices must be freed, and the row of the node where this may help.
+    """Yield pairs: how many devices must be freed, and the row (of `rows`) where this may help.
 
     The iterator ends early if the time for an attempt is over.
     """

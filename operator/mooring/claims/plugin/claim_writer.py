@@ -235,7 +235,10 @@ class ClaimWriter:
 
 
 def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> str | None:
-    """Return why the claim cannot take this allocation any longer; None if nothing prevents it."""
+    """Return why the claim cannot take this allocation any longer; None if nothing prevents it.
+
+    If `is_new` is False, the claim must still have the allocation.
+    """
     if claim.malformed:
         return f"a claim cannot be read: {claim.malformed}"
     if claim.deleting:

@@ -89,7 +89,7 @@ class DeviceFragmentation:
         self._classes_version = -1
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:
-        """Return the pod's claims; SKIP if the pod needs no devices."""
+        """Return the pod's claims; SKIP if it needs no devices, or if its claims cannot be used."""
         try:
             claims = pod_claims(pod, cluster)
         except PluginError:
@@ -139,7 +139,7 @@ class DeviceFragmentation:
     def _lost(
         self, nodes: Sequence[_Place], waiting: Sequence[ResourceClaim], kinds: _Kinds
     ) -> IntArray:
-        """Return int64[nodes, kinds]: the places that each kind of claims loses; see `_lost_by`."""
+        """Return int64[nodes, kinds]: the places lost if `waiting` get devices; see `_lost_by`."""
         own = kind_of(waiting)
         key = own, tuple(kind for kind, _ in kinds)
         known = self._known.pop(key, None) or {}
@@ -164,7 +164,10 @@ class DeviceFragmentation:
         own: bytes,
         waiting: Sequence[ResourceClaim],
     ) -> int:
-        """Return how many places one kind of claims loses, in thousandths of a place of this pod.
+        """Return how many places one kind of claims loses if the pod's claims get devices.
+
+        The unit is a thousandth of a place of the pod. `claims` are claims of the kind; `waiting`
+        are the pod's claims, which are of the kind `own`.
 
         If an empty node can have six such pods or two claims of the kind, a place of the kind
         counts as three places of the pod.

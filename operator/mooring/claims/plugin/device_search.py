@@ -34,7 +34,7 @@ Moves = tuple[tuple[int, int, int, int], ...]
 
 
 class _Frame:
-    """A choice that the search may change when it goes back."""
+    """A choice that the search may change when it goes back, or a mark that it then passes."""
 
     __slots__ = ()
 
@@ -67,7 +67,11 @@ class _Alternatives(_Frame):
 
 @dataclass(slots=True)
 class _EndOfClaim(_Frame):
-    """Marks the end of a claim; there is nothing else to try."""
+    """Marks the end of a claim.
+
+    It is no choice: the search goes back past it, and from there the failure does not count as
+    `too_many`.
+    """
 
 
 @dataclass(slots=True)
@@ -175,7 +179,10 @@ class Search:
         }
 
     def _reach(self, claim: int, request: int) -> _Next:
-        """Begin the request; after the claim's last request, begin the next claim."""
+        """Begin the request, or after the last one the next claim; return the next step.
+
+        Returns None if all claims have their devices.
+        """
         if claim == len(self.claims):
             return None
         requests = self.claims[claim]
@@ -205,7 +212,10 @@ class Search:
         return _NO_SOLUTION if pruning.too_many_requests(rest) else None
 
     def _fill(self, slot: Slot, taken: int, start: int) -> _Next:
-        """Take the request's next device; if it has all devices, begin the next request."""
+        """Take the device after the first `taken` devices of a request; return the next step.
+
+        If the request has all its devices, the next step is to begin the next request.
+        """
         if slot.every is not None and not slot.every:
             return _NO_SOLUTION
         if taken >= slot.count:
@@ -222,7 +232,7 @@ class Search:
         return self._next_candidate(frame)
 
     def _next_candidate(self, frame: _Devices) -> _Next:
-        """Take the next candidate that the request can have."""
+        """Take the next candidate that the request can have; return the next step."""
         trial, slot, pruning = self.trial, frame.slot, self._pruning
         if self._gave_back:
             self.budget.spend(1 + trial.size - frame.position)
@@ -243,7 +253,7 @@ class Search:
         return _NO_SOLUTION
 
     def _go_back(self, failure: _Fail) -> _Next:
-        """Undo the last choice and try its next option; if there is none, go back further."""
+        """Undo the last choice; return the step that tries another option or goes back further."""
         frame = self._frames[-1]
         match frame:
             case _Devices():
@@ -262,7 +272,7 @@ class Search:
         return failure
 
     def _after_device(self, frame: _Devices, failure: _Fail) -> _Next:
-        """Give the device back and try the next candidate."""
+        """Give the device back and try the next candidate; return the next step."""
         self.trial.give_back()
         if failure.too_many:
             self._frames.pop()
@@ -277,7 +287,10 @@ class Search:
         return self._next_candidate(frame)
 
     def _begin_anew(self) -> _Next:
-        """Start the search again; from now on, skip branches that cannot succeed."""
+        """Give all devices back, and return the first step.
+
+        From now on, the search skips branches that cannot succeed.
+        """
         while self.trial.taken:
             self.trial.give_back()
         self._frames.clear()
@@ -286,7 +299,7 @@ class Search:
         return _Request(0, 0)
 
     def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
-        """Try the next sub-request, which may need fewer devices."""
+        """Return the step that tries the next sub-request; a failure if there is none."""
         frame.all_too_many &= failure.too_many
         frame.chosen += 1
         if frame.chosen < len(frame.slots):

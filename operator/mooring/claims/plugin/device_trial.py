@@ -190,7 +190,7 @@ class DeviceTrial:
     def most_together(self, positions: Iterable[int]) -> int:
         """Return an upper bound for the number of these devices that the counters allow together.
 
-        Each of the devices can be taken alone.
+        The caller must know that each of the devices can be taken alone.
         """
         others, consuming = 0, dict[int, tuple[Pool, list[Device]]]()
         for position in positions:
@@ -277,7 +277,10 @@ class DeviceTrial:
         return Taken(slot, position, consumed, shared=True, counters=counters, first_share=first)
 
     def _constrain(self, slot: Slot, position: int) -> bool:
-        """Add the device to all constraints of the request; if a constraint rejects it, to none."""
+        """Add the device to all constraints of the request, and return True.
+
+        If a constraint rejects the device, nothing is added and the result is False.
+        """
         for added, each in enumerate(self._constraints_on[slot]):
             value = each.values[position]
             if not each.admits(value):

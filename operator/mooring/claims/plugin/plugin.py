@@ -143,7 +143,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims if isinstance(claims, Unschedulable) else None
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodClaims | Unschedulable:
-        """Return the pod's claims, or why no node can be suitable now."""
+        """Return the pod's claims; SKIP if it needs none; Unschedulable if no node can suit now."""
         if not pod.spec.resource_claims and not pod.spec.containers:
             return SKIP
         claims = pod_claims(pod, cluster)
@@ -191,7 +191,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         )
 
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
-        """Return the states of the pod's claims, and why claims have no devices."""
+        """Return the states of the pod's claims, and why claims have no devices.
+
+        Returns None if the pod names no claims.
+        """
         if not pod.spec.resource_claims:
             return None
         states, count = claim_states(pod, self._cluster), self._cluster.node_count
@@ -214,7 +217,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return devices_excluded(pod, self._cluster, self._nodes, classes, allocator)
 
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return the rows of nodes that might have enough devices if all devices were free."""
+        """Return those of `rows` whose nodes might have enough devices if all devices were free."""
         claims, found = self.pre_filter(pod, self._cluster), list[tuple[int, int]]()
         if isinstance(claims, PodClaims):
             nodes = self._cluster.nodes.take(rows)
@@ -231,8 +234,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def post_filter(self, state: PostFilterState) -> Unschedulable:
         """Free a claim that makes nodes unsuitable, if no other pod uses the claim.
 
-        If another plugin's PreFilter rejected the pod, the text is "not found", as in
-        kube-scheduler.
+        The result is never a nomination: it says what was freed, or why nothing was. It is "not
+        found" if another plugin's PreFilter rejected the pod, as in kube-scheduler.
         """
         rejected_by = state.diagnosis.pre_filter_plugins
         if rejected_by == {CAPACITY_SCHEDULING}:
@@ -267,7 +270,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return Unschedulable(done, resolvable=True)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:
-        """Return the pod's claims; SKIP if no request has alternatives."""
+        """Return the pod's claims; SKIP if no request has alternatives or these are not scored."""
         if not self._rules.device_alternatives_scored or not pod.spec.resource_claims:
             return SKIP
         claims = self.pre_filter(pod, cluster)
@@ -291,7 +294,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return scores
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Mark devices of the node as in flight for the pod's claims."""
+        """Mark devices of the node as in flight for the pod; return why this fails, or None."""
         row = self._cluster.row(node)
         if row is None:
             return None
@@ -306,8 +309,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
         """Mark devices of the node of this row as in flight, for a pod that a trial has put there.
 
-        A pod that already holds devices keeps the devices. Raises PluginFailed if the attempt has
-        used up its budget.
+        Returns why this fails, or None. A pod that already holds devices keeps the devices. Raises
+        PluginFailed if the attempt has used up its budget.
         """
         if self._cluster.dynamic_resources.claims.held(pod.uid):
             return None
@@ -432,7 +435,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _unavailable(self, claims: PodClaims, nodes: NodeView | None) -> Iterator[ResourceClaim]:
-        """Yield the allocated claims with devices that some of the nodes cannot use."""
+        """Yield the allocated claims that some of the nodes cannot use, or whose binding failed."""
         if nodes is None:
             return
         for claim in claims.claims:
@@ -462,7 +465,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return fits
 
     def _assigned(self, pod: Pod, row: int) -> NewClaim | Unschedulable | None:
-        """Mark devices of the row's node as in flight; return the claim to create, or None."""
+        """Mark devices of the row's node as in flight; return the claim that PreBind must create.
+
+        Returns None if there is no claim to create, or Unschedulable if devices are missing.
+        """
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -534,7 +540,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             self._count_binding(uids, status, seconds)
 
     def _first_unbound(self, uids: list[str]) -> ResourceClaim | None:
-        """Return the first claim with devices that are not bound yet."""
+        """Return the first claim with devices that are not bound yet; None if all are bound.
+
+        Raises PluginError if a claim was deleted, or if a device cannot be bound.
+        """
         claims = self._cluster.dynamic_resources.claims
         for uid in uids:
             claim = claims.of_uid(uid)
@@ -593,7 +602,7 @@ def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
 
 
 def _held(claim: ResourceClaim | None) -> set[tuple[DeviceId, str, bool | None]]:
-    """Return the claim's devices, each with its share's ID and its admin access."""
+    """Return the claim's devices, each with its share's ID and its admin access; empty for None."""
     if claim is None or claim.allocation is None:
         return set()
     return {(r.device, r.share_id, r.admin_access) for r in claim.allocation.results}

@@ -132,7 +132,8 @@ def _group(pod: Pod, cluster: ClusterView) -> PodGroup | None:
 def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
     """Return the name of the claim that was created for the entry.
 
-    The result is None if the entry needs no claim.
+    The result is None if the entry needs no claim, and Unschedulable if its claim is not created
+    yet or the entry names no template.
     """
     if not entry.template:
         return Unschedulable(
@@ -254,8 +255,9 @@ def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
 
 
 def _missing_class(claim: ResourceClaim, cluster: ClusterView) -> Unschedulable | None:
-    """Return a message about the first DeviceClass that does not exist; None if all exist.
+    """Return a message about the first request of the claim whose DeviceClass does not exist.
 
+    A request of an unknown type counts as well. The result is None if there is no such request.
     Raises ObjectError for a request without a class.
     """
     for request in claim.spec.requests:

@@ -74,7 +74,10 @@ class Pruning:
         )
 
     def too_many_requests(self, rest: Sequence[Sequence[Slot]]) -> bool:
-        """Return whether the remaining requests together need more devices than can be taken."""
+        """Return whether the remaining requests need more devices, values or counters than exist.
+
+        The answer is False if a selector may still end the search with an error.
+        """
         if self._fails:
             return False
         counted = [slots for slots in rest if not any(s.wanted.admin_access for s in slots)]

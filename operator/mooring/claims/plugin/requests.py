@@ -90,11 +90,11 @@ class Slot:
         return f"{self.parent}/{self.wanted.name}" if self.parent else self.wanted.name
 
     def tolerates(self, device: Device) -> bool:
-        """Return whether the request tolerates all taints of the device."""
+        """Return whether the request tolerates the device's taints NoSchedule and NoExecute."""
         return self.first_untolerated(device) is None
 
     def first_untolerated(self, device: Device) -> Taint | None:
-        """Return the first taint that the request does not tolerate; None if it tolerates all."""
+        """Return the first untolerated taint NoSchedule or NoExecute; None if there is none."""
         for taint in device.taints:
             if taint.effect in _BLOCKING and not any(
                 each.toleration.tolerates(taint) for each in self.wanted.tolerations
@@ -209,7 +209,10 @@ class Requests:
         return slot
 
     def _all_devices(self, slot: Slot, where: str) -> list[int]:
-        """Return the positions of all devices that the request selects, also of those in use."""
+        """Return the positions of all devices that the request selects, also of those in use.
+
+        Raises AllocationError if a pool is incomplete or invalid, or if a selector fails.
+        """
         positions = []
         for pool, start, end in zip(
             self._node.pools, self._node.starts, self._node.starts[1:], strict=False

@@ -65,7 +65,7 @@ def place_shares(
     typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> PlacedShares:
-    """Place the shares of a pod on cards with room, on every node; the largest share first.
+    """Choose cards with room for the shares of a pod, on every node; the largest share first.
 
     With up to two different shares, a solution is found if there is one. Among equal cards the
     lowest number is chosen. Only `LeastFragmentation` uses `typical` and `cpu`; without `cpu`, it

@@ -80,7 +80,11 @@ class GPUTopology(CardPlugin):
         return Explanation(_REASONS, bits, case >= _RESOLVABLE)
 
     def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return int64[nodes], 0-100; well-connected cards and unbroken groups score high."""
+        """Return int64[nodes], 0-100.
+
+        A node scores high if the cards for the pod are well connected, and if few groups of 4 or 8
+        free cards are broken up.
+        """
         free = self._free(nodes.rows, request)
         scores = np.zeros(len(nodes), np.int64)
         seen: dict[tuple[Subsets, int, int], int] = {}
@@ -96,7 +100,10 @@ class GPUTopology(CardPlugin):
         return request if request.is_whole else SKIP
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best set of the node's free cards; None if none has the requested links."""
+        """Return the best set of the node's free cards, as `_best` does.
+
+        The pod's own cards count as free. Returns None if there is no such set.
+        """
         remaining = self._cards.remaining_without(row, pod.uid)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
         untouched = remaining.untouched if suitable is None else remaining.untouched & suitable
@@ -122,7 +129,10 @@ class GPUTopology(CardPlugin):
         return subsets(cards.links, len(cards))
 
     def _best(self, row: int, free: int, request: CardRequest) -> int | None:
-        """Return the best set of the cards in `free`; None if no set has the requested links."""
+        """Return the best set of `request.whole_cards` cards from `free`, both as bit masks.
+
+        Returns None if too few cards are free, or if the best set lacks the requested links.
+        """
         sets = self._subsets(row)
         chosen = sets.best(free, request.whole_cards)
         if chosen is None or sets.weakest_link(chosen) < request.link_required:
@@ -136,7 +146,11 @@ def _masks(cards: BoolArray) -> IntArray:
 
 
 def _score(sets: Subsets, free: int, all_free: int, request: CardRequest) -> int:
-    """Return 0-100: two thirds for the links of several cards, one third for unbroken groups."""
+    """Return a score of 0-100 for the best set of cards.
+
+    The score is high if few groups of 4 or 8 free cards are broken up; for several cards, two
+    thirds of it are for the links between them. It is 0 if too few cards are free.
+    """
     chosen = sets.best(free, request.whole_cards)
     if chosen is None:
         return 0

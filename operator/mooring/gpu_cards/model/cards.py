@@ -89,7 +89,7 @@ class CardFormat:
     """The annotation of a node with the numbers of cards that must not be used."""
 
     def assigned(self, annotations: Mapping[str, str], request: "CardRequest") -> Assignment | None:
-        """Return the cards in a bound pod's annotations; None if they contradict the request.
+        """Return the cards in a bound pod's annotations; None if missing or not as requested.
 
         Each share must have as many cards as requested. Otherwise a user could name fewer cards in
         the annotation, and used cards would seem free.
@@ -102,7 +102,7 @@ class CardFormat:
         return assignment
 
     def writes_index(self, request: "CardRequest") -> bool:
-        """Return whether gpushare's annotation can name the cards: one share on one card."""
+        """Return whether gpushare's annotation names the cards: for one share of one card."""
         share, *others = request.shares
         return bool(self.annotation_prefix) and not (others or share.whole or share.cards > 1)
 
@@ -375,7 +375,7 @@ def _capacity(node: Node, resource: str) -> int:
 
 
 def _lost(node: Node, form: CardFormat, count: int, memory: int) -> int:
-    """Return the number of cards that the node has lost, by the resource that shows the most.
+    """Return the number of cards that the node has lost, by the resource with the largest loss.
 
     With HAMi or time slicing, a card counts several times in a resource.
     """

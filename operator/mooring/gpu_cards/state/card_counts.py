@@ -146,7 +146,7 @@ class _Row:
         return held
 
     def books(self, without: Uid | None = None) -> "_Books":
-        """Return the free amounts of each card, as if the pod with the uid `without` were gone."""
+        """Return the counts of the node, as if the pod with the uid `without` were gone."""
         used, cores = self.used.copy(), self.cores.copy()
         held = self.held.get(without) if without is not None else None
         if held is not None and held.known is not None and without not in self.elsewhere:

@@ -25,7 +25,7 @@ class CardFormats:
         """The number of pods whose annotations name other cards than the plugin has chosen."""
 
     def track(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the counts in this format, which are kept as long as the caller holds this object.
+        """Return the counts in this format; they are updated while the caller keeps the result.
 
         If `demand` is True, typical requests are counted, too. Each node is counted at its first
         use.
@@ -114,9 +114,10 @@ def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
 
 
 def _actual(placed: PlacedPod, form: CardFormat) -> Assignment | None:
-    """Return the cards that the annotations of a bound pod name; None for a pod that is not bound.
+    """Return the cards that the annotations of a bound pod name; None if they name none.
 
-    Before the binding, annotations come from a user or from an earlier attempt.
+    For a pod that is not bound, the result is None too: its annotations come from a user or from an
+    earlier attempt.
     """
     if placed.assumed:
         return None

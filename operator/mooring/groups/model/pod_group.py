@@ -433,9 +433,10 @@ class DeclaredByPod(NamedTuple):
 
 
 def _declared_minimums(pod: Pod, form: GroupFormat) -> tuple[int | None, Numbers, Numbers]:
-    """Return the minimum of the group and of each role, and the group's total requests.
+    """Return what the pod declares: the group's minimum, each role's minimum, and total requests.
 
-    These are the values that the pod declares for its group.
+    The first value is None if a pod of YuniKorn declares no task groups. Raises ManifestError if a
+    value is malformed.
     """
     if form.source is GroupSource.YUNIKORN:
         if (groups := task_groups_of(pod)) is None:
@@ -612,7 +613,10 @@ def _grove_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict
 
 
 def _levels(required: str, preferred: str) -> GroupTopology | None:
-    """Return a topology of two keys: the required domain, and the preferred domain inside it."""
+    """Return a topology of the required domain, and of the preferred domain inside it.
+
+    An empty text stands for no such domain; the result is None without any.
+    """
     keys = tuple(dict.fromkeys(key for key in (required, preferred) if key))
     return GroupTopology(keys, required=bool(required)) if keys else None
 
@@ -681,7 +685,10 @@ def _preempts(spec: Mapping[str, Any]) -> bool | None:
 
 
 def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:
-    """Parse `disruptionMode`: a text in v1alpha2, later an object with `single` or `all`."""
+    """Parse `disruptionMode`: a text in v1alpha2, later an object with `single` or `all`.
+
+    Returns None if the field is absent.
+    """
     value = spec.get("disruptionMode")
     if value is None:
         return None

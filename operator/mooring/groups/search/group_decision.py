@@ -135,7 +135,7 @@ class _Candidate:
 
 
 def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecision:
-    """Return nodes for all members, or at least for the minimum of the group.
+    """Find nodes for all members, or at least for the minimum of the group; return the decision.
 
     If members on nodes already reach the minimum, as many members as possible get nodes.
     """
@@ -188,7 +188,11 @@ def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
 def _admitted(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, GroupDecision | None]:
-    """Return the search for the members that the quota allows, or why the group must wait."""
+    """Return the search for the members that the quota allows, and None.
+
+    If the group must wait, the second value says why: the members differ, some are missing, or
+    `minResources` or quota are not free.
+    """
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
         return searched, GroupDecision({}, message=differs)
@@ -214,7 +218,10 @@ def _admitted(
 def _within_quota(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, Unschedulable | None]:
-    """Return the search for the members that the quota allows, or why it allows too few."""
+    """Return the search for the members that the quota allows, and None.
+
+    If the quota allows too few members, the second value says why.
+    """
     members, cluster = searched.members, searched.cluster
     over = _quota_rejection(members, searched.pipeline, cluster)
     if over is None:
@@ -243,7 +250,11 @@ def _quota_rejection(
 def disagreement(
     group: PodGroupState, pods: Iterable[Pod], kubernetes: KubernetesRules
 ) -> str | None:
-    """Return the error if members differ in priority or preemption policy; None if they agree."""
+    """Return the error if members differ from their group in priority or preemption policy.
+
+    Returns None if they agree. Only PodGroups of scheduling.k8s.io are checked, and only if the
+    rules of the Kubernetes version say so.
+    """
     definition = group.definition
     if definition is None or group.key.source is not GroupSource.KUBERNETES:
         return None
@@ -285,7 +296,11 @@ def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
 
 
 def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) -> str:
-    """Return kube-scheduler's text about members with a node and without; "" without a minimum."""
+    """Return kube-scheduler's text about `fits` more members with a node and `left` without.
+
+    Returns "" if kube-scheduler has no such text: for other kinds of groups, without a minimum, or
+    in older versions.
+    """
     known = group.key.source is GroupSource.KUBERNETES and group.minimum
     if not (known and pipeline.kubernetes.group_progress_in_message):
         return ""
@@ -296,7 +311,7 @@ def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) ->
 
 
 def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:
-    """Return which of the group's `minResources` are not free; None if enough is free.
+    """Return a text about the first of the group's `minResources` that is not free, or None.
 
     The members' own requests count as free, as in the coscheduling plugin (CheckClusterResource). A
     group that already has its minimum on nodes is not checked.
@@ -429,7 +444,8 @@ class _GroupDryRun:
     def _placements(self, without: Collection[Pod]) -> list[Placement] | Unschedulable:
         """Return the placements as if the pods in `without` were evicted.
 
-        Only plugins of other distributions read pods; to remove the pods for them takes long.
+        The pods are removed only for plugins of other distributions: Mooring's own read no pods,
+        and removing them takes long.
         """
         plugins, sources = self._pipeline.placement_generate, self._pipeline.distributions
         if all(sources.get(plugin.name) == SHIPPED_WITH for plugin in plugins):
@@ -457,7 +473,8 @@ def placements_of(
 ) -> list[Placement] | Unschedulable:
     """Return the placements of all PlacementGenerate plugins, the lowest tier first.
 
-    Each plugin divides the placements of the plugin before it.
+    Each plugin divides the placements of the plugin before it. The result is Unschedulable if a
+    plugin returns it, or if no placement is left.
     """
     placements = [Placement(cluster.nodes_in_order)]
     metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
@@ -525,7 +542,8 @@ def _needed_only(
 ) -> list[_Candidate]:
     """Search again for only the members that the group's minimums need; return the placements.
 
-    Otherwise members of one role that are not needed could take the nodes for another role.
+    Otherwise members of one role that are not needed could take the nodes for another role. The
+    result is empty for a group without roles, or if it needs all its members.
     """
     needed, others = group.needed_of(searched.members)
     if not (group.roles and others):

@@ -193,7 +193,7 @@ class CountingSearch:
             fits[rows[rows >= 0]] = False
 
     def _requesting(self, members: MemberClass) -> CountedClass:
-        """Return an approximate CountedClass that considers only the requests of other pods."""
+        """Return an approximate CountedClass: only the requests of other pods are considered."""
         search = self.searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         needs: dict[str, int] = {}
@@ -209,7 +209,7 @@ class CountingSearch:
 
     @property
     def was_counted(self) -> bool:
-        """Whether the last search placed all members by counting, without reading labels."""
+        """Whether the last search only counted: it read neither labels nor answers of extenders."""
         counted = self._known_counts
         by_spec = counted is not None and all(found.by_spec for found in counted)
         return by_spec and not self.searched.extended
@@ -431,7 +431,7 @@ def _short(
 
 
 def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) -> bool:
-    """Return whether all members fit into the free amounts, on rows where they are eligible."""
+    """Return whether `pack` places all members in the free amounts, on eligible rows."""
     placed = list[Item]()
     for item, mask in zip(items, eligible, strict=True):
         asked = item.requests > 0

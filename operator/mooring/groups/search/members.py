@@ -29,7 +29,7 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupStat
 def take_members(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
 ) -> dict[Uid, QueuedPod]:
-    """Take `queued` and the other queued members with its profile from the queue.
+    """Take `queued` and the other queued members with its profile from the queue; return them.
 
     The other members are sorted by priority, then by age. Gated members stay in the queue.
     """
@@ -85,7 +85,7 @@ class GroupBackoffs:
 def _others(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
 ) -> Iterator[QueuedPod]:
-    """Yield other queued members with the same pipeline that are neither gated nor attempted."""
+    """Yield other queued members with the same pipeline; leave out those gated or in an attempt."""
     for pod in group.unscheduled.values():
         other = scheduler.queue.get(pod.uid)
         if (

@@ -174,7 +174,7 @@ class GroupSearch(CountingSearch):
     def _choose(
         self, pod: Pod, members: MemberClass, allowed: BoolArray, *, by_fit: bool
     ) -> int | None:
-        """Return a node for the member: the best by score, or with `by_fit` the fullest node."""
+        """Return a row for the member: the best by score, or with `by_fit` the fullest; or None."""
         search, rows = self._feasible(pod, members, allowed)
         if not len(rows):
             return None

@@ -266,7 +266,7 @@ class GroupReservation:
         pipeline: Pipeline,
         answers: ExtenderResults | None,
     ) -> Mapping[Uid, int] | None:
-        """Choose few nodes for the needed members; return each member's row by uid, or None.
+        """Choose few nodes for the needed members; return the rows by uid; None if no nodes suit.
 
         Nodes with the most free cpu come first.
         """
@@ -329,7 +329,7 @@ class GroupReservation:
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
-        """Return bool[slots of the PodTable]: True for pods that will make room for the group."""
+        """Return bool[slots of the PodTable]: True for pods whose end makes room for the group."""
         columns = self._cluster.pod_columns
         leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
         for slot in np.flatnonzero(leaving).tolist():

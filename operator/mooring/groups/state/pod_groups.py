@@ -162,7 +162,10 @@ class PodGroupState:
 
     @property
     def is_scheduled_together(self) -> bool:
-        """Whether one decision places all members; False without a minimum and topology domain."""
+        """Whether one decision places all members.
+
+        This is so for a group with a minimum or a topology domain, and for one that is undefined.
+        """
         definition = self.definition
         return definition is None or definition.gang or bool(definition.topology.keys)
 
@@ -445,7 +448,10 @@ class PodGroups:
         return None, None
 
     def queue_of(self, pod: Pod) -> str:
-        """Return the Queue that the pod's labels name, or else the group's; "" without a Queue."""
+        """Return the name of the pod's Queue; "" without one.
+
+        A label or annotation of the pod names it, or else the pod's group.
+        """
         for form in self._formats:
             for key in form.queue_keys:
                 if name := pod.labels.get(key) or pod.annotations.get(key):
@@ -508,6 +514,7 @@ class PodGroups:
         """Use these formats; a pod's group is named by the first format that matches.
 
         Returns an iterator that counts every pod again and yields it; the caller must exhaust it.
+        It is empty if the formats are the same as before.
         """
         if formats == self._formats:
             return iter(())

@@ -257,7 +257,10 @@ class PodGroupStatusReporter:
             await self._send(group, view)
 
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
-        """Return whether the status will change again soon and should not be written yet."""
+        """Return whether the status will change again soon and should not be written yet.
+
+        If so, the group may be examined again in the next round.
+        """
         record, definition = self._record(group), group.definition
         written = self._statuses.has_patched(group.key)
         written |= definition is not None and definition.status.scheduled is not None
@@ -316,7 +319,10 @@ class PodGroupStatusReporter:
         return any(form.source is GroupSource.VOLCANO for form in formats)
 
     def _must_count(self, group: PodGroupState) -> bool:
-        """Return whether the number of finished members may have changed since the last count."""
+        """Return whether to count the finished members of a coscheduling group again.
+
+        Their number may have changed since the last count; other groups are not counted.
+        """
         definition, record = group.definition, self._record(group)
         if definition is None or group.key.source is not GroupSource.COSCHEDULING:
             return False
@@ -359,6 +365,7 @@ class PodGroupStatusReporter:
     ) -> None:
         """Record an event when the group is placed, and for each new reason why it is not.
 
+        Further events name reserved nodes, and once the fields of the object without effect.
         Missing members are reported only in the condition, because their number changes often.
         """
         record, known = self._record(group), definition.status.scheduled
