@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ExpressionMistake:
-    """A mistake and its position in the source, counted in characters; -1 without a position."""
+    """A mistake, and its position in the source in characters; the position is -1 if unknown."""
 
     at: int
     text: str

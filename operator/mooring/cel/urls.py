@@ -75,7 +75,10 @@ def _decoded(text: str) -> str | None:
 
 
 def parse_url(text: str, for_request: bool = False) -> UrlValue | Failure:
-    """Parse a URL; with `for_request`, it must have a scheme or an absolute path."""
+    """Parse a URL; return a Failure with Go's message if it is malformed.
+
+    With `for_request`, the URL must have a scheme or an absolute path.
+    """
     wrong = _failure(text)
     work.spend_on_text(len(text))
     work.read()
@@ -113,7 +116,7 @@ def _failure(text: str) -> Callable[[str], Failure]:
 
 
 def _host(authority: str, scheme: str) -> str | Failure:
-    """Return the host with its port, without a user's name."""
+    """Return the host with its port, without a user's name; a Failure if malformed."""
     _user, at, host = authority.rpartition("@")
     if "[" in host:
         found = _literal(host)
@@ -131,7 +134,7 @@ def _host(authority: str, scheme: str) -> str | Failure:
 
 
 def _literal(host: str) -> str | Failure:
-    """Return the host with its port, if the host is an IPv6 address in brackets."""
+    """Return a host that is an IPv6 address in brackets, with its port; a Failure if malformed."""
     bracket = host.rfind("]")
     if host.rfind("[") > 0:
         return Failure("invalid IP-literal")

@@ -23,7 +23,7 @@ _WORDS: Final = {
     "gone": "left the queue: deleted, ended, or bound by another scheduler",
     "preempted": "preempted on {node} by {by}{why}",
 }
-"""The text for some kinds of a pod's steps; the other kinds are shown by their name."""
+"""The text for some kinds of steps of a pod's path; other kinds are shown by their name."""
 
 
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
@@ -48,7 +48,7 @@ def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tie(decision: Mapping[str, Any]) -> str:
-    """Return a text about other nodes with the chosen node's score; "" if there are none."""
+    """Return how many nodes have the chosen node's score, as a text; "" if it is the only one."""
     scores, node = decision.get("scores") or {}, decision.get("node")
     if node not in scores:
         return ""
@@ -143,7 +143,10 @@ def zero_scores(scores: Mapping[str, Any], most: int | None = None) -> Iterator[
 
 
 def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the group's cause, its members by state, and the domains that were tried."""
+    """Yield lines about the group: its phase, the cause, its members by state, its last decision.
+
+    The lines about the decision name the domains that it tried.
+    """
     yield f"pod group {group['podGroup']} ({group['source']}): {group['phase']}"
     if group["message"]:
         yield f"  {group['message']}"

@@ -129,7 +129,10 @@ def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
 
 
 def decode_preemption(body: bytes) -> dict[str, tuple[list[str], int]]:
-    """Return the uids of victims and the number of violated budgets, for each node."""
+    """Return the uids of victims and the number of violated budgets, for each node.
+
+    Raises AnswerError if the answer is malformed.
+    """
     key, found = "NodeNameToMetaVictims", dict[str, tuple[list[str], int]]()
     by_node = _read(_get(_read(_loaded(body), dict, "the answer"), key), dict, key)
     for node, given in by_node.items():

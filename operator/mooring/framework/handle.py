@@ -170,7 +170,10 @@ class DeviceMetrics:
         """
 
     def claim_created(self, status: str) -> None:
-        """Note an attempt to create a claim for a pod's extended resources: success or failure."""
+        """Note an attempt to create a claim for a pod's extended resources.
+
+        `status` is success or failure.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class DryRun(Protocol):
         """Return why the node rejects the pod, counting nominated pods; () if the pod fits."""
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the pod's row by its uid, as if the pods in `without` had left.
+        """Return where the pod fits if the pods in `without` leave: a dict from its uid to the row.
 
         Returns None if the pod fits nowhere.
         """

@@ -17,7 +17,7 @@ __all__ = ["ENTRY_POINT_GROUP", "SHIPPED_WITH", "NoArgs", "PluginLoadError", "Re
 
 ENTRY_POINT_GROUP = "mooring.plugins"
 SHIPPED_WITH: Final = "mooring-scheduler"
-"""The distribution of the shipped plugins, Mooring itself: the name of pyproject.toml."""
+"""The distribution of the shipped plugins, Mooring itself: the name in pyproject.toml."""
 _ASYNC: Final = frozenset({Point.PRE_BIND, Point.BIND, Point.POST_BIND})
 
 

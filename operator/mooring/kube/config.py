@@ -283,7 +283,7 @@ class _Kubeconfig:
 
 
 def _without_entries(problem: str) -> str:
-    """Return the library's message without quoted entries, because they may contain tokens."""
+    """Return kubernetes_asyncio's message without quoted entries: they may contain tokens."""
     before, _, entries = problem.partition("/{")
     return before + entries.rpartition("}")[2]
 

@@ -240,7 +240,7 @@ class PodGroupWriter:
         await _patch_status(self._client, resource, namespace, name, uid, status, version)
 
     async def count_finished(self, namespace: str, label: str, value: str) -> tuple[int, int]:
-        """Return how many pods with this label have succeeded, and how many have failed."""
+        """Return how many pods with this label value have succeeded, and how many have failed."""
         succeeded, failed = [
             len(
                 (

@@ -179,6 +179,6 @@ def _violates(consumed: Quantity, policy: CapacityPolicy | None, rules: Kubernet
 
 
 def _whole(amount: Quantity) -> int:
-    """Return the amount rounded away from zero."""
+    """Return the amount in whole units, rounded away from zero."""
     whole = -(-abs(amount.nano) // _UNIT)
     return whole if amount.nano >= 0 else -whole

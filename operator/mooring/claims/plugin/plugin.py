@@ -133,7 +133,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._unreserved = count()
         """Numbers the calls of `unreserve`, so that each holds claims under a unique id."""
         self._new: dict[Uid, NewClaim] = {}
-        """The claims for extended resources that PreBind must create, by pod."""
+        """The claims for extended resources that PreBind must create, by the pod's uid."""
         self._overdue: dict[str, None] = {}
         """The uids of claims whose devices were not bound in time."""
 

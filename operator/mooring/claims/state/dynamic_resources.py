@@ -19,7 +19,7 @@ class ClaimTables:
         self.unknown: str | None = None
         """Why some claims, slices or classes are not mirrored; None if all are.
 
-        While there is a reason, no device is allocated: an unknown claim may hold the device.
+        As long as it is not None, no device is allocated: an unknown claim may hold the device.
         """
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> Any:

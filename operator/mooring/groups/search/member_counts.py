@@ -379,7 +379,10 @@ class CountingSearch:
         return ranked, bool(results.prefers_full_nodes)
 
     def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
-        """Return whether the best node stays best once it has a member; None if it is full then."""
+        """Return whether the best node, with a member on it, scores no less than the second best.
+
+        Returns None if no other member fits on the best node then.
+        """
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             assign_devices(self.searched.pipeline.reserve, members.pods[0], int(ranked[0]))

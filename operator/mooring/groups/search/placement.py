@@ -192,7 +192,10 @@ class GroupSearch(CountingSearch):
         return found
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return how much the pod would leave free on each node, in millionths of the cluster."""
+        """Return how much of the requested resources is free on each node.
+
+        The unit is a millionth of what all nodes have; the resources are added up.
+        """
         nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:

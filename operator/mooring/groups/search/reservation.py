@@ -302,9 +302,11 @@ class GroupReservation:
     def _placed(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray, removals: SearchBudget
     ) -> Assignment | None:
-        """Place the members on these rows as if the pods there had ended; None if some do not fit.
+        """Place the members on these rows as if the pods there had ended.
 
-        `removals` limits the number of pods that are removed in trials.
+        Returns None if some members certainly do not fit, or if a budget is spent: `removals`
+        limits the number of pods that are removed in trials. Otherwise members may still lack a
+        node.
         """
         found = self._promising(search, group, rows)
         counted = search.is_counted()
@@ -319,7 +321,7 @@ class GroupReservation:
     def _promising(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray
     ) -> Assignment | None:
-        """Place the members on these rows by counting; return None if not all members fit.
+        """Place the members on these rows by counting; return None if some certainly do not fit.
 
         The placement is not final for members that cannot be counted.
         """
