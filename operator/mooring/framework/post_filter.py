@@ -40,6 +40,9 @@ class DryRun(Protocol):
         pods.
         """
 
+    def depends_on_requests_only(self) -> bool:
+        """Return whether `resource_requests` is known, or would be if the pod's quota sufficed."""
+
     def trial(self) -> AbstractContextManager[Trial]:
         """Return a context in which pods can be removed and added; its exit undoes this."""
 

@@ -283,6 +283,10 @@ class LiveDryRun:
         resource_filter = self._search.resource_filter(self._pre_filtered)
         return resource_filter[1] if resource_filter is not None else None
 
+    def depends_on_requests_only(self) -> bool:
+        """Return whether filters depend on other pods only through requests, see `DryRun`."""
+        return self._search.depends_on_requests_only()
+
     def trial(self) -> AbstractContextManager[Trial]:
         """Return a context in which pods can be removed and added; its exit undoes this."""
         return self._search.cluster.trial()

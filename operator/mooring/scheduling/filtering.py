@@ -8,7 +8,7 @@ A decision calls `NodeSearch.pre_filter`, `NodeSearch.feasible`,
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -52,6 +52,13 @@ class PreFiltered:
         return self.states.get(plugin.name) is not SKIP
 
 
+_PreFilterResults: TypeAlias = tuple[
+    dict[str, Any], frozenset[str] | None, list[str], dict[str, Unschedulable]
+]
+"""The plugins' states; the names of the nodes to search, None for all nodes; the plugins that
+restrict the nodes; and the rejections by plugin."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeSearch:
     """A search for nodes that fit one pod; `results` has the results of node-only plugins.
@@ -68,6 +75,29 @@ class NodeSearch:
 
     def pre_filter(self) -> PreFiltered | Diagnosis:
         """Run the pre_filter plugins; return a Diagnosis if one of them rejects the pod."""
+        states, names, restricted_by, rejections = self._run_pre_filter()
+        if rejections:
+            return self._rejected(rejections)
+        if names is None:
+            return PreFiltered(states, self.cluster.nodes_in_order, ())
+        if not names:
+            return self._rejected({n: Unschedulable(_empty(restricted_by)) for n in restricted_by})
+        rows = [row for name in names if (row := self.cluster.row(name)) is not None]
+        candidate_rows = np.intersect1d(self.cluster.nodes_in_order, np.array(rows, np.int64))
+        return PreFiltered(states, candidate_rows, tuple(restricted_by))
+
+    def depends_on_requests_only(self) -> bool:
+        """Return whether the pod's filters depend on other pods only through requests.
+
+        Unlike `resource_filter`, it also answers for a pod that waits for quota.
+        """
+        states, _, restricted_by, rejections = self._run_pre_filter()
+        if not all(rejection.resolvable for rejection in rejections.values()):
+            return False  # some plugins have no state
+        found = PreFiltered(states, self.cluster.nodes_in_order, tuple(restricted_by))
+        return self.resource_filter(found) is not None
+
+    def _run_pre_filter(self) -> _PreFilterResults:
         metrics = self.pipeline.metrics
         metrics.mark()
         states: dict[str, Any] = {}
@@ -97,15 +127,7 @@ class NodeSearch:
             states[name] = answer
         metrics.evaluated(evaluations)
         metrics.lap(PRE_FILTER)
-        if rejections:
-            return self._rejected(rejections)
-        if names is None:
-            return PreFiltered(states, self.cluster.nodes_in_order, ())
-        if not names:
-            return self._rejected({n: Unschedulable(_empty(restricted_by)) for n in restricted_by})
-        rows = [row for name in names if (row := self.cluster.row(name)) is not None]
-        candidate_rows = np.intersect1d(self.cluster.nodes_in_order, np.array(rows, np.int64))
-        return PreFiltered(states, candidate_rows, tuple(restricted_by))
+        return states, names, restricted_by, rejections
 
     def feasible(self, pre_filtered: PreFiltered) -> BoolArray:
         """Return bool[rows]: True for the nodes that pass every filter."""

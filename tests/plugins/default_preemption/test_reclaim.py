@@ -1,15 +1,16 @@
 """The victims for a pod or a group in a Queue."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from deciding import Deciding
 from device_builders import device_claim, device_class, resource_slice
+from mooring.framework.per_node import NodeInfo, per_node
 from mooring.framework.post_filter import GroupNomination, GroupPreemption, Nomination
 from mooring.groups.search.group_decision import preempt_for_group
 from mooring.model.events import Kind
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Pod, parse_pod
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.testing.builders import node, pdb, pod, pod_group, queue_object
@@ -380,6 +381,26 @@ def test_a_pod_is_awaited_whose_anti_affinity_bars_the_nodes_of_its_zone() -> No
     )
     deciding.nominate(using("next", "a"), "n1")
     assert pod_victims(deciding, using("p", "a", gpu=4)) == []
+
+
+@per_node
+class OnePodAtMost:
+    name: ClassVar[str] = "OnePodAtMost"
+    depends_on_node_only: ClassVar[bool] = True
+
+    def filter(self, _pod: Pod, node: NodeInfo) -> str | None:
+        return "node(s) had a pod" if node.pod_count else None
+
+
+@pytest.mark.parametrize("b", [8, 1])
+def test_a_pod_is_awaited_that_another_plugin_counts_on_a_node_with_room(b: int) -> None:
+    """The pod waits for quota, too, if Queue b borrows."""
+    plugins = {"multiPoint": {"enabled": [{"name": "OnePodAtMost"}]}}
+    objects = gpus("n1"), gpus("n2"), queue_object("all"), queue_object("a", {GPU: 8}, parent="all")
+    queue = queue_object("b", {GPU: b}, parent="all")
+    running = leaving("gone", "n1", 1), using("stays", "b", "n2", 8)
+    deciding = Deciding(*objects, queue, *running, extra=(OnePodAtMost,), plugins=plugins)
+    assert pod_victims(deciding, using("p", "a")) == ["gone"]
 
 
 def test_a_queue_that_is_losing_what_it_borrowed_loses_no_more() -> None:

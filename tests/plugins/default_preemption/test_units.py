@@ -118,7 +118,9 @@ def test_pods_that_leave_only_free_quota_where_no_victim_is_and_the_pod_will_not
 
     new, limits = parse_pod(pod("new", cpu="3")), Preemption()
     tree = frozenset((queue.number,))
-    whole = Preemptor("pod", [new], 0, state, place, lambda: False, limits, 0.0, tree)
+    whole = Preemptor(
+        "pod", [new], 0, state, place, lambda: False, limits, 0.0, tree, by_requests=True
+    )
     preemptor = with_leaving(whole)
     assert [left.name for left in preemptor.leaving] == ["a", "b"]
     preemptor.place(())

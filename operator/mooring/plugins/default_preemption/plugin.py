@@ -176,6 +176,7 @@ class DefaultPreemption:
             lambda: self._evaluations.is_exhausted,
             state.limits,
             state.now,
+            by_requests=state.dry_run.depends_on_requests_only(),
         )
         found = reclaim(preemptor, queue)
         if not isinstance(found, GroupNomination):

@@ -44,6 +44,7 @@ class Preemptor:
     For `place` and `is_last` see `PodGroupPostFilterState`. `tree` has the numbers of all Queues in
     the tree of the preemptor's Queue; it is empty if the preemptor is in no Queue. `leaving` has
     pods that leave without being victims, with their nodes' rows; see `with_leaving`.
+    `by_requests` says that the filters of a single pod depend on other pods only through requests.
     """
 
     what: Literal["pod", "pod group"]
@@ -56,6 +57,7 @@ class Preemptor:
     now: float
     tree: frozenset[int] = frozenset()
     leaving: Mapping[Pod, int] = field(default_factory=dict)
+    by_requests: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +137,7 @@ def with_leaving(preemptor: Preemptor) -> Preemptor:
     the preemptor's tree of Queues, because their end frees quota. To save time, they only free
     their quota on nodes where no victim is, unless a single pod's requests fit only without them.
     """
-    cluster, columns, pod = preemptor.cluster, preemptor.cluster.pod_columns, preemptor.pods[0]
+    cluster, columns = preemptor.cluster, preemptor.cluster.pod_columns
     chosen = columns.evicting & (columns.priority < preemptor.priority)
     if preemptor.tree:
         chosen |= columns.leaving & np.isin(columns.queues, [*preemptor.tree])
@@ -143,21 +145,20 @@ def with_leaving(preemptor: Preemptor) -> Preemptor:
     at = columns.rows[slots].tolist()
     pods = zip((columns.pods[slot] for slot in slots.tolist()), at, strict=True)
     leaving = {pod: row for pod, row in pods if pod is not None}
-    spec, fits = pod.spec, [True] * len(cluster.nodes)
-    sees_others = spec.affinity.term_count or spec.spread or spec.host_ports or pod.volumes
-    if preemptor.what == "pod" and not sees_others and len(slots):
-        fits = _fits_only_after(pod, slots, cluster).tolist()
     always, beside_victims = list[Pod](), defaultdict[int, list[Pod]](list)
-    for each, row in leaving.items():
-        if fits[row] or each.spec.affinity.required_anti:
-            always.append(each)
-        else:
-            beside_victims[row].append(each)
-    quota = used_at(columns.slots_of(chain.from_iterable(beside_victims.values())), cluster)
+    fits = [True] * len(cluster.nodes)
+    if preemptor.by_requests and len(slots):
+        fits = _fits_only_after(preemptor.pods[0], slots, cluster).tolist()
+    for pod, row in leaving.items():
+        (always if fits[row] else beside_victims[row]).append(pod)
+    elsewhere = [*chain.from_iterable(beside_victims.values())]
+    quota = used_at(columns.slots_of(elsewhere), cluster) if elsewhere else {}
 
     def place(without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        rows = {placed.row for each in without if (placed := cluster.pod(each.uid)) is not None}
-        also = [each for row in rows for each in beside_victims.get(row, ())]
+        if not elsewhere:
+            return preemptor.place([*always, *without])
+        rows = {placed.row for pod in without if (placed := cluster.pod(pod.uid)) is not None}
+        also = [pod for row in rows for pod in beside_victims.get(row, ())]
         removed = used_at(columns.slots_of(also), cluster)
         with cluster.queues.without(quota), cluster.queues.with_more(removed):
             return preemptor.place([*always, *also, *without])
