@@ -78,7 +78,8 @@ class CacheComparer:
         self._in_doubt: dict[Resource, set[str]] = {}
         """By resource, the uids of `in_flight` that were missing in the API server's last list."""
         self._last_read: dict[Resource, str] = {}
-        """The key of the last object that was read; the next comparison goes on after it."""
+        """By resource, the key of the last object that was read; the next comparison goes on after
+        this key."""
 
     def hint(self) -> None:
         """Make the next comparison begin soon, because kopf may have missed a deletion."""
@@ -172,7 +173,7 @@ class CacheComparer:
     async def _hand_over(
         self, compared: WatchedResource, unknown: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Read unknown objects and call `found` with each, at most `MOST_FETCHED`.
+        """Read at most `MOST_FETCHED` of the unknown objects, and call `found` with each.
 
         The first key read is the one after `_last_read`, so that every object is read at some time.
         """

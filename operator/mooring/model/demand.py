@@ -43,9 +43,8 @@ class Demand:
     """Maps a resource to the request in millicores, bytes or counts; no entry without a request."""
     scored_cpu: int
     """The millicores of the incoming pod in NodeResourcesFit's score: its containers and overhead.
-    Up to 1.37, kube-scheduler's scorer ignores the incoming pod's pod-level requests, because it
-    never sets a flag. The totals of the node include pod-level requests, therefore
-    `node_scored_cpu` differs."""
+    Up to 1.37, kube-scheduler ignores the incoming pod's pod-level requests here, but counts those
+    of pods on the node. Therefore `node_scored_cpu` differs."""
     scored_memory: int
     """The bytes of memory of the incoming pod in NodeResourcesFit's score, computed like
     `scored_cpu`."""
@@ -53,10 +52,9 @@ class Demand:
     """The requests beside cpu and memory in NodeResourcesFit's score: `resources` without pod-level
     huge pages."""
     node_scored_cpu: int
-    """The millicores that the pod adds to the total of its node that scores use, once the pod is
-    there."""
+    """The millicores that the pod, once it is on a node, adds to the node's total for scores."""
     node_scored_memory: int
-    """The bytes of memory that the pod adds to the total of its node that scores use."""
+    """The bytes that the pod, once it is on a node, adds to the node's total memory for scores."""
     pod_level: frozenset[str] = frozenset()
     """The resources with pod-level requests. From 1.38 on, scores use the amounts that `resources`
     has for them."""
@@ -137,7 +135,8 @@ def pod_limits(spec: Mapping[str, Any], parsed: PodContainers | None = None) -> 
     """Return the limits of cpu (millicores) and memory (bytes) of a pod with this spec.
 
     Limits of containers are added like requests; pod-level limits replace them. A resource without
-    a limit is absent. Raises ManifestError with the path, from `spec`, of a malformed amount.
+    a limit is absent. `parsed` are the pod's containers if already parsed. Raises ManifestError
+    with the path, from `spec`, of a malformed amount.
     """
     parsed = parsed or PodContainers.of(spec)
     limits = total_requests(
@@ -154,8 +153,9 @@ def qos_class(
 ) -> Literal["Guaranteed", "Burstable", "BestEffort"]:
     """Return the quality of service class of a pod with this spec; only cpu and memory count.
 
-    Pod-level resources, if the field is present, replace those of all containers. Raises
-    ManifestError with the path, from `spec`, of a malformed amount.
+    Pod-level resources, if the field is present, replace those of all containers. `parsed` are the
+    pod's containers if already parsed. Raises ManifestError with the path, from `spec`, of a
+    malformed amount.
     """
     parsed = parsed or PodContainers.of(spec)
     containers, init = parsed.containers, parsed.init

@@ -60,7 +60,7 @@ class Node:
 
     @property
     def zone_key(self) -> tuple[str, str]:
-        """Region and zone; `nodes_in_order` has nodes from each zone in turn (GetZoneKey)."""
+        """The node's region and zone from its labels, "" where it has none (GetZoneKey)."""
         labels = self.labels
         return (
             labels.get(BETA_REGION, labels.get(REGION, "")),

@@ -220,7 +220,7 @@ def workload_of(pod: Pod) -> tuple[str, str]:
 
 
 def is_of_workload(pod: Pod, kind: str, name: str) -> bool:
-    """Return whether the workload is the pod's owner, or the owner's Deployment or CronJob.
+    """Return whether this workload is the pod's owner, or the owner's Deployment or CronJob.
 
     The name of a CronJob's Job ends with a number.
     """

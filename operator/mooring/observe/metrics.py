@@ -378,7 +378,7 @@ class Metrics(Collector, DeviceMetrics):
         )
 
     def for_profile(self, profile: str) -> ProfileMetrics:
-        """Return the series of this profile; the object stays the same while it is in force."""
+        """Return the series of this profile: the same object while the profile is in force."""
         recorder = self._profiles.get(profile)
         if recorder is None:
             recorder = self._profiles[profile] = ProfileMetrics(
@@ -482,7 +482,7 @@ class Metrics(Collector, DeviceMetrics):
     def extension_point(
         self, point: ExtensionPoint, status: Status, profile: str
     ) -> Callable[[float], None]:
-        """Return a function that counts one duration in seconds; callers keep the function."""
+        """Return a function that counts how long all plugins at this point took, in seconds."""
         return self._point_duration.child(point, status, profile).observe
 
     def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:

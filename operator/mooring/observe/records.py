@@ -358,7 +358,7 @@ class DecisionLog:
         # In each of these the path that has changed last is the last one.
         self._live: OrderedDict[Uid, _Path] = OrderedDict()
         self._without_decisions: OrderedDict[Uid, _Path] = OrderedDict()
-        """Paths of pods that are not bound or deleted, after their decisions were dropped."""
+        """Paths of pods that are neither bound nor deleted, after their decisions were dropped."""
         self._ended: OrderedDict[Uid, _Path] = OrderedDict()
         self._names = Names()
 
@@ -575,7 +575,10 @@ class DecisionLog:
         return self._find(uid) if uid is not None else None
 
     def _begin(self, pod: str, uid: Uid, times: StateTimes | None) -> None:
-        """Begin a path; drop the path of a bound or deleted pod with this name."""
+        """Begin the path of a pod; `times` has the time that it was in each state, if known.
+
+        Drop the path of a bound or deleted pod with the same name.
+        """
         earlier = self._names.latest(pod)
         if earlier is not None and earlier in self._ended:
             self._drop(earlier)
@@ -593,7 +596,8 @@ class DecisionLog:
     ) -> None:
         """Add the step to the pod's path; if it equals the last step, only count it.
 
-        Steps after a pod's end are left out, except the preemption of a bound pod.
+        `decided` has the decision of the step and the full sizes of its shortened tables. Steps
+        after a pod's end are left out, except the preemption of a bound pod.
         """
         path = self._live.get(uid)
         ends = step in _ENDS or (step is RecordedStep.PREEMPTED and uid in self._ended)

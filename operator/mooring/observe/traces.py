@@ -375,7 +375,11 @@ class _PodSpans:
         cause: str = "",
         nominated: NotedStep | None = None,
     ) -> None:
-        """Make the span of an attempt, from the start of the decision in `begun` to `ended`."""
+        """Make the span of an attempt, from the start of the decision in `begun` to `ended`.
+
+        `nominated` is the step of a nomination that was noted before the decision, as for members
+        of groups.
+        """
         attributes: _Attributes = {
             **_pod_attributes(ended),
             "mooring.attempt.number": begun.attempts,

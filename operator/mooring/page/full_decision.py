@@ -109,7 +109,11 @@ def _funnel(
 
 
 def _step(name: str, group: RejectedNodes | None, left: Any) -> dict[str, Any]:
-    """Return the effect of one filter; set `left` (bool[rows]) to False for rejected nodes."""
+    """Return how many nodes filter `name` rejects, why, and how many are left then.
+
+    `group` has the nodes that it rejects; None if there are none. `left` (bool[rows]) becomes False
+    for these nodes.
+    """
     reasons: list[dict[str, Any]] = []
     rejected = 0
     if group is not None:

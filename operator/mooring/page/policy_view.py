@@ -58,7 +58,7 @@ class PolicyView:
 
 
 def _without_secrets(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the spec without the certificates, keys and passwords of its extenders."""
+    """Return the spec, if any, without the certificates, keys and passwords of its extenders."""
     if spec is None or "extenders" not in spec:
         return dict(spec) if spec is not None else None
     extenders = []

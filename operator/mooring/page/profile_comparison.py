@@ -121,7 +121,11 @@ class _Nodes:
         *,
         running: bool,
     ) -> Side:
-        """Return the use of nodes if each pod is on the node that this side chose for it."""
+        """Return the use of nodes if each pod is on the node that this side chose for it.
+
+        `large` has the requests of a large pod, see `large_requests`. For `side` and `running` see
+        `sides` and `running` of `compared_nodes`.
+        """
         requested = {name: column.copy() for name, column in self.requested.items()}
         slots, movable = self.slots.copy(), self.movable.copy()
 

@@ -48,8 +48,8 @@ class ShownProfile:
 
     Attributes:
         mode: None if the profile has no section `rebalancing`.
-        done: The number of finished moves of all its plans.
-        message: The current activity.
+        done: How many moves of all its plans ended with a ready replacement on the target.
+        message: The current activity, or why the last plan was not carried out to its end.
         under_way: The moves that have begun and not ended.
     """
 

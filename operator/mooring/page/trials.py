@@ -359,7 +359,10 @@ class WhatIfRunner:
         return found
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
-        """Return the pods in the order of decisions; the members of a group are together."""
+        """Return the pods in the order of decisions; the members of a group are together.
+
+        Without `pipeline`, each pod is decided by the profile in force that takes it.
+        """
         scheduler = self.scheduler
         chosen: dict[str, Pipeline | None] = {}
         for pod in objects.pods.values():
@@ -418,7 +421,7 @@ class WhatIfRunner:
         """Return the decisions about the first pod or group, and about more pods if time is left.
 
         A decision has the scores of at most `nodes` nodes. An edited profile has no cached results,
-        so its first decision may be interrupted.
+        so its first decision may take too long for one attempt; then it is continued.
         """
         unit = units[0]
         while True:
@@ -614,7 +617,7 @@ def _selecting(manifest: Manifest) -> tuple[Kind, str, Any]:
 
 
 def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> None:
-    """Add the pod; if the API server would not store the pod, add the reason instead."""
+    """Add the pod to `found`; if the API server would not store it, add its rejection instead."""
     raw = new_objects.admit(manifest)
     if isinstance(raw, RejectedPod):
         found.rejected.append(raw)
@@ -641,7 +644,10 @@ async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], A
 def _made_of(
     manifest: Manifest, new_objects: NewObjects, notes: dict[str, None]
 ) -> Iterator[Manifest]:
-    """Yield the object's pods, and a Deployment's ReplicaSet; raise InputError without any pod."""
+    """Yield the object's pods, and a Deployment's ReplicaSet; add notes for the user to `notes`.
+
+    Raises InputError if objects of this kind make no pods.
+    """
     if not makes_pods(manifest):
         version = manifest.raw.get("apiVersion") or "no apiVersion"
         raise manifest.error(

@@ -30,9 +30,10 @@ class ImageLocality:
         self._cluster = handle.cluster
 
     def score_key(self, pod: Pod) -> Hashable:
-        """Return the images that nodes have, and how many containers and image volumes the pod has.
+        """Return the pod's images that nodes have, and its numbers of containers and image volumes.
 
-        The key does not say which nodes: cached scores are dropped when a node's images change.
+        Returns None if no node has one of the images. The key does not say which nodes have them:
+        cached scores are dropped when a node's images change.
         """
         spec, has_image = pod.spec, self._cluster.nodes.has_image
         images = tuple([image for image in spec.images if has_image(image)])

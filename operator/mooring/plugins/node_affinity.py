@@ -91,7 +91,8 @@ class NodeAffinity:
     def filter(self, pod: Pod, nodes: NodeView, wanted: _Selectors | None) -> BoolArray:
         """Return bool[nodes]: True where the selectors of the pod and of the profile match.
 
-        `wanted` is None if the profile disables PreFilter of this plugin, as in kube-scheduler.
+        If the profile disables PreFilter of this plugin, `wanted` is None; then the pod's selectors
+        are read here, as in kube-scheduler.
         """
         wanted = wanted or _selectors(pod)
         return self._enforced(nodes) & nodes.admitted(wanted.labels, wanted.required)
@@ -118,7 +119,8 @@ class NodeAffinity:
     def score(self, pod: Pod, nodes: NodeView, terms: tuple[PreferredTerm, ...] | None) -> IntArray:
         """Return int64[nodes]: the sum of the weights of the preferred terms that match.
 
-        `terms` is None if the profile disables PreScore of this plugin, as in kube-scheduler.
+        If the profile disables PreScore of this plugin, `terms` is None; then the preferred terms
+        are read here, as in kube-scheduler.
         """
         total = np.zeros(len(nodes), np.int64)
         for preferred in self._preferred(pod) if terms is None else terms:

@@ -143,7 +143,7 @@ def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
 
 
 def _map_values(node: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the schema of a map's values; the API server cannot check a map's keys."""
+    """Return the schema of the values of a map; None if `node` is not the schema of a map."""
     by_pattern = list(node.get("patternProperties", {}).values())
     values = by_pattern[0] if by_pattern else node.get("additionalProperties")
     return values if isinstance(values, dict) else None

@@ -124,7 +124,7 @@ class TLSConfig(PolicyModel):
         return self.model_copy(update=unread)
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake for `insecure` with a CA, and for a certificate without its key."""
+        """Yield a mistake for `insecure` with a CA, and for one of certificate and key alone."""
         if self.insecure and (self.ca_file or self.ca_data):
             yield FieldError("insecure", "must be false where caFile or caData is given")
         if bool(self.cert_file or self.cert_data) != bool(self.key_file or self.key_data):

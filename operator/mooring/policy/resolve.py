@@ -96,7 +96,7 @@ def resolve(
     server: KubernetesRules = NEWEST,
     path: str = "spec",
 ) -> ResolvedProfile:
-    """Resolve a spec.
+    """Return the profile of a spec with all defaults filled in and all arguments read.
 
     `server` has the rules of the API server's version, for a spec without `kubernetesVersion`.
     Raises ProfileInvalid with every mistake; their paths begin with `path`.
@@ -111,7 +111,7 @@ def _resolve(
     path: str,
     schema_mistakes: tuple[FieldError, ...],
 ) -> ResolvedProfile:
-    """Resolve a spec; `schema_mistakes` are mistakes that are known already.
+    """Return what `resolve` returns; `schema_mistakes` are mistakes that are known already.
 
     Raises ProfileInvalid with the schema mistakes, then all others except those that only follow
     from a schema mistake.

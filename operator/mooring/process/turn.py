@@ -33,7 +33,7 @@ class Turn:
     that has the turn must not ask for it again.
 
     Attributes:
-        holder: The task that has the turn.
+        holder: The task that has the turn; None if no task has it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -95,7 +95,8 @@ class Turn:
     def _leave(self, emptied: "asyncio.Task[None] | None" = None) -> None:
         """End the turn; if the inbox has calls, first let a task make these calls.
 
-        When the process ends, asyncio may cancel that task before its first step.
+        That task calls this method again at its end, with itself as `emptied`. If asyncio cancels
+        the task before its first step, because the process ends, the turn ends without the calls.
         """
         if self._inbox and not (emptied is not None and emptied.cancelled()):
             self.holder = task = asyncio.create_task(self._empty_inbox())
@@ -135,7 +136,8 @@ class Turn:
     async def run(self, call: Callable[[], _Result], rest: TimeSlices | None = None) -> _Result:
         """Take the turn, make a call that may pause, and return its result.
 
-        The turn counts as one slice of `rest`: the caller pauses with `rest` afterwards.
+        The turn counts as one slice of `rest`, so that a pause of `rest` after it gives other tasks
+        their time.
         """
         rest = rest or TimeSlices(clock=self._clock)
         async with self:

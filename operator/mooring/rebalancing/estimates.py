@@ -148,7 +148,7 @@ class _Rows:
         return plugin in _REJECT_LESS_WITHOUT_A_POD
 
     def _gains(self, alone: BoolArray) -> tuple[IntArray, IntArray]:
-        """Return the values of `Estimate.gain` and of `Estimate.place` (both int64[rows])."""
+        """Return `Estimate.gain` as int64[rows], and `Estimate.place` as int64[rows, plugins]."""
         search, pre_filtered, rows = self._search, self._pre_filtered, self._rows
         fits = search.feasible(pre_filtered)
         taken = search.rejected_with_nominated(pre_filtered, fits)

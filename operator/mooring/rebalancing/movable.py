@@ -156,7 +156,10 @@ class Movable:
         return None
 
     def _of_its_decision(self, pod: Pod) -> str | None:
-        """Return why the pod may not be moved at present; None if it may."""
+        """Return why the pod may not be moved at present; None if it may.
+
+        Its age, a recent move, a limit of `mooring.model.limits` or an extender may forbid it.
+        """
         if self.resting and (pod.uid in self.resting or owner_of(pod) in self.resting):
             return "was moved, or could not be, a short time ago"
         if self.now() - pod.created < self.section.pods.minimum_age_seconds:

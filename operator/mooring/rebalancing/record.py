@@ -236,7 +236,10 @@ class Record:
         return begun + sum(each.owner == owner for each in self.former)
 
     def publish(self, profile: str, section: Rebalancing, plan: Plan) -> None:
-        """Show this plan from now on, with a message about it."""
+        """Make this the plan that the profile's status and `/debug/rebalancing` show.
+
+        Replace `message` by a text about the plan.
+        """
         shown = plan_report(profile, section, plan, rfc3339(self.now()))
         self._plan.put("plan", replace(shown, message=""))
         self.message = _said(plan, section)
@@ -319,7 +322,7 @@ class Record:
 
 
 def _said(plan: Plan, section: Rebalancing) -> Why:
-    """Return the message for users about a new plan."""
+    """Return how many moves a new plan has, or why it has none, as a message for users."""
     if not plan.steps:
         if plan.spent:
             return f"no move was found; {_left_out(plan)}"

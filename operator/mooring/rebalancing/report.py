@@ -117,7 +117,10 @@ class RebalancingReport:
 def plan_report(
     profile: str, section: Rebalancing, plan: Plan, time: str | None = None
 ) -> PlanReport:
-    """Return the plan as a document; its `nodes` are empty (see `with_nodes`)."""
+    """Return the plan as a document, with the `time` (RFC 3339) when it was made, if that is known.
+
+    The document has no `nodes`; `with_nodes` adds them.
+    """
     refused = sorted(plan.refused.items(), key=lambda item: (-item[1], item[0]))
     return PlanReport(
         profile=profile,

@@ -103,7 +103,7 @@ class RoomSearch:
     def _if_others_leave(
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
     ) -> Room | None:
-        """Return a Room found by moving pods of any nodes, small sets of pods first; else None."""
+        """Return a Room in `nodes` after moves of pods on any nodes, few moves first; else None."""
         planning = self.planning
         among = frozenset(planning.cluster.node_names if nodes is None else nodes)
         for leaving in self._in_the_way(pod):
@@ -125,7 +125,11 @@ class RoomSearch:
         return None
 
     def _domains(self, pod: Pod, name: str) -> list[Collection[str]]:
-        """Return three sets of targets: all nodes, nodes in the domains of `name`, other nodes."""
+        """Return three sets of nodes to which pods may move: all, near node `name`, the others.
+
+        All are the nodes in `within`. Near are those in the same domains as node `name`, by the
+        topology keys of the pod's spread constraints and required affinity.
+        """
         planning, keys = self.planning, {each.topology_key for each in pod.spec.spread}
         keys |= {term.topology_key for term in pod.spec.affinity.required}
         nodes = {each: planning.node(each) for each in planning.cluster.node_names}
@@ -204,7 +208,10 @@ class RoomSearch:
         return [(names[int(rows[i])], int(fewest[i])) for i in possible[:_MOST_NODES]]
 
     def _needed(self, pod: Pod, rows: IntArray) -> tuple[IntArray, np.typing.NDArray[np.float64]]:
-        """Return the fewest pods that must leave each row, and the missing share of requests."""
+        """Return for each row the fewest pods that must leave, and how much the pod lacks there.
+
+        The second array adds up, over the resources, the missing part of the pod's request.
+        """
         columns, count = self.planning.cluster.pod_columns, len(self.planning.cluster.nodes)
         at = np.flatnonzero((columns.rows >= 0) & ~columns.nominated)
         fewest, lacking = np.ones(len(rows), np.int64), np.zeros(len(rows))

@@ -24,7 +24,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 
 
 class Stopped(Exception):  # noqa: N818 - the text says why, and nothing need be wrong
-    """Ends the plan. The text says why.
+    """Raised to end a plan; the text says why.
 
     `warns` says that a move did not end as planned.
     """
@@ -36,7 +36,7 @@ class Stopped(Exception):  # noqa: N818 - the text says why, and nothing need be
 
 
 class PassedOver(Stopped):
-    """Ends one step of a plan; later steps can still be carried out."""
+    """Raised to end one step of a plan; later steps can still be carried out."""
 
 
 @dataclass(slots=True, eq=False)

@@ -389,7 +389,7 @@ class Scheduler:
             logger.info("stopping: %d bindings in flight", self.engine.loop.binding)
 
     def _start_writers(self) -> "list[asyncio.Task[None]]":
-        """Start the tasks that write reports; they run until the last binding has ended."""
+        """Start and return the tasks that write reports until the last binding has ended."""
         engine = self.engine
         parts = (
             engine.recorder,
@@ -402,7 +402,7 @@ class Scheduler:
         return [self._start(self._turn.between(part.run)) for part in parts if part is not None]
 
     def _start_workers(self) -> "list[asyncio.Task[None]]":
-        """Start the tasks of a leader; they end when it stops."""
+        """Start and return the tasks of a leader, which end when the leader stops."""
         work = [
             self._decide(),
             self._kopf.run(self._catch_signals),
@@ -444,7 +444,7 @@ class Scheduler:
                 await asyncio.sleep(backoff.pause())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Start a task; when it ends, this replica stops."""
+        """Start a task and return it; when it ends, this replica stops."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._ended)
         return task
@@ -462,7 +462,7 @@ class Scheduler:
         return self._reflectors.is_current()
 
     async def _give_up_when_unable(self) -> None:
-        """Return once this replica has been unable to work for too long."""
+        """Wait until this replica has been unable to work for too long; its task then stops it."""
         able_at = self._environment.clock()
         while True:
             await asyncio.sleep(_HEALTH_SECONDS)

@@ -37,7 +37,7 @@ _TLS_ERROR: Final = "Fatal error on SSL protocol"
 
 
 class StartError(Exception):
-    """The scheduler cannot start; the text is one line that says how to correct it."""
+    """Raised if the scheduler cannot start; the text is one line that says how to correct it."""
 
 
 def run(settings: RunSettings) -> int:

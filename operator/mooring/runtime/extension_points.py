@@ -244,7 +244,7 @@ def run_resource_requests(
 
 
 def run_devices_version(pipeline: Pipeline, plugin: DeviceReadingPlugin, pod: Pod) -> Hashable:
-    """Run `devices_version`; its result is not checked."""
+    """Return the result of `devices_version`, which is not checked."""
     try:
         return plugin.devices_version(pod)
     except BaseException as error:
@@ -580,7 +580,7 @@ def _measured(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """Call the method; measure the call if the current attempt measures calls."""
+    """Return the method's result; measure the call if the current attempt measures calls."""
     metrics = pipeline.metrics
     if not metrics.sampled or point in _NOT_MEASURED:
         return _called(pipeline, plugin, point, method, *arguments)
@@ -614,7 +614,7 @@ def _timed(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """Call the method like `_measured`; record the failure `slow` if the call takes too long."""
+    """Return `_measured` of the method; record the failure `slow` if the call takes too long."""
     failures = pipeline.failures
     began = failures.clock()
     try:

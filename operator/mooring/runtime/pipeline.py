@@ -146,7 +146,7 @@ class Pipeline:
 
     @property
     def plugins_of_no_node(self) -> frozenset[str]:
-        """The names of PreFilter plugins that are no filters: an event on any node may help."""
+        """The names of PreFilter plugins without a filter, which reject a pod for all nodes."""
         filters = {plugin.name for plugin in self.filters}
         return frozenset(p.name for p in self.pre_filter if p.name not in filters)
 
@@ -167,7 +167,7 @@ def build_pipeline(
     metrics: PluginMetrics | None = None,
     most_per_attempt: int | None = None,
 ) -> Pipeline:
-    """Build every plugin of the profile once, with its arguments.
+    """Return the profile's pipeline; build each of its plugins once, with its arguments.
 
     Without `failures` the plugins' failures are logged, but not counted. Without `metrics` nothing
     is measured. For `most_per_attempt` see `Evaluations`. Raises ProfileInvalid with the name of
@@ -223,7 +223,7 @@ def _built_plugins(
     failures: PluginFailures,
     evaluations: Evaluations,
 ) -> dict[str, Any]:
-    """Build every plugin, by name; raise ProfileInvalid with every plugin that fails."""
+    """Build every plugin, and return them by name; ProfileInvalid has every plugin that fails."""
     handle = replace(
         handle,
         kubernetes=effective.kubernetes,
@@ -310,7 +310,7 @@ def _path_of(name: str, spec: SchedulingProfileSpec) -> str:
 
 
 class _ConstructorError(Exception):
-    """A plugin's constructor failed; the text names the plugin and the reason."""
+    """Raised if a plugin's constructor fails; the text names the plugin and the reason."""
 
 
 def _built(
@@ -320,7 +320,7 @@ def _built(
     handle: Handle,
     failures: PluginFailures,
 ) -> Any:
-    """Build the plugin; record a failure of its constructor, and raise _ConstructorError."""
+    """Build the plugin and return it; if that fails, record this and raise _ConstructorError."""
     args, plugin = effective.args.get(name), registry.plugin(name)
     blamed = Blamed(name, registry.distribution(name), ExtensionPoint.CONSTRUCTOR)
     began = failures.clock()

@@ -38,7 +38,8 @@ def assume_reserve_and_permit(
 ) -> list[AssumedPod]:
     """Assume the pods on their nodes, and run Reserve and Permit: for all pods or for none.
 
-    The pods are assumed in the order of `rows`, because a pod may fit only beside an earlier one.
+    Returns the assumed pods; `together` is the binding of their group, if they have one. The
+    pods are assumed in the order of `rows`, because a pod may fit only beside an earlier one.
     `devices` are the allocations that the pods' claims must get, by uid. Permit may let a pod wait.
     No event about the pods is delivered. Raises PodRejected if a Reserve or Permit plugin rejects a
     pod, and PluginFailed if a plugin fails; then all pods are unreserved and forgotten.

@@ -36,7 +36,7 @@ _TO_END_SECONDS: Final = 0.5
 
 
 class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is for the user
-    """The pod could not be bound.
+    """Raised if the pod could not be bound.
 
     `gone` is True if the pod no longer exists. `condition` is the reason for the pod's PodScheduled
     condition.

@@ -34,7 +34,8 @@ from mooring.volumes.model.pod_volumes import ClaimVolume
 _MOST_ROWS: Final = 64
 """Of the nodes that one plugin rejects, at most this many are compared, evenly spread."""
 _MOST_LOOKED_UP: Final = 32
-"""At most this many labels of a pod are looked up, and as many keys, claims and resources."""
+"""At most this many of the node labels that a pod requires are checked, and at most as many of its
+topologyKeys, volume claims and requested resources."""
 
 
 def _some(number: int) -> IntArray:

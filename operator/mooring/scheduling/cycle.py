@@ -102,9 +102,10 @@ def _nominated_node(
     fits: BoolArray,
     answers: PodExtenderResults | None,
 ) -> ScheduleResult | Needed | None:
-    """Return the pod's nominated node if the pod fits there (evaluateNominatedNode).
+    """Return the pod's nominated node if it fits there, else None (evaluateNominatedNode).
 
     Preemption chose this node for the pod, so no other nodes are evaluated, as in kube-scheduler.
+    If the answers of extenders about this node are missing, the result is a `Needed`.
     """
     nominee = search.cluster.nominations.get(search.pod.uid)
     if nominee is None or not search.fits_with_nominated(nominee.row, pre_filtered, fits):
@@ -277,7 +278,7 @@ class LiveDryRun:
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """The amounts that must be free on a node, see `DryRun.resource_requests`."""
+        """The amounts that must be free on a node; None if other filters depend on pods."""
         if self._pre_filtered is None:
             return None
         resource_filter = self._search.resource_filter(self._pre_filtered)

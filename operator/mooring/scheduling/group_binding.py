@@ -27,7 +27,7 @@ _PAUSES_SECONDS: Final = (0.2, 1.0, 3.0)
 
 
 class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for the user
-    """The member is not bound, because too many other members of its group cannot be bound."""
+    """Raised if a member is not bound because too many others of its group cannot be bound."""
 
 
 class GroupBinding:

@@ -37,7 +37,7 @@ class ScheduleResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FitError:
-    """No node fits the pod now (framework/types.go, FitError).
+    """The outcome of an attempt if no node fits the pod now (framework/types.go, FitError).
 
     `cause` says in a few words why the nearest nodes reject the pod (`mooring.scheduling.causes`).
     `message` is the full sentence for users, including the messages of post_filter plugins.
@@ -56,7 +56,7 @@ Outcome = ScheduleResult | FitError
 
 
 class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
-    """A Reserve or Permit plugin rejected the pod on the chosen node."""
+    """Raised if a Reserve or Permit plugin rejects the pod on the chosen node."""
 
     def __init__(self, plugin: str, reason: str, node: str, pod: Pod) -> None:
         super().__init__(reason)

@@ -157,7 +157,7 @@ class PluginApi:
             self._annotations.pop(pod.uid, None)
 
     def unix_nanoseconds(self) -> int:
-        """Return the time of day for writes of plugins."""
+        """Return the time of day in nanoseconds since the epoch, for writes of plugins."""
         return int(self.now() * 1e9)
 
     async def bind(self, pod: Pod, node: str) -> None:

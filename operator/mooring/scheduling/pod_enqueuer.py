@@ -563,7 +563,10 @@ class PodEnqueuer:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Find the profiles of pods in the namespace again; None means all. `run` does most."""
+        """Find the profiles of pods in the namespace (None: of all pods) again.
+
+        This call finds the first profiles, and `run` finds the others.
+        """
         without = self._scheduler.without_profile
         if namespace is None:
             uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())

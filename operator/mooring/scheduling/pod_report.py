@@ -221,7 +221,7 @@ class PodReportBuilder:
         return found
 
     def _victims_for(self, group: PodGroupState) -> Sequence[PodRef] | None:
-        """Return at most ten pods that must still leave their nodes for the group's members."""
+        """Return up to ten pods that must still leave their nodes for the group, or None."""
         found = (_victims(self._scheduler, pod) for pod in group.unscheduled.values())
         return next(filter(None, found), None)
 

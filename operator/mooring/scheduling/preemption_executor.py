@@ -235,7 +235,10 @@ class PreemptionExecutor:
     async def _requests(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], why: str, *, strict: bool
     ) -> bool:
-        """Send the requests that evict the victim; return whether they did it. Use no state."""
+        """Send the requests that evict the victim; return whether they have evicted it.
+
+        It reads nothing of the cluster, because another task may have the turn.
+        """
         named = victim.namespace, victim.name, victim.uid
         if strict:
             return await self.writer.evict_pod(*named, wanted=wanted)

@@ -45,7 +45,7 @@ class ActiveProfile:
 
 
 class CertificatesInvalid(ProfileInvalid):
-    """The profile's only mistakes are certificates of extenders, which users may still correct."""
+    """Raised if certificates of extenders are a profile's only mistakes; users may correct them."""
 
     def __init__(self, extenders: Sequence[Extender], errors: Iterable[FieldError]) -> None:
         super().__init__(errors)
@@ -109,7 +109,10 @@ class Profiles:
         return [warning.under("spec") for warning in found]
 
     def unknown_server(self, name: str) -> str | None:
-        """Return a warning if the profile needs the API server's version and this is unknown."""
+        """Return a warning if the profile follows the API server's version, but this is unknown.
+
+        Returns None for all other profiles.
+        """
         in_force = self._in_force.get(name)
         if in_force is None or in_force.profile.spec.kubernetes_version is not None:
             return None

@@ -232,7 +232,10 @@ class ScheduleOne:
         return ()
 
     def _schedule_pod(self, attempt: CurrentAttempt) -> Sequence[Needed]:
-        """Choose a node for the pod and assume it there; else nominate it, or report why not."""
+        """Choose a node for the pod and assume it there; else nominate it, or report why not.
+
+        Returns the questions that extenders must answer first; then nothing else has happened.
+        """
         queued, outcome = attempt.first, self._decide_pod(attempt)
         if isinstance(outcome, Needed):
             return (outcome,)
@@ -292,7 +295,10 @@ class ScheduleOne:
             decided(decision, now, scored=outcome.feasible_nodes)
 
     def _schedule_group(self, attempt: CurrentAttempt, group: PodGroupState) -> Sequence[Needed]:
-        """Choose nodes for the members and assume them; without nodes, preempt or reserve."""
+        """Choose nodes for the members and assume them there; else preempt, or reserve nodes.
+
+        Returns the questions that extenders must answer first.
+        """
         pipeline, result, obstacle = attempt.pipeline, "unschedulable", group.incomplete
         together = self._binding_of(group)
         called_off = together.called_off if together is not None else None
@@ -330,7 +336,7 @@ class ScheduleOne:
         return ()
 
     def _place(self, attempt: CurrentAttempt, group: PodGroupState) -> GroupDecision:
-        """Choose nodes for members of the group, and assume the members there."""
+        """Choose nodes for members of the group, assume them there, and return the decision."""
         pipeline, size = attempt.pipeline, len(attempt.members)
         place = partial(
             place_group,
@@ -351,7 +357,10 @@ class ScheduleOne:
     def _preempt(
         self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
-        """Nominate the members if preemption makes room for all; else end their nominations."""
+        """Nominate the members if preemption makes room for the group; else end their nominations.
+
+        Returns the decision with the result of preemption, and whether members were nominated.
+        """
         scheduler, members = self.scheduler, attempt.members
         answer = preempt_for_group(
             group,

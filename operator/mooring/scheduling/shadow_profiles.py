@@ -102,7 +102,8 @@ class Shadow:
         self._what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
         self._bound: deque[_BoundPod] = deque()
         self._left: OrderedDict[str, None] = OrderedDict()
-        """The uids of pods that the watch has shown pending, but not bound."""
+        """The uids of pods that were pending and no longer are, but that `on_events` has not yet
+        shown bound; the oldest are dropped."""
         self._unconfirmed: OrderedDict[str, _Comparison] = OrderedDict()
         """Comparisons of bound pods that were never seen pending, perhaps static pods, by uid."""
         self._pending: dict[str, float | None] = {}

@@ -356,7 +356,7 @@ class _Suggestions:
         return text
 
     def _with_minimum(self, group: PodGroupState) -> Suggestion | None:
-        """Suggest the largest minimum at which the group would be placed."""
+        """Suggest the largest minimum at which the group would be placed; None if there is none."""
         definition, first = group.definition, self._first
         smaller = group.scheduled_pods_count + (first.fits if first is not None else 0)
         if definition is None or group.roles or not 0 < smaller < definition.minimum:
@@ -489,7 +489,10 @@ class _Suggestions:
 def _mildest(
     tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
 ) -> tuple[_Item, Suggestion] | None:
-    """Return the first item for which `attempt` has a suggestion; all later items must have one."""
+    """Return the first item for which `attempt` has a suggestion, with it; None if no item has one.
+
+    If `attempt` has a suggestion for an item, it must have one for all later items.
+    """
     first, last, best = 0, len(tried), None
     while first < last:
         middle = (first + last) // 2

@@ -112,7 +112,7 @@ def names_no_class(claim: Mapping[str, Any]) -> bool:
 
 
 class Forbidden(Exception):  # noqa: N818 - the API server's answer, and no error of ours
-    """The API server would not store the pod; the text is the answer of the API server."""
+    """Raised if the API server would not store a pod; the text is the API server's answer."""
 
 
 class Admission:

@@ -43,7 +43,7 @@ _NESTED: Final = Limits(depth=64, values=5_000, aliases=False)
 
 
 class InvalidProfile(InputError):  # noqa: N818 - a verdict about the profile, with many errors
-    """A profile with mistakes; `errors` has every mistake in the object at `source`."""
+    """Raised for an invalid profile; `errors` has every mistake in the object at `source`."""
 
     def __init__(self, source: str, errors: tuple[FieldError, ...]) -> None:
         super().__init__("\n".join(f"{source}: {error}" for error in errors))

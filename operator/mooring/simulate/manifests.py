@@ -30,7 +30,7 @@ _MOST_SHOWN: Final = 40
 
 
 class InputError(Exception):
-    """A mistake in the user's input; the text says where it is and how to correct it.
+    """Raised for a mistake in the user's input; the text says where, and how to correct it.
 
     `line` is the line of the file, counted from 1, if the mistake makes the whole file unreadable.
     """
@@ -62,7 +62,7 @@ _OWN_FILES: Final = Limits()
 
 
 class NoObjectError(InputError):
-    """A document is not a Kubernetes object."""
+    """Raised if a document is not a Kubernetes object."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,10 @@ class Simulation:
         seed: int,
         answers: ExtenderResults | None,
     ) -> GroupDecision:
-        """Search for victims of preemption for the group; nominate the members if this helps."""
+        """Search for victims for the group, and nominate the members if preemption helps.
+
+        Returns the decision with the result of preemption.
+        """
         answer = preempt_for_group(
             group,
             members,
@@ -329,7 +332,7 @@ class Simulation:
         return SimulatedAttempt(record, 0, owner_of(pod), reason, decision.plugins)
 
     def attempt(self, pod: Pod, profile: ActiveProfile) -> SimulatedAttempt:
-        """Decide about the pod with this profile; assume the pod on the chosen node."""
+        """Return the decision of this profile about the pod; assume the pod on the chosen node."""
         nominee = self._state.nominations.get(pod.uid)
         try:
             outcome = self._decide(pod, profile)

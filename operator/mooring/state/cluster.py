@@ -422,7 +422,11 @@ class ClusterState:
         reservation: Reservation | None = None,
         victims: Iterable[Pod] = (),
     ) -> None:
-        """Nominate the pod to this node and no other; an unknown node ends the nomination."""
+        """Nominate the pod to this node and no other; an unknown node ends the nomination.
+
+        `reservation` is set if the node is reserved for the pod. `victims` are the pods that are
+        evicted for it; pods that replace them must leave room for the pod.
+        """
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:

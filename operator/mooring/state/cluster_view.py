@@ -182,7 +182,7 @@ class ClusterView:
         return self._state.pods.get(uid)
 
     def pod_named(self, key: str) -> PlacedPod | None:
-        """Return the newest pod of this namespace/name, for messages; decisions use the uid."""
+        """Return the newest placed pod of this namespace/name, or None; for messages only."""
         return self._state.pods.named(key)
 
     def is_placed(self, pod: Pod) -> bool:

@@ -148,7 +148,7 @@ class Nominations:
         reservation: Reservation | None = None,
         evicted: int = LOWEST_PRIORITY,
     ) -> None:
-        """Nominate the pod to this row, and to no other."""
+        """Nominate the pod to this row and no other; see Nominee for the other arguments."""
         self.put_back(Nominee(pod, row, reservation, evicted=evicted))
 
     def put_back(self, nominee: Nominee) -> None:

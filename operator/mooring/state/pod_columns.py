@@ -197,7 +197,10 @@ class PodColumns:
         evicting: bool,
         group: int | None = None,
     ) -> None:
-        """Add the placed pod in a free slot; a pod that arrives later gets a larger `arrival`."""
+        """Add the placed pod in a free slot; a pod that arrives later gets a larger `arrival`.
+
+        `group` is the number of the pod's group; None without one.
+        """
         slot = placed.slot = self._put(placed.pod, placed.row)
         self._arrivals.data[slot] = arrival
         self._evicting.data[slot] = evicting

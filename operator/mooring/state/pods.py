@@ -106,7 +106,7 @@ class PodTable:
         return placed.assumption if placed is not None else None
 
     def named(self, key: str) -> PlacedPod | None:
-        """Return the newest pod of this namespace/name, for messages; decisions use the uid."""
+        """Return the newest placed pod of this namespace/name, or None; for messages only."""
         found = [self._by_uid[uid] for uid in reversed(self._names.of(key))]
         return max(found, key=lambda placed: placed.pod.created, default=None)
 

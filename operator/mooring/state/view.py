@@ -96,7 +96,7 @@ class NodeView:
         return self._amounts(self._table.requested, resource)
 
     def requested_wrapped(self, resource: str) -> IntArray:
-        """Return `requested`, from which victims can be subtracted (see `Sums.wrapped`)."""
+        """Return `requested` modulo 2**64: exact after victims are subtracted (`Sums.wrapped`)."""
         return self._table.requested.wrapped(resource, self._rows)
 
     def requested_at(self, index: int, resource: str) -> int:

@@ -96,9 +96,10 @@ class NodeVolumeLimits:
         return sorted(name for name in drivers if name in known and known[name].required_on_node)
 
     def filter(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> BoolArray:
-        """Return False for nodes that lack a required driver, or where a limit would be exceeded.
+        """Return bool[nodes]: False if a required driver is missing or a limit would be exceeded.
 
-        `wanted` is None if the profile disables PreFilter, as in kube-scheduler.
+        If the profile disables PreFilter, `wanted` is None; then the pod's volumes are found here,
+        as in kube-scheduler. All nodes are False if a claim of the pod is missing.
         """
         wanted = wanted or self._wanted(pod)
         fits = np.full(len(nodes), wanted.missing is None)

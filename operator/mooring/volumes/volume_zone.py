@@ -56,7 +56,11 @@ class VolumeZone:
     def pre_filter(
         self, pod: Pod, cluster: ClusterView
     ) -> Skip | tuple[_Topology, ...] | Unschedulable:
-        """Return the zones and regions of the pod's bound volumes; SKIP if there are none."""
+        """Return the zones and regions in the labels of the pod's bound volumes; SKIP if none.
+
+        Returns Unschedulable, with the reason, if a claim has no volume and does not wait for its
+        first consumer.
+        """
         topologies: list[_Topology] = []
         for volume in pod.volumes:
             if isinstance(volume, ClaimVolume) and not volume.ephemeral:
@@ -70,9 +74,10 @@ class VolumeZone:
     def filter(
         self, pod: Pod, nodes: NodeView, topologies: tuple[_Topology, ...] | None
     ) -> BoolArray:
-        """Return True for nodes that match all labels, or have neither a zone nor a region label.
+        """Return bool[nodes]: True if the node matches the zone and region labels of all volumes.
 
-        `topologies` is None if the profile disables PreFilter, as in kube-scheduler.
+        Also True if it has neither a zone nor a region label. If the profile disables PreFilter,
+        `topologies` is None; then the labels are read here, as in kube-scheduler.
         """
         if topologies is None:
             found = self.pre_filter(pod, self._cluster)
@@ -94,7 +99,7 @@ class VolumeZone:
     def explain(
         self, pod: Pod, nodes: NodeView, topologies: tuple[_Topology, ...] | None
     ) -> Explanation:
-        """Return one reason for all nodes; evicting pods cannot help, as labels stay the same."""
+        """Return one reason for all nodes; evictions cannot help, because they change no labels."""
         reason = "node(s) had no available volume zone"
         if topologies is None and isinstance(
             found := self.pre_filter(pod, self._cluster), Unschedulable
@@ -127,7 +132,10 @@ class VolumeZone:
 def _volume_of(
     namespace: str, name: str, cluster: ClusterView
 ) -> PersistentVolume | Unschedulable | None:
-    """Return the volume of a claim; None while the claim waits for its first consumer."""
+    """Return the volume of a claim; None while the claim waits for its first consumer.
+
+    Returns Unschedulable, with the reason, if there is no volume for another reason.
+    """
     if not name:
         return Unschedulable("PersistentVolumeClaim had no name")
     claim: PersistentVolumeClaim | None

@@ -92,7 +92,8 @@ def select_victims(
     `reprieve` adds a victim back; it removes the victim again and returns False if the pod then
     does not fit. Victims whose eviction violates a disruption budget are added back first, then the
     others, the most important first in each part. Pods that are being evicted already are not added
-    back. For `members_first` see `by_importance`, for `strict` see `split_by_budgets`.
+    back. Without `budgets_of`, the budgets are those that `evictions` finds for the pods. For
+    `members_first` see `by_importance`, for `strict` see `split_by_budgets`.
     """
     evicting: list[Pod] = []
     staying: list[Victim] = []
@@ -127,7 +128,7 @@ def split_by_budgets(
     *,
     strict: bool = False,
 ) -> SplitVictims[_Victim]:
-    """Divide victims by whether their eviction violates a disruption budget.
+    """Return the victims in two parts: their eviction violates a disruption budget, or does not.
 
     Each victim uses up disruptions of its budgets, in the order of `victims`. With `strict`, a pod
     that several budgets match counts as a violation, because the Eviction API never evicts it.

@@ -440,9 +440,10 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
 
 
 def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
-    """Return the rows whose nodes have potential victims; `rejections` counts the other rows.
+    """Return which of `rows`, where the pod fits without victims, have pods of lower priority.
 
-    Only an extender has rejected these nodes, so the pod fits there without any eviction.
+    Only an extender has rejected the nodes at `rows`, and it may name these pods as victims. The
+    other rows are counted in `rejections`.
     """
     found: list[int] = []
     for row in rows.tolist():

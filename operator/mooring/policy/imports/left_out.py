@@ -67,7 +67,11 @@ class WithLeftOut:
         return {*self._catalog.names(), *self._left_out}
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """Return a plugin's extension points; a plugin of scheduler-plugins may have all points."""
+        """Return a plugin's extension points; None if the plugin is unknown.
+
+        A plugin of scheduler-plugins that is left out may have every point except bind, and
+        queueSort only if it is known to sort pods.
+        """
         if name not in self._left_out:
             return self._catalog.points(name)
         possible = frozenset(Point) - {Point.BIND}

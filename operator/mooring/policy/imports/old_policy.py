@@ -192,7 +192,10 @@ def _score(priority: Priority, path: str) -> _Use:
 
 
 def _with_one_strategy(uses: list[_Use]) -> list[_Use]:
-    """Replace a plugin by NodeResourcesFit if no other plugin scores resources."""
+    """Return the plugins; if only one scores free or used resources, NodeResourcesFit replaces it.
+
+    NodeResourcesFit then gets the strategy in `STRATEGIES`.
+    """
     scoring = [use for use in uses if use.plugin in STRATEGIES]
     if len(scoring) != 1:
         return uses

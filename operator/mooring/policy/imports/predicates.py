@@ -79,7 +79,7 @@ PRIORITIES: Final[Mapping[str, str]] = {
     "ServiceSpreadingPriority": "ServiceSpreading",
     "TaintTolerationPriority": "TaintToleration",
 }
-"""The plugins that replace the priorities of a Policy."""
+"""Maps a priority of a Policy to the plugin that replaces it."""
 
 RATIO: Final = "RequestedToCapacityRatio"
 """The plugin of priorities with `requestedToCapacityRatioArguments`."""
@@ -89,7 +89,7 @@ STRATEGIES: Final[Mapping[str, str]] = {
     "NodeResourcesMostAllocated": "MostAllocated",
     RATIO: "RequestedToCapacityRatio",
 }
-"""The NodeResourcesFit strategy for each plugin; used if a Policy has only one of the plugins."""
+"""Maps a plugin to the NodeResourcesFit strategy for it, if a Policy has only one of them."""
 
 DEFAULT_PRIORITIES: Final[Mapping[str, int]] = {
     "SelectorSpreadPriority": 1,

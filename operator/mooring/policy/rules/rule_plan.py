@@ -229,13 +229,19 @@ class RulePlan:
 
 @cached(16 * 2**20)
 def plan_filter(source: str) -> RulePlan:
-    """Plan a boolean expression; raise ProfileInvalid with the positions of mistakes, no paths."""
+    """Return the plan of a boolean expression.
+
+    Raises ProfileInvalid with the positions of mistakes in the expression, but without paths.
+    """
     return _plan(source, ("bool",), "must be true or false")
 
 
 @cached(16 * 2**20)
 def plan_score(source: str) -> RulePlan:
-    """Plan a numeric expression; raise ProfileInvalid with the positions of mistakes, no paths."""
+    """Return the plan of a numeric expression.
+
+    Raises ProfileInvalid with the positions of mistakes in the expression, but without paths.
+    """
     return _plan(source, _NUMBERS, "must be a number (an int or a double)")
 
 

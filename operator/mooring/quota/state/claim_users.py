@@ -49,7 +49,10 @@ class ClaimUsers:
         return found
 
     def counted(self, number: int, amounts: Amounts) -> Amounts:
-        """Return `in_devices`; add the users of claims in `amounts`, or remove negative ones."""
+        """Count the users of each claim in `amounts`, and return the result of `in_devices`.
+
+        An amount of a claim is the number of pods that come; a negative amount, of pods that leave.
+        """
         found = self.in_devices(number, amounts)
         if found is not amounts:
             for name, count in amounts.items():

@@ -73,7 +73,7 @@ class QueueState:
     def note_guaranteed(self, *, lends_all: bool) -> None:
         """Note for the Queue and all Queues below it whether each lends its whole quota.
 
-        `lends_all` says whether all ancestors do.
+        `lends_all` says whether each of its ancestors lends its whole quota.
         """
         self._lends_all = lends_all and not any(self.guaranteed.values())
         for child in self.children:

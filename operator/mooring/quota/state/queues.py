@@ -197,7 +197,7 @@ class Queues:
                 self._count(number, after)
 
     def names_changed(self) -> None:
-        """Note that pods may name other Queues now, because other presets are on."""
+        """Note that pods may name other Queues now, because pod groups have other formats."""
         self._names_changed = bool(self._in_force or self._names_changed)
 
     @property

@@ -62,7 +62,7 @@ class ActivePods:
         return None
 
     def _first(self) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
-        """Return the namespace and the heap of the pod that is next; delete empty heaps.
+        """Return the namespace and heap of the pod that is next, or None; delete empty heaps.
 
         Among pods of the highest priority, pods of namespaces that do not rest come first.
         """

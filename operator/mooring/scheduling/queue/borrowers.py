@@ -107,7 +107,7 @@ class ActivePodsWithBorrowers:
                 pause()
 
     def _pop_of_borrower(self, borrowing: Borrowing, now: float) -> QueuedPod | None:
-        """Remove and return the first pod of the Queue with the smallest share.
+        """Remove and return the first pod of the Queue with the smallest share; None without a pod.
 
         The heaps are sorted by earlier shares, and shares only grow until a Queue uses less. So the
         first Queue with unchanged shares has the smallest share.
@@ -127,14 +127,14 @@ class ActivePodsWithBorrowers:
         return None
 
     def _first_of(self, parent: str, borrowing: Borrowing) -> _First:
-        """Return the sibling with the smallest share, and all its shares now."""
+        """Return the first Queue in the heap of the Queue `parent`, with its present shares."""
         siblings = self._siblings[parent]
         while (shares := borrowing.shares(siblings[0][1]))[-1:] != siblings[0][0]:
             heapreplace(siblings, (shares[-1:], siblings[0][1]))
         return shares, siblings[0][1], parent
 
     def _remove_first(self, parent: str, borrowing: Borrowing) -> None:
-        """Remove the first of the siblings, which has no pods left."""
+        """Remove the first Queue in the heap of the Queue `parent`, because it has no pods left."""
         siblings = self._siblings[parent]
         del self._of_borrowers[heappop(siblings)[1]]
         heappop(self._order)

@@ -27,7 +27,7 @@ class InFlight:
         self._pods[queued.pod.uid] = (queued, since)
 
     def get(self, uid: Uid) -> QueuedPod | None:
-        """Return the pod with this uid if it is in flight."""
+        """Return the pod with this uid; None if it is not in flight."""
         entry = self._pods.get(uid)
         return entry[0] if entry is not None else None
 

@@ -129,7 +129,7 @@ class SchedulingQueue:
         return self._pods.get(uid) or self._in_flight.get(uid)
 
     def named(self, key: str) -> QueuedPod | None:
-        """Return the pod with this namespace/name; the newest if there are several."""
+        """Return the newest pod with this namespace/name, queued or in flight; None without one."""
         uid = self._names.latest(key)
         return self.get(uid) if uid is not None else None
 
@@ -244,7 +244,10 @@ class SchedulingQueue:
             self._unschedulable.nominated(queued)
 
     def remove(self, uid: Uid, now: float) -> QueuedPod | None:
-        """Remove the pod, even if it is in flight; the end of its attempt is then ignored."""
+        """Remove the pod and return it; return None if it is unknown.
+
+        If the pod is in flight, the end of its attempt is ignored.
+        """
         queued = self._pods.pop(uid, None)
         if queued is not None:
             self._leave(queued)
@@ -275,7 +278,7 @@ class SchedulingQueue:
         return queued
 
     def _first(self, now: float) -> QueuedPod | None:
-        """Remove and return the next active pod; if there is none, the next pod in backoff."""
+        """Remove and return the next active pod, else the next pod in backoff, else None."""
         queued = self._active.pop(now)
         if queued is None and (queued := self._backoff.pop()) is not None:
             self._incoming[SubQueue.ACTIVE.value, _POPPED_EARLY] += 1
@@ -359,7 +362,10 @@ class SchedulingQueue:
         self._retry(queued, now, _ATTEMPT_FAILED)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
-        """Try the next pod of the group, because this one has been assumed on a node."""
+        """Retry the next pod with the signature of `queued`, which has been assumed on a node.
+
+        Nothing happens unless `queued` was tried on behalf of the pods with its signature.
+        """
         self._try_next(queued, now)
 
     def done(self, queued: QueuedPod, now: float) -> None:
@@ -484,7 +490,7 @@ class SchedulingQueue:
             queued.moved_at = moved_at
 
     def _rejected(self, queued: QueuedPod, now: float) -> None:
-        """Try the next pod of the group, unless this pod was rejected with the same signature."""
+        """Retry the next pod of the group, unless the pod still has the group's signature."""
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)

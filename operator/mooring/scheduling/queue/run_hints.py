@@ -85,7 +85,7 @@ class QueueingHints:
         return group.definition.requirements, frozenset(specs.items())
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
-        """Return the name of the node to which the pod is nominated now, if any."""
+        """Return the name of the node to which the pod is nominated now; None if there is none."""
         nominee = self._cluster.nominations.get(queued.pod.uid)
         return self._cluster.nodes.name(nominee.row) if nominee is not None else None
 

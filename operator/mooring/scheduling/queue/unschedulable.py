@@ -49,7 +49,7 @@ class _Group:
 
     @property
     def first(self) -> QueuedPod | None:
-        """The pod that is tried first; a nominated pod only if all pods are nominated."""
+        """The pod to try first, a nominated pod only if all are nominated; None without pods."""
         return next(iter((self.free or self.pods).values()), None)
 
 
@@ -305,7 +305,10 @@ class UnschedulablePods:
 def _moved(
     pods: list[tuple[QueuedPod, bool]], event: str, number: int | None = None
 ) -> list[tuple[QueuedPod, bool]]:
-    """Note in each pod the event that moves it; `number` is set if a hint decided this."""
+    """Note in each pod the event that moves it, and return the pods.
+
+    `number` is the event's sequence number if a hint decided to move the pods.
+    """
     for queued, _ in pods:
         queued.moved_by, queued.moved_at = event, number
     return pods

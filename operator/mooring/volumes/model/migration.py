@@ -51,7 +51,11 @@ def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
 
 
 def migrated_affinity(volume: PersistentVolume) -> NodeSelector | None:
-    """Return the volume's node affinity; the CSI driver's zone label replaces the common label."""
+    """Return the volume's node affinity, as the CSI driver of a migrated disk would write it.
+
+    The driver's zone label replaces the common label. If no term names zones, the zones in the
+    volume's labels are added. None allows every node.
+    """
     affinity = volume.node_affinity
     key = _ZONE_LABELS.get(volume.source.kind) if isinstance(volume.source, Disk) else None
     if key is None:

@@ -58,7 +58,10 @@ class BestFitIndex(Generic[_Item]):
         item: _Item,
         amount: int,
     ) -> None:
-        """Add an item; its name must be new."""
+        """Add an item with a new name; it suits only nodes that match `affinity` (None: all nodes).
+
+        `amount` is the item's value in `amounts`. For `traits` see the class.
+        """
         at = bisect_left(self._keys, (size, name))
         numbers = (
             self._affinities.number(affinity),

@@ -61,7 +61,10 @@ class Capacities:
 
 
 def _affinity(capacity: CSIStorageCapacity) -> NodeSelector | None:
-    """Return the capacity's nodes: none if it has no topology, all if its topology is empty."""
+    """Return a selector of the nodes that can use the capacity; None selects all nodes.
+
+    All can if the object's topology is empty, and none if the object has no topology.
+    """
     topology = capacity.node_topology
     if topology is None:
         return NodeSelector()

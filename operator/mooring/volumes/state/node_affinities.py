@@ -58,9 +58,10 @@ class NodeAffinities:
         return number
 
     def by_row(self) -> Sequence[IntArray]:
-        """Return columns (int64[rows]) with the affinities that nodes match, as in `number`.
+        """Return columns (int64[rows]) of the numbers of affinities that each row's node matches.
 
-        NO_AFFINITY means no such affinity. Each affinity is in only one column.
+        Each affinity is in only one column. NO_AFFINITY stands where the node matches no affinity
+        of the column.
         """
         if self._version != self._nodes.topology_version:
             self._columns = self._built()

@@ -72,5 +72,5 @@ class Storage:
 
 
 def _identity(volume: PersistentVolume | None) -> tuple[Any, Any] | None:
-    """Return the fields of a PersistentVolume that identify its CSI volume."""
+    """Return source and labels, which identify a volume's CSI volume; None without a volume."""
     return (volume.source, volume.labels) if volume is not None else None

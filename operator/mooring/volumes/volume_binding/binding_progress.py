@@ -16,7 +16,7 @@ from mooring.volumes.volume_binding.find_volumes import matches_node_affinity
 
 
 class VolumesLostError(Exception):
-    """The claims can no longer be bound for the pod on this node; the text gives the reason."""
+    """Raised if a pod's claims can no longer be bound on its node; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -132,7 +132,7 @@ class _Taken:
 def choices(
     claims: Iterable[PersistentVolumeClaim], nodes: NodeView, storage: Storage
 ) -> list[Choice]:
-    """Choose volumes for the unbound claims; no two claims get the same volume on a node.
+    """Return a Choice for each unbound claim; no two claims get the same volume on a node.
 
     The claims must be sorted by size, the smallest first.
     """
@@ -172,7 +172,7 @@ def _available_matches(claim: PersistentVolumeClaim, volume: PersistentVolume) -
 
 
 def _smallest(claim: PersistentVolumeClaim, nodes: NodeView, taken: _Taken) -> Choice:
-    """Choose for each node the smallest suitable volume that no earlier claim takes there."""
+    """Return for each node the smallest suitable volume that no earlier claim takes there."""
     available, positions = taken.available, taken.matching(claim)
     if not len(positions):
         return Choice(claim, available.items, available.amounts, taken.nowhere)

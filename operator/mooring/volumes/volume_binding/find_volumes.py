@@ -82,7 +82,7 @@ class UnboundClaims:
 def find_choices(
     unbound: Sequence[PersistentVolumeClaim], nodes: NodeView, cluster: ClusterView
 ) -> UnboundClaims:
-    """Choose an available volume for each claim on each node."""
+    """Return an available volume for each claim on each node, or that the claim has none there."""
     by_size = sorted(
         (claim for claim in unbound if claim.selected_node is None),
         key=lambda claim: claim.size,
@@ -98,7 +98,7 @@ def find_choices(
 
 
 def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: ClusterView) -> PodVolumes:
-    """Choose volumes for all claims on each node, and find the nodes where that is impossible."""
+    """Return the volumes for all claims on each node, and the conflicts where there are none."""
     conflicts = np.zeros(len(nodes), np.uint64)
     _check_bound(claims.bound, nodes, cluster, conflicts)
     found = find_choices(claims.unbound, nodes, cluster)

@@ -165,19 +165,28 @@ class VolumeBinding(AssignsInTrials):
         return capacity_scores(claims, self._score_by_percent, nodes, self._cluster)
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Assume for each unbound claim a volume on the node, or the node as selected node."""
+        """Assume for each unbound claim a volume on the node, or the node as selected node.
+
+        Returns Unschedulable, with the reason, if a claim can get neither; else None.
+        """
         found = self._assumed(pod, node)
         if isinstance(found, _Reserved):
             self._reserved[pod.uid] = found
         return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assume volumes on the row's node for a pod that a trial has put there."""
+        """Assume volumes on the row's node for a pod that a trial has put there.
+
+        Returns Unschedulable, with the reason, if a claim can get no volume there; else None.
+        """
         found = self._assumed(pod, self._cluster.nodes.name(row))
         return found if isinstance(found, Unschedulable) else None
 
     def _assumed(self, pod: Pod, node: str) -> _Reserved | Unschedulable | None:
-        """Assume volumes on the node, and return the assumptions; None if the pod needs none."""
+        """Assume volumes on the node, and return the assumptions; None if the pod needs none.
+
+        Returns Unschedulable, with the reason, and assumes nothing if a claim can get no volume.
+        """
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
