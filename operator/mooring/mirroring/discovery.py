@@ -154,7 +154,10 @@ class Discovery:
         return True
 
     def _counts(self, about: Kind | None, found: object, known: object) -> bool:
-        """Return whether to use the answer `found`: it equals `known`, or came often in a row."""
+        """Return whether to use the answer `found`: it equals `known`, or came often in a row.
+
+        `about` is the kind that was asked for; None stands for the server's version.
+        """
         before, times = self._changes.pop(about, (found, 0))
         times = times + 1 if before == found else 1
         is_version = found is not None and known is not None
@@ -164,7 +167,7 @@ class Discovery:
         return False
 
     def _note(self, kind: Kind, found: Resource | None) -> None:
-        """Store the resource from which a kind is read; log it if it has changed."""
+        """Store the resource from which a kind is read, None if it is not served; log a change."""
         is_new, before = kind not in self._served, self._served.get(kind)
         self._served[kind] = found
         if found is None and (is_new or before is not None):

@@ -697,7 +697,7 @@ class DecisionLog:
         return text
 
     def _release(self, text: _Text | None) -> None:
-        """Count one pod less for a shared decision; remove a decision without pods."""
+        """Count one pod less for a shared decision, if any; remove a decision without pods."""
         if text is not None:
             text.users -= 1
             if not text.users:

@@ -117,7 +117,11 @@ class PodObjects:
 
     @asynccontextmanager
     async def _turn(self, namespace: str, name: str) -> AsyncIterator[None]:
-        """Wait for other requests, and limit the time; raise NotReadError for all errors."""
+        """Wait until no other request runs, and limit the time of this request.
+
+        Raises NotReadError for a wrong name, for a wait or request that takes too long, and for
+        errors of the API server.
+        """
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             raise NotReadError(400, "this is no name of a pod")
         try:

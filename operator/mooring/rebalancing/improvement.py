@@ -177,7 +177,7 @@ class GainingPod:
 
 
 def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
-    """Return the pods that may gain by Violations or Spread; note pods that must not move.
+    """Return the pods that may gain by Violations or Spread; refuse those that must not move.
 
     For Violations the gain is certain, unless the pods fit on no other node.
     """

@@ -462,7 +462,7 @@ class Scheduler:
         return self._reflectors.is_current()
 
     async def _give_up_when_unable(self) -> None:
-        """Wait until this replica has been unable to work for too long; its task then stops it."""
+        """Return, and so stop the replica, when it has been unable to work for too long."""
         able_at = self._environment.clock()
         while True:
             await asyncio.sleep(_HEALTH_SECONDS)

@@ -81,7 +81,7 @@ def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -
 
 
 def _reasons(group: RejectedNodes, positions: IntArray) -> str:
-    """Among the nodes with the fewest reasons, return the reasons that most nodes have."""
+    """Return the most frequent reasons of the nodes at `positions` that have the fewest reasons."""
     why = group.explanation
     if len(why.reasons) == 1:
         return why.reasons[0]

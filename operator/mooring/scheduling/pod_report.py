@@ -221,7 +221,7 @@ class PodReportBuilder:
         return found
 
     def _victims_for(self, group: PodGroupState) -> Sequence[PodRef] | None:
-        """Return up to ten pods that must still leave their nodes for the group, or None."""
+        """Return up to ten pods that must still leave nodes for the group; None if no pod must."""
         found = (_victims(self._scheduler, pod) for pod in group.unscheduled.values())
         return next(filter(None, found), None)
 

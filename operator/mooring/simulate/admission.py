@@ -123,8 +123,8 @@ class Admission:
     limits, tolerations and selectors stay as they are.
 
     Args:
-        runtime_classes: Raw objects.
-        limit_ranges: Raw objects.
+        runtime_classes: The RuntimeClasses of the cluster as raw objects.
+        limit_ranges: The LimitRanges of the cluster as raw objects.
         kubernetes: The rules of the API server's version.
     """
 

@@ -319,7 +319,10 @@ def _template(spec: Mapping[str, Any]) -> Raw:
 
 
 def _checked(raw: Raw) -> tuple[Mapping[str, Any], Raw]:
-    """Return the spec and the template; raise InputError if the selector does not fit."""
+    """Return the spec and the template of a controller.
+
+    Raises ManifestError if the selector is empty or does not match the template's labels.
+    """
     spec = mapping(raw, "spec")
     template = _template(spec)
     selector = parse_label_selector(mapping(spec, "selector", "spec"), "spec.selector")

@@ -723,8 +723,8 @@ class ClusterState:
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> tuple[ClusterEvent, ...]:
         """Replace a placed pod by a newer version with equal requests on the same node.
 
-        The newer version also confirms an assumed pod. Its labels may differ, because labels change
-        and not every API server adds labels of the node.
+        Return the event to deliver, if any. The newer version also confirms an assumed pod. Its
+        labels may differ, because labels change and not every API server adds labels of the node.
         """
         before, announced = known.pod, known.announced
         known.pod, known.assumption = pod, None

@@ -91,7 +91,7 @@ class _VolumeCount:
         return _CloudDisks(disks, storage) if disks else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _CloudDisks) -> BoolArray:
-        """Return True for nodes where the attached and the new disks are within the limit."""
+        """Return bool[nodes]: True where the attached and the new disks are within the limit."""
         rows, storage = nodes.rows, wanted.storage
         total = storage.attachments.counts(self._driver, rows) + len(wanted.disks)
         for disk in wanted.disks:

@@ -76,7 +76,7 @@ class VolumeRestrictions:
         return _ExclusiveVolumes(disks, tuple(once)) if disks or taken else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
-        """Return False for nodes where a disk is in use, and for all nodes if a claim is in use."""
+        """Return bool[nodes]: False if a wanted disk is in use there, or a wanted claim at all."""
         if any(map(self._cluster.storage.users.claim_in_use, wanted.claims)):
             return np.zeros(len(nodes), np.bool_)
         return ~self._conflicts(nodes, wanted)
@@ -105,7 +105,7 @@ class VolumeRestrictions:
                 return QueueingHint.QUEUE
 
     def _conflicts(self, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
-        """Return True for nodes where a pod uses one of the wanted disks."""
+        """Return bool[nodes]: True where a pod uses one of the wanted disks."""
         storage = self._cluster.storage
         rows = {row for disk in wanted.disks for row in storage.users.rows_in_conflict(disk)}
         return np.isin(nodes.rows, list(rows))

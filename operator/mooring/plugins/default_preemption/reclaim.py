@@ -223,7 +223,11 @@ class _Rules:
     def _of_group(
         self, group: PodGroupState, slots: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64] | None, bool]:
-        """Return the slots of members to be evicted together, and whether the rules allow this."""
+        """Return the slots of members that are only evicted together, and whether this is allowed.
+
+        `slots` has the members on nodes. All other members are evicted one by one; None in place of
+        the slots means that all members are.
+        """
         if group.key == self._own_group():
             return slots, False
         if group in self._cluster.pod_groups.disrupted_whole:

@@ -39,7 +39,10 @@ class CountedNodes:
 
     @property
     def key(self) -> str:
-        """The constraint's label if all nodes with this label count; else EACH_NODE."""
+        """The label by which `counts` reads counts of pods: the constraint's, or EACH_NODE.
+
+        EACH_NODE is used if only some of the nodes with the constraint's label count.
+        """
         return self.domains.key if self.rows is None else EACH_NODE
 
     def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:

@@ -119,7 +119,7 @@ class Evaluator:
         return total
 
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
-        """Return results, and the index of each node's result; None if they have the nodes' order.
+        """Return results, and each node's index in them (None: the results have the nodes' order).
 
         Raises PluginFailed if the nodes have more new values than one attempt may evaluate.
         """

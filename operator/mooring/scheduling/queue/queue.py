@@ -465,7 +465,10 @@ class SchedulingQueue:
         self._events.drop_before(end)
 
     def _may_fit(self, queued: QueuedPod, since: int | None) -> bool:
-        """Return whether the event with sequence number `since`, or a later one, may help."""
+        """Return whether the event with sequence number `since`, or a later one, may help.
+
+        Returns True if `since` is None, or if too many events have come since.
+        """
         hints, events = self._hints, self._events
         if since is None or since < events.start or events.end - since > _ASKED_AGAIN:
             return True

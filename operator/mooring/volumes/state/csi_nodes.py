@@ -31,7 +31,7 @@ class CSINodes:
         self._migrated: dict[str, set[int]] = {}
 
     def lacks_driver(self, volumes: Iterable[CSISource], driver: str, rows: IntArray) -> BoolArray:
-        """Return True for nodes that lack the driver but need it for one of the volumes.
+        """Return bool[rows]: True where the node lacks the driver but needs it for a volume.
 
         On a node without a CSINode, in-tree plugins attach their volumes themselves.
         """
@@ -46,7 +46,7 @@ class CSINodes:
         return np.where(more == 0, UNLIMITED, more - 1)
 
     def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
-        """Return True for nodes where a CSI driver attaches the plugin's volumes."""
+        """Return bool[rows]: True where a CSI driver attaches the in-tree plugin's volumes."""
         return np.isin(rows, list(self._migrated.get(plugin, ())))
 
     def refresh(self, name: str) -> None:

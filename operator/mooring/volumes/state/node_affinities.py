@@ -14,7 +14,7 @@ NO_AFFINITY = -1
 
 
 def check_node_affinity(nodes: NodeView, affinity: NodeSelector | None) -> BoolArray:
-    """Return True for nodes that match a volume's node affinity; for all nodes if it is None.
+    """Return bool[nodes]: True where the node matches a volume's node affinity, or it is None.
 
     Only match expressions count, not match fields (CheckNodeAffinity in component-helpers).
     """

@@ -27,13 +27,13 @@ _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 """The provisioner in a StorageClass whose volumes an administrator creates."""
 
 NODE_CONFLICT: Final = np.uint64(1)
-"""The node does not match the node affinity of a bound volume."""
+"""The bit in `PodVolumes.conflicts`: the node does not match a bound volume's node affinity."""
 BIND_CONFLICT: Final = np.uint64(2)
-"""No volume is available on the node, and none can be provisioned there."""
+"""The bit in `PodVolumes.conflicts`: no volume is available or can be provisioned on the node."""
 NOT_ENOUGH_SPACE: Final = np.uint64(4)
-"""The driver has too little capacity to provision a volume on the node."""
+"""The bit in `PodVolumes.conflicts`: the driver's capacity is too small for a volume there."""
 PV_NOT_EXIST: Final = np.uint64(8)
-"""A claim is bound to a volume that does not exist."""
+"""The bit in `PodVolumes.conflicts`: a claim is bound to a volume that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _check_bound(
 def matches_node_affinity(
     volume: PersistentVolume, nodes: NodeView, cluster: ClusterView
 ) -> BoolArray:
-    """Return True for nodes that match the node affinity of a bound volume."""
+    """Return bool[nodes]: True where the node matches the node affinity of a bound volume."""
     matches = check_node_affinity(nodes, volume.node_affinity)
     if not isinstance(volume.source, Disk) or volume.source.kind not in CSI_DRIVERS:
         return matches
@@ -189,7 +189,7 @@ class _Provisioner:
         )
 
     def has_capacity(self, claim: PersistentVolumeClaim, *, exact: bool) -> BoolArray:
-        """Return True for nodes with enough capacity for the claim, or with unknown capacity."""
+        """Return bool[nodes]: True where the capacity is enough for the claim, or unknown."""
         least = least_capacity(claim, self._class, self._cluster, exact=exact)
         if least is None:
             return self._everywhere

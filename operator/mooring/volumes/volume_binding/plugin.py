@@ -145,7 +145,7 @@ class VolumeBinding(AssignsInTrials):
         return _claims_of(pod, volumes, cluster, exact=self._exact)
 
     def filter(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> BoolArray:
-        """Return True for nodes where all claims have usable volumes, or can get volumes."""
+        """Return bool[nodes]: True where all claims have usable volumes, or can get volumes."""
         return np.equal(find_volumes(claims, nodes, self._cluster).conflicts, 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> Explanation:
