@@ -47,7 +47,7 @@ class Pace(Protocol):
         """Whether a pause is due."""
 
     def clock(self) -> float:
-        """Return the time in seconds."""
+        """Return the time, in seconds, by which pauses are measured."""
 
 
 class Work(Generic[_Result]):

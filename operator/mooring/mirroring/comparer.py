@@ -74,7 +74,7 @@ class CacheComparer:
     def __post_init__(self) -> None:
         self._hint = asyncio.Event()
         self._unusable: dict[Resource, dict[str, str]] = {}
-        """By uid, the resourceVersions of objects that were read, but that Mooring cannot use."""
+        """By resource and uid, the version of each object that was read but cannot be used."""
         self._in_doubt: dict[Resource, set[str]] = {}
         """By resource, the uids of `in_flight` that were missing in the API server's last list."""
         self._last_read: dict[Resource, str] = {}

@@ -188,7 +188,7 @@ class _Stages:
     of_pods: list[dict[str, int]] = field(default_factory=list)
 
     def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-        """Return, by resource, the largest total; a missing request counts with `defaults`."""
+        """Return, by resource, the largest total of a stage, with `defaults` for missing requests."""
         largest: dict[str, int] = {}
         for containers, init in self.of_containers:
             raise_to(largest, _total(containers, init, defaults))

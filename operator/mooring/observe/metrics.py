@@ -82,7 +82,7 @@ class ProfileMetrics:
 
 
 class Metrics(Collector, DeviceMetrics):
-    """The registry of this process; only the event loop's thread may write to it."""
+    """All metrics of this process; only the event loop's thread may change them."""
 
     def __init__(self) -> None:
         self.pods_bound = 0

@@ -219,7 +219,10 @@ def _is_first(
 
 
 def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether the event adds a pod that `pod` wants, or removes an unwanted one."""
+    """Return whether the change to `after` adds a pod that `pod` wants, or removes an unwanted one.
+
+    Returns True also if the change lets `pod` be the first pod of its own required affinity.
+    """
     if before is not None and after is not None and before.labels == after.labels:
         return False
     terms = _terms(pod.spec)
@@ -243,7 +246,7 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> boo
 
 
 def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether a node was added or moved to other domains that matter to the pod.
+    """Return whether the node `after` is new or has moved to other domains that matter to the pod.
 
     A new node may be in a domain without unwanted pods, or without a label and so in no domain.
     """

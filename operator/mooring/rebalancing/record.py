@@ -134,7 +134,7 @@ class FormerMove:
         return self.shown.owner
 
     def may_end_with(self, pod: Pod) -> bool:
-        """Return whether this pod may be the replacement.
+        """Return whether this pod may be the replacement of the moved pod.
 
         A pod in another namespace is not the replacement, even if it names the controller's uid.
         """
@@ -260,7 +260,9 @@ class Record:
         self._last.append(MoveEnded.model_validate(last))
 
     def restore(self, raw: object, section: Rebalancing, rests: Rests) -> None:
-        """Restore the moves of a former leader from the profile's status.
+        """Restore the moves of a former leader from the section of the profile's status in `raw`.
+
+        `rests` learns which pods and controllers must not be moved yet.
 
         Raises ProfileInvalid or ManifestError if the status is malformed.
         """
@@ -308,7 +310,7 @@ class Record:
         return status.model_dump(mode="json", by_alias=True)
 
     def report(self, profile: SchedulingProfile) -> RebalancingReport:
-        """Return the document for /debug/rebalancing."""
+        """Return the document about the profile for /debug/rebalancing."""
         section = profile.spec.rebalancing
         return RebalancingReport(
             profile=profile.name,

@@ -124,7 +124,10 @@ class PluginMetrics:
         return outer
 
     def end_attempt(self, outer: bool) -> None:  # noqa: FBT001 - what begin_attempt returned
-        """End the measurement of the attempt after its decision; the binding may still run."""
+        """End the measurement of plugin calls in an attempt, when its decision has ended.
+
+        `outer` is the value that `begin_attempt` returned; it applies again.
+        """
         self.sampled = outer
 
     def begin_decision(self) -> None:
@@ -145,7 +148,7 @@ class PluginMetrics:
 
     @contextmanager
     def all_at(self, point: ExtensionPoint) -> Iterator[None]:
-        """Add the whole time inside this context to the extension point, without `lap`."""
+        """Add the whole time inside this context to the extension point, and ignore `lap` inside."""
         outer, began = self.deciding, self.clock()
         self.deciding = False
         try:

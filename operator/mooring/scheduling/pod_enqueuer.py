@@ -213,7 +213,7 @@ class PodEnqueuer:
         self._unsettle(None)
 
     def find_profiles(self) -> None:
-        """Find all outstanding profiles, and retry the members of groups that have changed.
+        """Find the profiles of all pods that wait for this, and retry members of changed groups.
 
         It pauses after each pod.
         """
@@ -228,10 +228,10 @@ class PodEnqueuer:
                 pause()
 
     def settle(self, queued: QueuedPod) -> bool:
-        """Find the profiles of a popped pod and of its group, if they are outstanding.
+        """Find the profiles of a popped pod and its group again, if a change made this necessary.
 
         Returns False if the pod may not be tried now: if no profile takes it, if it is gated, or if
-        profiles of other members of its large group are still outstanding.
+        the profiles of other members of its large group are not found yet.
         """
         if not self._unsettled and not self._to_admit:
             return True

@@ -119,7 +119,7 @@ class Profiles:
         return unknown_server(self.handle.cluster.server_version)
 
     def check(self, document: object) -> ActiveProfile:
-        """Read a SchedulingProfile object and build its plugins, without putting it in force.
+        """Return the profile in a SchedulingProfile object, with its plugins, but not in force.
 
         The operator, `mooring simulate` and `mooring profile check` all use this check. Raises
         ProfileInvalid with every mistake in the document. A document without mistakes may still
@@ -128,7 +128,7 @@ class Profiles:
         return self.build(*load_profile(document, self.registry, self.handle.cluster.kubernetes))
 
     def build(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
-        """Build the plugins of a profile that is read and resolved, without putting it in force.
+        """Return the profile, which is read and resolved, with its plugins; do not put it in force.
 
         Raises CertificatesInvalid if extenders' certificates cannot be used, and ProfileInvalid
         with every plugin that cannot be built.
@@ -156,14 +156,14 @@ class Profiles:
         )
 
     def apply(self, document: object) -> ActiveProfile:
-        """Check the document as `check` does, and put the profile in force.
+        """Check the document as `check` does, put the profile in force, and return it.
 
         Raises what `check` raises; then the former version stays in force.
         """
         return self._put_in_force(self.check(document))
 
     def put(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
-        """Build the plugins of a profile as `build` does, and put it in force.
+        """Build the plugins of a profile as `build` does, put it in force, and return it.
 
         Raises what `build` raises; then the former version stays in force.
         """

@@ -177,7 +177,11 @@ class ResultColumns:
     def take(
         self, key: _Key, changes: ChangeLog, key_bytes: int, *, copies: bool = True
     ) -> ResultColumn:
-        """Return the column with this key; create it if needed, and count one more user."""
+        """Return the column with this key; create it if needed, and count one more user.
+
+        `changes` is the log of the rows that change the results, `key_bytes` the size of the key.
+        Without `copies`, the column may hold an array that a plugin returned.
+        """
         column = self._columns.get(key)
         if column is None:
             other_bytes = _BYTES_PER_COLUMN + key_bytes

@@ -97,7 +97,7 @@ class UsageColumns:
 
     @property
     def bytes(self) -> int:
-        """The memory of the copies, in bytes."""
+        """The memory of the float64 copies, in bytes."""
         return sum(array.nbytes for array in (*self._arrays, self._scratch))
 
     def of_rows(self, rows: int) -> Usage:

@@ -260,7 +260,7 @@ class DefaultPreemption:
         rejections: Counter[str],
         dry_runs: DryRuns,
     ) -> list[Candidate]:
-        """Return the candidates, if only requests reject the pod.
+        """Return the candidates for a pod that nodes reject only because of its requests.
 
         `ranked` has positions in `potential.rows`, the best first. Stop at as many candidates as
         kube-scheduler compares, or after comparing `_MOST_LOOKED_AT` victims with budgets.

@@ -115,9 +115,9 @@ class QueueingHints:
     ) -> bool:
         """Return whether the event may make the pod schedulable (isPodWorthRequeuing, queue.go).
 
-        It returns True if the hint of a plugin that rejected the pod says so, or if such a plugin
-        registers for no events. `during_attempt` says whether the event came while the pod was in
-        flight.
+        It returns True if the hint of a plugin that rejected the pod returns QUEUE, or if such a
+        plugin registers for no events. `during_attempt` says whether the event came while the pod
+        was in flight.
         """
         if not queued.unschedulable_plugins:
             return True
