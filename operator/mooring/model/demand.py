@@ -188,7 +188,10 @@ class _Stages:
     of_pods: list[dict[str, int]] = field(default_factory=list)
 
     def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-        """Return, by resource, the largest total of a stage, with `defaults` for missing requests."""
+        """Return, by resource, the largest total of any stage.
+
+        A missing request counts with `defaults`.
+        """
         largest: dict[str, int] = {}
         for containers, init in self.of_containers:
             raise_to(largest, _total(containers, init, defaults))

@@ -116,8 +116,9 @@ def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
 
 
 def conflict_in_short(name: str, others: Collection[str]) -> str:
-    """Return `outranked by NAME`, else `outranks NAME`, about another profile for the same pods.
+    """Return `outranked by NAME` if a profile in `others` is before `name`, else `outranks NAME`.
 
+    `others` are profiles with the same precedence for the same pods; the first by name applies.
     The text names only one profile, so that it seldom changes when profiles are created or deleted.
     """
     outranking = _first(1, (other for other in others if other < name))
@@ -125,7 +126,7 @@ def conflict_in_short(name: str, others: Collection[str]) -> str:
 
 
 def conflict_text(name: str, others: Collection[str]) -> str:
-    """Return a text about the profiles with a higher or a lower rank for the same pods."""
+    """Return a text about all of `others` that are before or after `name`, as in the short text."""
     above = _first(_MOST_NAMED, (other for other in others if other < name))
     below = _first(_MOST_NAMED, (other for other in others if other > name))
     ranks = [f"outranked by {above}"] if above else []

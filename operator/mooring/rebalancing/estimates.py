@@ -116,7 +116,7 @@ class _Rows:
         ]
 
     def _fits_alone(self) -> BoolArray:
-        """Return bool[rows]: True where node-only filters accept the node's own pod again."""
+        """Return bool[rows]: True where node-only filters accept a pod that has left the node."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = search.results.fits_without_pods[self._rows]
         if pre_filtered.restricted_by:
@@ -129,7 +129,10 @@ class _Rows:
         return fits
 
     def _fits_beside_others(self) -> BoolArray:
-        """Return bool[rows]: True where the other filters accept a pod that runs on the node."""
+        """Return bool[rows]: True where filters that are not node-only accept a pod of the node.
+
+        They see the pod on its node. All are False if such a filter may reject more without it.
+        """
         search, pre_filtered = self._search, self._pre_filtered
         fits = np.ones(len(self._rows), np.bool_)
         for plugin in self._pipeline.filters:

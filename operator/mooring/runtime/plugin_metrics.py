@@ -148,7 +148,7 @@ class PluginMetrics:
 
     @contextmanager
     def all_at(self, point: ExtensionPoint) -> Iterator[None]:
-        """Add the whole time inside this context to the extension point, and ignore `lap` inside."""
+        """Add the whole time inside this context to the extension point; ignore `lap` inside."""
         outer, began = self.deciding, self.clock()
         self.deciding = False
         try:

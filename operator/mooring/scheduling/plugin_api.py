@@ -245,7 +245,7 @@ class PluginApi:
         *,
         subresource: str | None = None,
     ) -> dict[str, Any]:
-        """Apply a merge patch to one version of the object; see `framework.handle.Api`."""
+        """Apply a merge patch to one version of the object; see `framework.handle.Api.update`."""
         write = partial(
             self.client.patch,
             _UPDATABLE[resource],

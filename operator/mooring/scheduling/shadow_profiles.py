@@ -229,7 +229,7 @@ class Shadow:
         return decided
 
     def _look(self, now: float) -> None:
-        """Note new pending pods; choose the pods that have been pending for 30 seconds."""
+        """Note new pending pods; choose those pending for 30 seconds for a decision."""
         pods: Iterable[Pod] = ()
         if self._scheduler.profiles.has_shadows:
             pods = islice(self._scheduler.without_profile.values(), _MOST_PENDING)

@@ -85,7 +85,7 @@ class ChangedNode:
     reason: str
 
     def document(self) -> dict[str, Any]:
-        """Return the move as JSON."""
+        """Return the pod with its nodes as a JSON object."""
         return {"pod": self.pod, "old": self.old, "new": self.new, "reason": self.reason or None}
 
 

@@ -22,7 +22,7 @@ from mooring.model.manifest_error import ManifestError
 STDIN: Final = "-"
 """The file name that stands for standard input."""
 _ENCODING: Final = "utf-8-sig"
-"""UTF-8; the byte order mark, which Windows programs write, is optional."""
+"""The encoding of input files: UTF-8, with or without the byte order mark of Windows programs."""
 _MERGE: Final = "tag:yaml.org,2002:merge"
 """The tag of the YAML key `<<`, which merges the keys of another mapping."""
 _MOST_SHOWN: Final = 40

@@ -113,7 +113,7 @@ def _by_queue(victims: Sequence[Pod], cluster: ClusterView) -> str:
 
 
 def _is_cheapest(found: GroupPreemption, units: Sequence[Unit]) -> bool:
-    """Return whether no other victims cost less: one pod of the lowest priority is evicted."""
+    """Return whether no victims can cost less: only one pod, of the lowest priority, is evicted."""
     if not isinstance(found, GroupNomination) or found.violations:
         return False
     lowest = min(unit.priority for unit in units)

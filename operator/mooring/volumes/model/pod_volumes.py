@@ -85,7 +85,7 @@ _DISKS: Final[Mapping[str, tuple[DiskKind, str]]] = {
     "iscsi": (DiskKind.ISCSI, "iqn"),
     "portworxVolume": (DiskKind.PORTWORX, "volumeID"),
 }
-"""The plugin, and the field with the disk's name, by the field of the volume source."""
+"""Maps the field of a volume source to the plugin, and to the field with the disk's name."""
 
 
 def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:
