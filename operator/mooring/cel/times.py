@@ -93,7 +93,7 @@ def parse_timestamp(text: str) -> Timestamp | Failure | None:
 
 
 def timestamp_of_seconds(seconds: int) -> Value:
-    """Return the timestamp of this number of seconds after 1970-01-01 UTC."""
+    """Return the timestamp `seconds` after 1970-01-01 UTC; a Failure if it is out of range."""
     if not _FIRST <= seconds <= _LAST:
         return Failure("timestamp overflow")
     return Timestamp(seconds * _SECOND)

@@ -144,7 +144,7 @@ class DeviceTrial:
             self._counters.release(candidate.pool, candidate.device)
 
     def could_take(self, slot: Slot, position: int) -> bool:
-        """Return False if the request can never take the device in this search; else True."""
+        """Return whether the request may still take the device in this branch of the search."""
         return self.may_take(slot, position) and not self._obstacle(slot, position)
 
     def why_not(self, slot: Slot, position: int) -> str:

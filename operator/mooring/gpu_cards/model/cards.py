@@ -102,7 +102,10 @@ class CardFormat:
         return assignment
 
     def writes_index(self, request: "CardRequest") -> bool:
-        """Return whether gpushare's annotation names the cards: for one share of one card."""
+        """Return whether gpushare's annotation names the cards of this request.
+
+        The format must have this annotation, and the request must be one share of one card.
+        """
         share, *others = request.shares
         return bool(self.annotation_prefix) and not (others or share.whole or share.cards > 1)
 

@@ -208,7 +208,10 @@ class Cards:
 
     @property
     def typical(self) -> Mapping[CardDemand, int]:
-        """The most frequent classes of requests, each with its number of pods."""
+        """The most frequent classes of requests, each with its number of pods.
+
+        To read them counts the cards of all nodes that are not counted yet.
+        """
         while self._uncounted:
             self.count_row()
         return self._typical
