@@ -65,7 +65,7 @@ def test_every_alert_has_a_severity_a_summary_and_a_line_that_says_what_to_do(
 ) -> None:
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
     assert alert["annotations"]["summary"].endswith(".")
-    assert f"| `{alert['alert']}` |" in DOCUMENT
+    assert f"\n- `{alert['alert']}`: " in DOCUMENT
 
 
 def test_panels_do_not_overlap() -> None:

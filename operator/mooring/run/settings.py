@@ -44,7 +44,9 @@ class RunSettings:
         "account, `~/.kube/config`.",
         click.Path(),
     )
-    context: str | None = _setting(None, "Context in the kubeconfig. Without it: the current one.")
+    context: str | None = _setting(
+        None, "Context in the kubeconfig. Without it: the current context."
+    )
     qps: float | None = _setting(
         None,
         "Requests per second to the API server, bindings included. Without it: no limit.",
@@ -52,22 +54,23 @@ class RunSettings:
     )
     burst: int | None = _setting(
         None,
-        "Requests that may exceed `--qps` for a moment. Without it: twice `--qps`.",
+        "Requests that Mooring may send at once, even above `--qps`. Without it: twice `--qps`.",
         click.IntRange(1),
     )
     leader_elect: bool = _setting(
         default=True,
         text="Whether replicas elect a leader through a Lease; only the leader binds pods. Without "
-        "election this replica always does.",
+        "election this replica always binds pods.",
         kind=bool,
     )
     lease_namespace: str = _setting(
-        "mooring-system", "Namespace of the Lease; the shipped RBAC allows access to it there."
+        "mooring-system",
+        "Namespace of the Lease; the shipped RBAC allows access only in `mooring-system`.",
     )
     lease_name: str = _setting(
         "mooring",
-        "Name of the Lease; replicas of one scheduler use the same. The shipped RBAC allows access "
-        "to this name.",
+        "Name of the Lease; all replicas of a scheduler have the same. The shipped RBAC allows "
+        "access only to `mooring`.",
     )
     lease_duration: int = _setting(
         15,
@@ -89,35 +92,37 @@ class RunSettings:
     bind_address: str = _setting(
         "0.0.0.0",
         "IP address of the HTTPS endpoints for health, metrics and debugging; `0.0.0.0` and `::` "
-        "are all addresses, of IPv4 and IPv6.",
+        "both mean all IPv4 and IPv6 addresses.",
     )
     secure_port: int = _setting(
         10259, "Port of the HTTPS endpoints; 0 chooses a free port.", click.IntRange(0, 65_535)
     )
     tls_cert_file: str | None = _setting(
         None,
-        "Certificate of the endpoints with its chain, PEM; read again when it changes. "
-        "Without it: a self-signed one is made at the start.",
+        "Certificate of the endpoints with its chain, PEM; read again when it changes. Without it: "
+        "Mooring makes a self-signed certificate at the start.",
         click.Path(),
     )
     tls_private_key_file: str | None = _setting(
-        None, "Private key of `--tls-cert-file`, PEM, not encrypted.", click.Path()
+        None,
+        "Private key of `--tls-cert-file`, PEM, not encrypted; neither flag works alone.",
+        click.Path(),
     )
     client_ca_file: str | None = _setting(
         None,
-        "CAs of client certificates, PEM; read again when it changes. Without it: the cluster's, "
-        "from the ConfigMap `kube-system/extension-apiserver-authentication`.",
+        "CAs of client certificates, PEM; read again when it changes. Without it: the cluster's "
+        "CAs, from the ConfigMap `kube-system/extension-apiserver-authentication`.",
         click.Path(),
     )
     authentication_skip_lookup: bool = _setting(
         default=False,
-        text="Whether the cluster's CA of client certificates is not looked up.",
+        text="Whether Mooring does not look up the cluster's CAs of client certificates.",
         kind=bool,
     )
     authorization_always_allow_paths: str = _setting(
         "/healthz,/readyz,/livez",
         "Paths that are shown without authorization, with commas between them; `/a/*` for all "
-        "below `/a/`.",
+        "paths below `/a/`.",
     )
     log_level: str = _setting(
         "info",
@@ -131,7 +136,7 @@ class RunSettings:
     )
     initial_backoff: float = _setting(
         1.0,
-        "Seconds of a pod's first backoff; each backoff is twice the one before.",
+        "Seconds of a pod's first backoff; each later backoff is twice the one before.",
         _POSITIVE,
     )
     max_backoff: float = _setting(10.0, "Seconds of a pod's longest backoff.", _POSITIVE)
@@ -143,7 +148,7 @@ class RunSettings:
     )
     stop_seconds: float = _setting(
         20.0,
-        "Seconds in which evictions, bindings, writes of claims and events may end after SIGTERM. "
+        "Seconds that evictions, bindings, writes of claims and events may take after SIGTERM. "
         "Unfinished bindings are rolled back, then the Lease is released.",
         _AT_LEAST_0,
     )
@@ -154,12 +159,13 @@ class RunSettings:
     )
     decision_log: str | None = _setting(
         None,
-        "File to which the leader appends every step of every pod, one line of JSON each.",
+        "File to which the leader appends every step of every pod, each as a line of JSON.",
         click.Path(dir_okay=False),
     )
     decision_log_mib: float = _setting(
         100.0,
-        "MiB at which that file is renamed to `*.1`, in the place of the one before.",
+        "MiB at which the file of `--decision-log` is renamed to `*.1`; this replaces the former "
+        "`*.1`.",
         _POSITIVE,
     )
     otlp_endpoint: str | None = _setting(
@@ -169,8 +175,7 @@ class RunSettings:
     )
     plugin_slow_seconds: float = _setting(
         1.0,
-        "Seconds after which a synchronous call of a plugin is logged and counted as slow; it "
-        "cannot be interrupted.",
+        "Seconds after which a synchronous call of a plugin is logged and counted as slow.",
         _POSITIVE,
     )
     plugin_timeout_seconds: float = _setting(
