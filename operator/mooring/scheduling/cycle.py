@@ -285,7 +285,7 @@ class LiveDryRun:
         return resource_filter[1] if resource_filter is not None else None
 
     def depends_on_requests_only(self) -> bool:
-        """Return whether filters depend on other pods only through requests, see `DryRun`."""
+        """Return whether the pod's filters depend on other pods only through requests."""
         return self._search.depends_on_requests_only()
 
     def trial(self) -> AbstractContextManager[Trial]:

@@ -235,7 +235,7 @@ class PreemptionExecutor:
     async def _requests(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], why: str, *, strict: bool
     ) -> bool:
-        """Send the requests that evict the victim; return whether they have evicted it.
+        """Send the requests that evict the victim; return False if it was gone or terminating.
 
         It reads nothing of the cluster, because another task may have the turn.
         """

@@ -254,7 +254,10 @@ class Profiles:
         return self.in_namespace(pod, cluster.namespace_labels(pod.namespace))
 
     def in_namespace(self, pod: Pod, labels: Mapping[str, str]) -> ActiveProfile | None:
-        """Return `of` for a pod whose namespace has these labels; use no state."""
+        """Return the result of `of` for a pod whose namespace has these labels.
+
+        It reads nothing of the cluster, because another task may have the turn.
+        """
         name = self._matcher.find(pod, labels)
         return self._in_force[name] if name is not None else None
 
