@@ -227,7 +227,7 @@ class ClusterState:
         return (ClusterEvent(kind, Action.DELETE, before, None),) if before is not None else ()
 
     def known(self, kind: Kind, key: str) -> Any | None:
-        """Return the object as the watch last showed it; None for a pod without a node."""
+        """Return the known version of the object; None if unknown, or for a pod without a node."""
         if kind is Kind.POD:
             placed = self.pods.get(Uid(key))
             return placed.pod if placed is not None else None
