@@ -15,7 +15,7 @@ from mooring.framework.post_filter import Nomination
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.quota.model.queue import QUEUE_LABEL
+from mooring.quota.model.queue import QUEUE_LABEL, Preempts
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import namespace, node, pod, queue_object
@@ -102,6 +102,7 @@ class Queues(RuleBasedStateMachine):
             self.state.assume(one, outcome.row)
             return []
         if not isinstance(outcome.nomination, Nomination):
+            self.no_borrower_is_enough(model, one)
             return []
         victims = list(outcome.nomination.victims)
         leaving = {pod.uid for pod in model.pods if pod.terminating}
@@ -130,6 +131,31 @@ class Queues(RuleBasedStateMachine):
             for each in (q for q in model.path(its) if q not in model.path(name)):
                 assert before.used(each) > before.nominal(each)
                 assert after.used(each) >= after.nominal(each)
+
+    def no_borrower_is_enough(self, model: SlowQueues, one: Pod) -> None:
+        """Assert that the end of no single pod that uses borrowed quota would be enough for it."""
+        name, gpu = one.labels[QUEUE_LABEL], one.spec.demand.resources[GPU]
+        leave = self.waiting or any(pod.terminating for pod in model.pods)
+        if leave or model.queues[name].reclaims is not Preempts.ANY:
+            return
+        for other in model.pods:
+            after = model_of(self.state)
+            after.pods = [pod for pod in model.pods if pod is not other]
+            its = model.path(other.labels[QUEUE_LABEL])
+            sides = [each for each in its if each not in model.path(name)]
+            own = [each for each in model.path(name) if each not in its]
+            if not sides or not own or after.available(name) < gpu:
+                continue
+            entitled = model.used(own[-1]) + gpu <= model.nominal(own[-1])
+            borrows = all(model.used(each) > model.nominal(each) for each in sides)
+            keeps = all(after.used(each) >= after.nominal(each) for each in sides)
+            if entitled and borrows and keeps:
+                assert not any(self.room(node, after) >= gpu for node in NODES), other.name
+
+    def room(self, node: str, model: SlowQueues) -> int:
+        """Return how many GPUs of the node the pods of the model leave free."""
+        there = (pod for pod in model.pods if pod.node_name == node)
+        return 6 - sum(pod.spec.demand.resources[GPU] for pod in there)
 
     @rule()
     def all_that_leave_are_gone(self) -> None:
