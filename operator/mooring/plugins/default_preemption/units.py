@@ -134,8 +134,9 @@ def with_leaving(preemptor: Preemptor) -> Preemptor:
     """Return the preemptor with the pods that are already leaving; its `place` removes them, too.
 
     These are pods of lower priority that this scheduler is evicting, and all terminating pods in
-    the preemptor's tree of Queues, because their end frees quota. To save time, they only free
-    their quota on nodes where no victim is, unless a single pod's requests fit only without them.
+    the preemptor's tree of Queues, because their end frees quota. To save time, a search for a pod
+    with `by_requests` removes them only from nodes that a victim leaves, and from nodes where the
+    pod's requests fit only after their end. On other nodes they only free their quota.
     """
     cluster, columns = preemptor.cluster, preemptor.cluster.pod_columns
     chosen = columns.evicting & (columns.priority < preemptor.priority)
