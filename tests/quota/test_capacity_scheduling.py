@@ -174,6 +174,19 @@ def test_what_is_freed_for_a_nominated_pod_is_not_given_to_another() -> None:
     assert fits(deciding, using("first", priority=5, gpu=2))
 
 
+def test_a_pod_whose_victim_has_left_does_not_wait_for_the_victims_of_others() -> None:
+    """Until the second victim has left, it and the pod that it leaves for would both count."""
+    cohort = queue_object("cohort"), queue_object("a", {GPU: 4}, parent="cohort")
+    borrower = queue_object("b", {GPU: 0}, parent="cohort")
+    victim = using("v2", "b", on="n1", gpu=2, terminating=True)
+    deciding = Deciding(a_node(), *cohort, borrower, victim)
+    for name in ("first", "second"):
+        deciding.nominate(using(name, priority=5, gpu=2), "n1")
+    assert fits(deciding, using("first", priority=5, gpu=2))
+    assert not fits(deciding, using("third", priority=5, gpu=1))
+    assert not fits(deciding, using("first", priority=5, gpu=3)), "the victim is still there"
+
+
 def decided(deciding: Deciding, members: list[Raw]) -> GroupDecision:
     pods = [parse_pod(raw) for raw in members]
     deciding.state.track_pod_groups(deciding.pipeline.pod_group_formats)

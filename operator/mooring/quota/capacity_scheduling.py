@@ -19,7 +19,7 @@ from mooring.pausing import pause
 from mooring.quota.model.queue import CAPACITY_SCHEDULING
 from mooring.quota.state.queue_tree import QueueState
 from mooring.quota.state.queues import demand_of
-from mooring.quota.usage import nominated_usage
+from mooring.quota.usage import leaving_usage, nominated_usage
 from mooring.state.cluster_view import ClusterView
 
 _LONGEST: Final = 1024
@@ -91,6 +91,16 @@ def quota_rejection(pods: Collection[Pod], cluster: ClusterView) -> Unschedulabl
     (state,) = names.values() if names else (None,)
     if state is None:
         return None
-    with queues.with_more(nominated_usage(pods, cluster)):
-        why = queues.lacking(state, demand_of(pods))
+    why = _lacking(state, pods, cluster)
     return Unschedulable(shortened(why, _LONGEST), resolvable=True) if why is not None else None
+
+
+def _lacking(state: QueueState, pods: Collection[Pod], cluster: ClusterView) -> str | None:
+    queues, demand, coming = cluster.queues, demand_of(pods), nominated_usage(pods, cluster)
+    with queues.with_more(coming):
+        why = queues.lacking(state, demand)
+    if why is None or not coming or queues.is_reduced or queues.lacking(state, demand) is not None:
+        return why
+    # Nominated pods and the pods that still leave for them must not both count.
+    with queues.without(leaving_usage(state, cluster)), queues.with_more(coming):
+        return queues.lacking(state, demand)

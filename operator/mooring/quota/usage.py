@@ -11,7 +11,8 @@ from mooring.model.pod import Pod
 from mooring.pausing import pause
 from mooring.quota.model.queue import PODS
 from mooring.quota.state.claim_users import named_claims
-from mooring.quota.state.queues import Usage, demand_of
+from mooring.quota.state.queue_tree import QueueState
+from mooring.quota.state.queues import Usage, below, demand_of
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pods import NO_QUEUE
@@ -36,6 +37,16 @@ def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
             if (pod := columns.pods[slot]) is not None:
                 usage[int(columns.queues[slot])].update(named_claims(pod))
     return usage
+
+
+def leaving_usage(queue: QueueState, cluster: ClusterView) -> Usage:
+    """Return how much quota the leaving pods in the tree of `queue` use, by Queue.
+
+    They are terminating, or this scheduler is evicting them.
+    """
+    columns, numbers = cluster.pod_columns, [each.number for each in below(queue.root)]
+    leaving = columns.leaving & ~columns.nominated & np.isin(columns.queues, numbers)
+    return used_at(np.flatnonzero(leaving), cluster)
 
 
 def nominated_usage(pods: Collection[Pod], cluster: ClusterView) -> Usage:

@@ -38,7 +38,7 @@ from mooring.plugins.default_preemption.victims import protected
 from mooring.quota.model.queue import Preempts
 from mooring.quota.state.queue_tree import QueueState
 from mooring.quota.state.queues import below, demand_of
-from mooring.quota.usage import nominated_usage, used_at
+from mooring.quota.usage import leaving_usage, nominated_usage
 from mooring.state.cluster_view import ClusterView
 
 _MOST_FOR_POD: Final = 100
@@ -137,9 +137,7 @@ class _Rules:
         self._queue = queue
         cluster = self._cluster = preemptor.cluster
         self._path = queue.path
-        columns = cluster.pod_columns
-        leaving = columns.leaving & ~columns.nominated & np.isin(columns.queues, [*preemptor.tree])
-        self._leaving = used_at(np.flatnonzero(leaving), cluster)
+        self._leaving = leaving_usage(queue, cluster)
         coming = nominated_usage(preemptor.pods, cluster)
         with self.without_leaving(), cluster.queues.with_more(coming):
             asked = cluster.queues.in_devices(queue.number, demand_of(preemptor.pods))

@@ -71,6 +71,8 @@ class Queues:
         """A number that grows with each change of a Queue or of its usage."""
         self.decreases = 0
         """A number that grows when the usage of a Queue decreases or its quota changes."""
+        self.is_reduced = False
+        """Whether some usage is subtracted for a moment; see `without`."""
 
     @property
     def states(self) -> Mapping[str, QueueState]:
@@ -133,9 +135,15 @@ class Queues:
         """Return the amounts with devices in place of claims that the Queue does not use yet."""
         return self._claims.in_devices(number, amounts)
 
-    def without(self, usage: Usage) -> AbstractContextManager[None]:
+    @contextmanager
+    def without(self, usage: Usage) -> Iterator[None]:
         """Subtract this usage from the Queues while the context manager is entered."""
-        return self._counting(usage, -1)
+        before, self.is_reduced = self.is_reduced, True
+        try:
+            with self._counting(usage, -1):
+                yield
+        finally:
+            self.is_reduced = before
 
     def with_more(self, usage: Usage) -> AbstractContextManager[None]:
         """Add this usage to the Queues while the context manager is entered."""
