@@ -194,8 +194,8 @@ async def test_many_waiting_pods_are_counted_less_often(queues: Queues) -> None:
 
 
 async def test_many_statuses_are_written_less_often() -> None:
-    async with reporting(*(queue_object(f"q{i}") for i in range(60))) as queues:
-        assert len(await queues.written()) == 60
+    async with reporting(*(queue_object(f"q{i}") for i in range(15))) as queues:
+        assert len(await queues.written()) == 15
         queues.put(queue_object("more"))
         assert await queues.round() == {}
         assert await queues.round() == {}

@@ -26,7 +26,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 
 ROUND_SECONDS: Final = 1.0
 """The minimum number of seconds between two updates of `views`."""
-_PATCHED_PER_SECOND: Final = 20
+_PATCHED_PER_SECOND: Final = 5
 """After N changed statuses, the next update of `views` waits N / _PATCHED_PER_SECOND seconds, but
 at least ROUND_SECONDS."""
 _LANES: Final = 2
