@@ -54,10 +54,13 @@ def _evicted(world: "World", sent: "Sent") -> "Raw | None":
 
 
 def _is_preempted(world: "World", raw: "Raw") -> bool:
-    """Return whether a replica has nominated a pod of higher priority to this pod's node."""
+    """Return whether a replica has nominated a pod of higher priority to this pod's node.
+
+    It may be any node while the pod's Binding is under way.
+    """
     node, priority = raw["spec"].get("nodeName"), raw["spec"].get("priority", 0)
     return any(
-        state.nodes.names[nominee.row] == node and nominee.pod.spec.priority > priority
+        node in (None, state.nodes.names[nominee.row]) and nominee.pod.spec.priority > priority
         for state in (engine.scheduler.state for _, engine in engines(world))
         for nominee in state.nominations
         if not place_of(nominee.pod.uid)
