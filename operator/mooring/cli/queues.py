@@ -103,7 +103,8 @@ def _print(found: Iterable[Mapping[str, Any]]) -> None:
     """Print a table for each resource, and then which queues are not in force."""
     rows = defaultdict[str, list[list[str]]](list)
     for queue in found:
-        counts = [str(_shown(queue[field])) for field in ("waiting", "share")]
+        known = (queue[field] for field in ("waiting", "share"))
+        counts = ["-" if each is None else str(each) for each in known]
         for each in queue["resources"]:
             amounts = [each[amount] for amount in _AMOUNTS]
             kind = "" if queue["kind"] == "Queue" else f" ({queue['kind']})"
@@ -117,7 +118,3 @@ def _print(found: Iterable[Mapping[str, Any]]) -> None:
         print_prose(f"NOT READY  {queue['name']}: {queue['message']}")
     if not rows and not wrong:
         note("no queue limits a resource; docs/queues.md says how one does")
-
-
-def _shown(value: object) -> object:
-    return "-" if value is None else value

@@ -393,11 +393,8 @@ def _resolved(
     """
     problems = {name: why for name in written if (why := _problem(name, written)) is not None}
     in_force = {name: queue for name, queue in written.items() if name not in problems}
-    kept = [
-        queue
-        for name in problems
-        if (queue := former.get(name)) is not None and queue.uid == written[name].uid
-    ]
+    known = ((former.get(name), written[name].uid) for name in problems)
+    kept = [queue for queue, uid in known if queue is not None and queue.uid == uid]
     while kept:
         queue = kept.pop()
         if queue.name not in in_force:

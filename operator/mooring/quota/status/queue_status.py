@@ -154,14 +154,12 @@ def queue_documents(
     """
     elastic = {key: each for key, each in elastic_quotas.items() if each.name not in queues}
     named = {**_with_statuses(queues_of(elastic)), **queues}
-    if top is not None and top not in named:
-        return []
     children = defaultdict[str, list[str]](list)
     for name in sorted(named):
         parent = named[name].parent
         children[parent if parent in named else ""].append(name)
     depths = dict[str, int]()
-    for first in (top,) if top is not None else (*children[""], *sorted(named)):
+    for first in (*children[""], *sorted(named)) if top is None else {top} & named.keys():
         left = [(first, 0)]
         while left:
             name, depth = left.pop()
