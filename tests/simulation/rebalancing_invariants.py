@@ -10,7 +10,7 @@ import orjson
 from mooring.kube.api_resources import POD, SCHEDULING_PROFILE
 from mooring.rebalancing.under_way import place_of
 from simulation.actors.rebalancing import MOVED
-from simulation.state_invariants import engines
+from simulation.state_invariants import engine_of, engines
 
 if TYPE_CHECKING:
     from simulation.storage import Change, Raw
@@ -27,7 +27,8 @@ def an_eviction_is_told_in_the_status_before(world: "World", sent: "Sent") -> st
     if raw is None or profile is None:
         return None
     uid = orjson.loads(sent.body)["deleteOptions"]["preconditions"]["uid"]
-    if _is_preempted(world, raw):
+    # Who is nominated cannot be read while an attempt is paused.
+    if engine_of(world, sent.identity) is None or _is_preempted(world, raw):
         world.preempted.add(uid)
         return None
     status = (profile.get("status") or {}).get("rebalancing") or {}
