@@ -330,7 +330,7 @@ def build_scheduler_state(
         initial_backoff=options.initial_backoff,
         max_backoff=options.max_backoff,
         namespaces_take_turns=options.namespaces_take_turns,
-        borrowing=lambda: state.queues,
+        queues=lambda: state.queues,
     )
     return SchedulerState(
         state,

@@ -226,7 +226,7 @@ class _Rules:
         `slots` has the members on nodes. All other members are evicted one by one; None in place of
         the slots means that all members are.
         """
-        if group.key == self._own_group():
+        if group.key == self._cluster.pod_groups.key_of(self._preemptor.pods[0]):
             return slots, False
         if group in self._cluster.pod_groups.disrupted_whole:
             return slots, True
@@ -237,9 +237,6 @@ class _Rules:
         pods = {pod: s for s in slots[order].tolist() if (pod := columns.pods[s]) is not None}
         surplus = [pods[pod] for pod in group.surplus_of(pods)]
         return slots[~np.isin(slots, surplus)], True
-
-    def _own_group(self) -> object:
-        return self._cluster.pod_groups.key_of(self._preemptor.pods[0])
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
         """Return two bool[pod slots]: for pods that use borrowed quota, and for other victims."""

@@ -135,15 +135,9 @@ class Queues:
         """Return the amounts with devices in place of claims that the Queue does not use yet."""
         return self._claims.in_devices(number, amounts)
 
-    @contextmanager
-    def without(self, usage: Usage) -> Iterator[None]:
+    def without(self, usage: Usage) -> AbstractContextManager[None]:
         """Subtract this usage from the Queues while the context manager is entered."""
-        before, self.is_reduced = self.is_reduced, True
-        try:
-            with self._counting(usage, -1):
-                yield
-        finally:
-            self.is_reduced = before
+        return self._counting(usage, -1)
 
     def with_more(self, usage: Usage) -> AbstractContextManager[None]:
         """Add this usage to the Queues while the context manager is entered."""
@@ -151,11 +145,13 @@ class Queues:
 
     @contextmanager
     def _counting(self, usage: Usage, sign: int) -> Iterator[None]:
+        before, self.is_reduced = self.is_reduced, self.is_reduced or sign < 0
         self._charge(usage, sign)
         try:
             yield
         finally:
             self._charge(usage, -sign)
+            self.is_reduced = before
 
     def _charge(self, usage: Usage, sign: int) -> None:
         for number, amounts in usage.items():

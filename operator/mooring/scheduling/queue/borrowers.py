@@ -7,10 +7,9 @@ is.
 
 from collections.abc import Callable
 from heapq import heappop, heappush, heapreplace
-from typing import Protocol
 
-from mooring.model.pod import Pod
 from mooring.pausing import pause
+from mooring.quota.state.queues import Queues
 from mooring.runtime.queued_pod import QueuedPod
 from mooring.scheduling.queue.active import ActivePods
 
@@ -20,28 +19,11 @@ _First = tuple[Shares, str, str]
 """The shares of a Queue and its ancestors, the Queue's name, and its parent's name."""
 
 
-class Borrowing(Protocol):
-    """Tells which Queues have borrowed, and their shares."""
-
-    @property
-    def decreases(self) -> int:
-        """A number that changes when a Queue may have a smaller share."""
-
-    def borrower_of(self, pod: Pod) -> str:
-        """Return the pod's Queue if this Queue or one of its ancestors has borrowed; else ""."""
-
-    def shares(self, name: str) -> Shares:
-        """Return the shares of the Queue and its ancestors; () if none of them has borrowed."""
-
-    def parent_of(self, name: str) -> str:
-        """Return the name of the parent of a Queue in force; "" if it has none."""
-
-
 class ActivePodsWithBorrowers:
-    """Pods to be scheduled; `borrowing` returns which Queues have borrowed, and their shares."""
+    """Pods to be scheduled; `queues` returns the Queues of the cluster."""
 
-    def __init__(self, borrowing: Callable[[], Borrowing]) -> None:
-        self._borrowing = borrowing
+    def __init__(self, queues: Callable[[], Queues]) -> None:
+        self._queues = queues
         self._within = ActivePods()
         self._of_borrowers: dict[str, ActivePods] = {}
         self._siblings: dict[str, list[tuple[Shares, str]]] = {}
@@ -62,19 +44,19 @@ class ActivePodsWithBorrowers:
 
     def add(self, queued: QueuedPod) -> None:
         """Add the pod; it comes last if its Queue or an ancestor of the Queue has borrowed."""
-        borrowing = self._borrowing()
-        name = borrowing.borrower_of(queued.pod)
+        queues = self._queues()
+        name = queues.borrower_of(queued.pod)
         if not name:
             self._within.add(queued)
             return
         pods = self._of_borrowers.get(name)
         if pods is None:
             pods = self._of_borrowers[name] = ActivePods()
-            self._add_borrower(name, borrowing)
+            self._add_borrower(name, queues)
         pods.add(queued)
 
-    def _add_borrower(self, name: str, borrowing: Borrowing) -> None:
-        shares, parent = borrowing.shares(name), borrowing.parent_of(name)
+    def _add_borrower(self, name: str, queues: Queues) -> None:
+        shares, parent = queues.shares(name), queues.parent_of(name)
         siblings = self._siblings.setdefault(parent, [])
         heappush(siblings, (shares[-1:], name))
         if siblings[0][1] == name:
@@ -83,30 +65,30 @@ class ActivePodsWithBorrowers:
 
     def pop(self, now: float) -> QueuedPod | None:
         """Remove and return the first pod; None if there is none."""
-        borrowing = self._borrowing()
-        if self._of_borrowers and borrowing.decreases != self._decreases:
-            self._decreases = borrowing.decreases
-            self._order_anew(borrowing, now)
+        queues = self._queues()
+        if self._of_borrowers and queues.decreases != self._decreases:
+            self._decreases = queues.decreases
+            self._order_anew(queues, now)
         while (found := self._within.pop(now)) is not None:
-            if not borrowing.borrower_of(found.pod):
+            if not queues.borrower_of(found.pod):
                 return found
             self.add(found)  # its Queue has borrowed since it was added
             pause()
-        return self._pop_of_borrower(borrowing, now)
+        return self._pop_of_borrower(queues, now)
 
-    def _order_anew(self, borrowing: Borrowing, now: float) -> None:
+    def _order_anew(self, queues: Queues, now: float) -> None:
         """Sort the Queues by share; move the pods of Queues that borrow no more to `_within`."""
         self._siblings, self._first, self._order = {}, {}, []
         for name in tuple(self._of_borrowers):
-            if borrowing.shares(name):
-                self._add_borrower(name, borrowing)
+            if queues.shares(name):
+                self._add_borrower(name, queues)
                 continue
             pods = self._of_borrowers.pop(name)
             while (queued := pods.pop(now)) is not None:
                 self._within.add(queued)
                 pause()
 
-    def _pop_of_borrower(self, borrowing: Borrowing, now: float) -> QueuedPod | None:
+    def _pop_of_borrower(self, queues: Queues, now: float) -> QueuedPod | None:
         """Remove and return the first pod of the Queue with the smallest share; None without a pod.
 
         The heaps are sorted by earlier shares, and shares only grow until a Queue uses less. So the
@@ -117,30 +99,30 @@ class ActivePodsWithBorrowers:
             _, name, parent = before
             if self._first.get(parent) is not before:
                 heappop(self._order)
-            elif (first := self._first_of(parent, borrowing)) != before:
+            elif (first := self._first_of(parent, queues)) != before:
                 self._first[parent] = first
                 heapreplace(self._order, first)
             elif (found := self._of_borrowers[name].pop(now)) is not None:
                 return found
             else:
-                self._remove_first(parent, borrowing)
+                self._remove_first(parent, queues)
         return None
 
-    def _first_of(self, parent: str, borrowing: Borrowing) -> _First:
+    def _first_of(self, parent: str, queues: Queues) -> _First:
         """Return the first Queue in the heap of the Queue `parent`, with its present shares."""
         siblings = self._siblings[parent]
-        while (shares := borrowing.shares(siblings[0][1]))[-1:] != siblings[0][0]:
+        while (shares := queues.shares(siblings[0][1]))[-1:] != siblings[0][0]:
             heapreplace(siblings, (shares[-1:], siblings[0][1]))
         return shares, siblings[0][1], parent
 
-    def _remove_first(self, parent: str, borrowing: Borrowing) -> None:
+    def _remove_first(self, parent: str, queues: Queues) -> None:
         """Remove the first Queue in the heap of the Queue `parent`, because it has no pods left."""
         siblings = self._siblings[parent]
         del self._of_borrowers[heappop(siblings)[1]]
         heappop(self._order)
         del self._first[parent]
         if siblings:
-            first = self._first[parent] = self._first_of(parent, borrowing)
+            first = self._first[parent] = self._first_of(parent, queues)
             heappush(self._order, first)
         else:
             del self._siblings[parent]

@@ -42,9 +42,10 @@ from mooring.model.events import Action, ClusterEvent, Kind, event_label
 from mooring.model.names import Names
 from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
+from mooring.quota.state.queues import Queues
 from mooring.runtime.queued_pod import PodState, QueuedPod, StateTimes, SubQueue
 from mooring.scheduling.queue.active import ActivePods, ActivePodsByNamespace
-from mooring.scheduling.queue.borrowers import ActivePodsWithBorrowers, Borrowing
+from mooring.scheduling.queue.borrowers import ActivePodsWithBorrowers
 from mooring.scheduling.queue.heap import PodHeap
 from mooring.scheduling.queue.in_flight import InFlight
 from mooring.scheduling.queue.kept_events import EventLog
@@ -79,8 +80,8 @@ _POPPED: Final = "PodPopped"
 class SchedulingQueue:
     """All pods without a node that a profile schedules, by uid; backoffs are in seconds.
 
-    `borrowing` returns which Queues have borrowed, so that the pods of these Queues come last. It
-    is not used if namespaces take turns.
+    `queues` returns the Queues of the cluster: pods of Queues that have borrowed come last. It is
+    not used if namespaces take turns.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class SchedulingQueue:
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         namespaces_take_turns: bool = False,
-        borrowing: Callable[[], Borrowing] | None = None,
+        queues: Callable[[], Queues] | None = None,
     ) -> None:
         self._hints = hints
         self._initial_backoff = initial_backoff
@@ -103,7 +104,7 @@ class SchedulingQueue:
         if namespaces_take_turns:
             self._active = ActivePodsByNamespace()
         else:
-            self._active = ActivePodsWithBorrowers(borrowing) if borrowing else ActivePods()
+            self._active = ActivePodsWithBorrowers(queues) if queues else ActivePods()
         self._backoff = PodHeap[float]()
         self._error_backoff = PodHeap[float]()
         self._unschedulable = UnschedulablePods(self._events, hints)
