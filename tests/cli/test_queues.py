@@ -47,7 +47,7 @@ TREE = (
 ELASTIC = "/apis/scheduling.x-k8s.io/v1alpha1"
 
 
-def elastic(name: str, used: dict[str, str] | None, **spec: dict[str, str]) -> dict[str, Any]:
+def elastic(name: str, used: dict[str, str] | None, **spec: Any) -> dict[str, Any]:
     """Return the ElasticQuota `name` of the namespace team-`name`; its status may be missing."""
     status = {} if used is None else {"status": {"used": used}}
     return {**elastic_quota(f"team-{name}", name, **spec), **status}
