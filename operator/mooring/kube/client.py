@@ -43,7 +43,10 @@ class PatchType(Enum):
 
 
 class Listing(NamedTuple):
-    """The objects of a list or of one page, without the fields apiVersion and kind."""
+    """The objects of a list or of one page, without the fields apiVersion and kind.
+
+    `version` is the list's resourceVersion.
+    """
 
     items: list[dict[str, Any]]
     version: str

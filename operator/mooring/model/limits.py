@@ -19,7 +19,7 @@ class Counted(StrEnum):
     POD_TERMS = "inter-pod affinity and anti-affinity terms"
     SPREAD_CONSTRAINTS = "topology spread constraints"
     REQUIREMENTS = "requirements in selectors"
-    VALUES = "values in selectors and namespaces in terms"
+    VALUES = "values in selectors, plus namespaces in inter-pod terms"
     RESOURCES = "requested resources"
     TOLERATIONS = "tolerations"
     HOST_PORTS = "host ports"

@@ -34,7 +34,10 @@ def amount_text(resource: str, value: int) -> str:
 
 
 def in_bytes(resource: str) -> bool:
-    """Return whether amounts of the resource are bytes."""
+    """Return whether amounts of the resource are bytes: memory, ephemeral-storage and hugepages-*.
+
+    All others are millicores (cpu) or counts.
+    """
     return resource != CPU and (resource in _STANDARD or resource.startswith(_HUGE_PAGES))
 
 

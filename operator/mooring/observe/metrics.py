@@ -28,15 +28,16 @@ RESULTS = ("scheduled", "unschedulable", "error")
 """The possible results of an attempt, as in kube-scheduler's label `result`."""
 
 _MOST_EXTENDERS = 100
-"""The most values of the label `extender`, which profiles choose; further extenders count as
-"other"."""
+"""The maximum number of different values of the label `extender`. Profiles choose these values
+freely; those beyond the limit are counted as "other"."""
 
 _MOST_DRIVERS = 100
-"""The most values of the label `driver`, which publishers of devices choose; further ones are
-"other"."""
+"""The maximum number of different values of the label `driver`. Publishers of devices choose these
+values freely; those beyond the limit are counted as "other"."""
 
 _MOST_PLUGINS = 500
-"""The most values of the label `plugin`, rules included; further plugins count as "other"."""
+"""The maximum number of different values of the label `plugin`, which names plugins and rules.
+Values beyond the limit are counted as "other"."""
 
 ATTEMPTS_LABEL_LIMIT = 15
 """The label `attempts` is "15+" for 15 and more attempts, to limit the number of series."""

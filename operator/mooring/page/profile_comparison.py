@@ -1,6 +1,7 @@
 """Compares how full nodes would be if each of two profiles chose the nodes of some pods.
 
-No pod is put on a node. The requests of the pods are added to copies of the columns.
+The cluster state is not changed: the requests of the pods are added to copies of the arrays of
+requested amounts, one copy per profile.
 """
 
 from collections import Counter

@@ -105,7 +105,7 @@ def _number(uid: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ComparedNodes:
-    """A pod that would be placed elsewhere today, with its present and its new node.
+    """A pod that a decision would not leave on its node now, with its present and its new node.
 
     Attributes:
         move: The move to the node that would be chosen; its target is "" if no node fits.
@@ -124,10 +124,12 @@ class ComparedNodes:
 
 
 def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
-    """Return the node that would be chosen for the pod today; None if its own node is as good.
+    """Compare the pod's node with the node that a decision would choose now.
 
-    Returns None also if a plugin fails, or if a drain or the node controller moves the pods of the
-    node.
+    Return None if the pod would stay: its own node is chosen, or no node fits but no filter rejects
+    its own node. Return None also if the attempt takes too long, if the pods of the node are left
+    to a drain or to the node controller, or if a plugin fails; in the last case the plan notes a
+    refusal of the pod.
     """
     pause()
     planning.budget.spend(1)
@@ -221,10 +223,11 @@ def improve(planning: Planning, candidates: list[GainingPod]) -> None:
 
 
 def improvement(planning: Planning, pod: Pod) -> Step | None:
-    """Return the step that moves the pod to the node that would be chosen today.
+    """Return the step that moves the pod to the node that a decision would choose now.
 
-    Returns None if the pod gains too little. If it fits on no other node, this is noted in the
-    plan.
+    Return None if `compared` does, if the pod gains too little, if the step would serve no goal of
+    the profile, or if the pod fits on no other node; in the last case the plan notes a refusal of
+    the pod.
     """
     found, section = compared(planning, pod), planning.section
     if found is None:

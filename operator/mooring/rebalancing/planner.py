@@ -242,7 +242,10 @@ def _is_refused(planning: Planning, step: Step, move: Move) -> bool:
 
 
 def _move_groups(planning: Planning) -> None:
-    """Add a step for each group that has a rejected member, if all members fit elsewhere."""
+    """Add a step to the plan for each group with a member that filters now reject on its node.
+
+    The step is added only if all members may move and fit together elsewhere.
+    """
     for key in sorted(group.key for group in planning.cluster.pod_groups):
         group = planning.cluster.pod_groups.get(key)
         if planning.done:

@@ -401,7 +401,10 @@ async def smallest_suggestions(
 
 
 def _decidable(group: PodGroupState, scheduler: SchedulerState) -> list[QueuedPod]:
-    """Return the members of the group that wait, are not gated and have the same profile."""
+    """Return the members of the group that can be decided about together.
+
+    They are in the queue, are not gated, and have the same profile as the first such member.
+    """
     found = list[QueuedPod]()
     for uid in group.unscheduled:
         queued = scheduler.queue.get(uid)

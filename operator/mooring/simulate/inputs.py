@@ -139,8 +139,8 @@ class _Reader:
         self._without_class: dict[str, None] = {}
         """The new PersistentVolumeClaims that get the default class, by namespace and name."""
         self._new_groups: dict[str, Manifest] = {}
-        """The new PodGroups by namespace and name; the input may have their PriorityClasses
-        later."""
+        """The new PodGroups by namespace and name. `make_pods` sets their priorities once the whole
+        input is read, because a PriorityClass may come after its PodGroup."""
         self._of_groups: dict[str, Mapping[str, str]] = {}
         """Maps the uid of a group, and then an entry of its `resourceClaims`, to the name of a
         claim."""

@@ -27,7 +27,11 @@ class OfflineApi:
         return _fail
 
     def annotate(self, _pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Raise PluginError if there are annotations; removing annotations does nothing."""
+        """Raise PluginError if `annotations` has any.
+
+        An empty mapping, which asks to remove earlier annotations, does nothing, because there are
+        none.
+        """
         if annotations:
             _fail()
 

@@ -104,7 +104,11 @@ class Inventory:
     def pool(
         self, key: PoolKey, slices: list[ResourceSlice], rules: KubernetesRules
     ) -> Pool | None:
-        """Return the pool with these slices for a node; None if all slices are out of date."""
+        """Return the pool as a node sees it, where `slices` are the newest slices for that node.
+
+        Return None if they are not the whole pool and another slice of the pool has a newer
+        generation. Pools are cached.
+        """
         built, made_of = self._built.setdefault(key, {}), tuple(map(id, slices))
         if made_of not in built:
             built[made_of] = _pool(key, slices, [*self._by_pool[key].values()], rules)
@@ -130,7 +134,7 @@ def _is_on_node(each: ResourceSlice, rules: KubernetesRules) -> bool:
 def slices_of_node(
     inventory: Inventory, node_name: str, labels: Mapping[str, str], rules: KubernetesRules
 ) -> dict[PoolKey, list[ResourceSlice]]:
-    """Return the slices for this node by pool, only of the newest generation."""
+    """Return the slices for this node by pool; of each pool, only the newest for this node."""
     relevant: dict[PoolKey, list[ResourceSlice]] = {}
     for each in inventory.candidates(node_name):
         if not _relevant(each, node_name, labels, rules):
@@ -194,7 +198,7 @@ def _pool(
     all_slices: Sequence[ResourceSlice],
     rules: KubernetesRules,
 ) -> Pool | None:
-    """Return the pool; None if all slices for this node are out of date."""
+    """Build the pool that `Inventory.pool` returns; `all_slices` are all slices of the pool."""
     generation, count = slices[0].generation, _slice_count(slices, rules)
     others: list[ResourceSlice] = []
     if len(slices) != count:

@@ -210,7 +210,8 @@ class Cards:
     def typical(self) -> Mapping[CardDemand, int]:
         """The most frequent classes of requests, each with its number of pods.
 
-        To read them counts the cards of all nodes that are not counted yet.
+        They are as last computed by `follow` or `publish`; before, there are none. Reading this
+        property may be slow: it first counts the cards of all nodes that are not counted yet.
         """
         while self._uncounted:
             self.count_row()

@@ -161,7 +161,7 @@ class _Rules:
     def units(self) -> Iterator[Unit]:
         """Yield the pods and gangs that the preemptor may evict.
 
-        Nominal quotas of their Queues are not checked here; see `within_nominal`.
+        Whether their Queues keep their nominal quotas is not checked here; see `within_nominal`.
         """
         cluster, columns = self._cluster, self._cluster.pod_columns
         borrow, others = self._allowed()
@@ -192,10 +192,10 @@ class _Rules:
             pause()
 
     def _regarded(self, found: _Slots, borrow: _Slots) -> _Slots:
-        """Return bool[pod slots]: the pods of `found` to examine, fewer to save time.
+        """Return bool[pod slots]: the pods of `found` to examine; not all of them, to save time.
 
         For a group these are the least important pods; for a pod also the pods on the nodes where
-        the fewest pods must leave. `borrow` is True for pods that use borrowed quota.
+        the fewest pods must leave. `borrow` is True for pods of Queues that borrow quota.
         """
         columns, nodes = self._cluster.pod_columns, self._cluster.nodes
         slots = np.flatnonzero(found)
@@ -223,8 +223,8 @@ class _Rules:
     ) -> tuple[npt.NDArray[np.int64] | None, bool]:
         """Return the slots of members that are only evicted together, and whether this is allowed.
 
-        `slots` has the members on nodes. All other members are evicted one by one; None in place of
-        the slots means that all members are.
+        `slots` has the members on nodes. All other members are evicted one by one; if all members
+        are, None is returned in place of the slots.
         """
         if group.key == self._cluster.pod_groups.key_of(self._preemptor.pods[0]):
             return slots, False
@@ -239,7 +239,11 @@ class _Rules:
         return slots[~np.isin(slots, surplus)], True
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
-        """Return two bool[pod slots]: for pods that use borrowed quota, and for other victims."""
+        """Return which pods the preemptor may evict, as two bool[pod slots].
+
+        The first has the pods of other Queues that borrow quota, the second all others. Whether the
+        Queues of the victims keep their nominal quotas is not checked here; see `within_nominal`.
+        """
         preemptor, columns = self._preemptor, self._cluster.pod_columns
         chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
         chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
@@ -288,7 +292,10 @@ class _Rules:
         return (own[-1] if own else common), its[: its.index(common)]
 
     def within_nominal(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the units that may be evicted while Queues keep nominal quota, tested in order."""
+        """Return the units that may be evicted together; test them in the order of `units`.
+
+        Their eviction takes only borrowed quota from other Queues of the tree.
+        """
         chosen, queues = list[Unit](), self._cluster.queues
         with ExitStack() as gone:
             for unit in units:

@@ -85,14 +85,21 @@ _OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A variable that an expression reads, with a constant key; None means the whole map."""
+    """A variable that an expression reads; with a `key`, only the value of this key is read.
+
+    For the key of a count of pods see `_COUNTED_PODS`.
+    """
 
     variable: str
     key: str | None = None
 
     @property
     def kind(self) -> str | None:
-        """The kind of the key: "label" or "resource" of nodes; None for all other variables."""
+        """The kind of name in `key`: "label" or "resource"; None if the key is neither.
+
+        It is "label" for node.labels and node.pods, "resource" for node.allocatable and
+        node.requested, and None for every other variable.
+        """
         return _NAMED.get(self.variable)
 
 

@@ -49,9 +49,11 @@ class ClaimUsers:
         return found
 
     def counted(self, number: int, amounts: Amounts) -> Amounts:
-        """Count the users of each claim in `amounts`, and return the result of `in_devices`.
+        """Add the amounts of claims to the stored numbers of users of the Queue `number`.
 
-        An amount of a claim is the number of pods that come; a negative amount, of pods that leave.
+        Return `amounts` with devices in place of claims (`in_devices`), as computed before the
+        change. A claim's amount is the number of pods that begin to use it; it is negative if pods
+        leave.
         """
         found = self.in_devices(number, amounts)
         if found is not amounts:

@@ -50,12 +50,13 @@ class QueueingHints:
         return (*read, pod.volumes, self._with_devices(pod))
 
     def _with_devices(self, pod: Pod) -> Hashable:
-        """Return a key that differs for pods whose claims have different requests or devices.
+        """Return a key that is equal for pods whose claims make them wait for the same events.
 
-        Claims of one template may differ, because a template may be replaced. Claims with devices
-        bind their pods to nodes. Pods that share the same claims wait for the same events. But a
-        pod that owns a claim, or for which a claim is reserved, has a key of its own, because it
-        may give up the devices.
+        If no claim has devices, pods with equal requests share a key; the claims are compared,
+        because a template may have been replaced. If a claim has devices, only pods with the same
+        claims share a key, because devices bind pods to nodes. A pod that may give up devices (it
+        owns one of the claims, or a claim is reserved for it), or that has a claim for extended
+        resources, has a key of its own.
         """
         devices = self._cluster.dynamic_resources
         if pod.spec.containers and devices.claims.for_extended_resources(pod):
