@@ -148,8 +148,10 @@ def _empty(client: Client, collection: str) -> None:
     # One request that deletes thousands of pods may take longer than a request has.
     for _ in range(0, held, DELETED_AT_ONCE):
         client.request("DELETE", f"{collection}?limit={DELETED_AT_ONCE}", NO_GRACE)
-    for item in client.get(collection)["items"]:
-        _without_finalizers(client, f"{collection}/{item['metadata']['name']}")
+        # The next request would only delete these again.
+        for item in client.get(f"{collection}?limit={DELETED_AT_ONCE}")["items"]:
+            if "deletionTimestamp" in item["metadata"]:
+                _without_finalizers(client, f"{collection}/{item['metadata']['name']}")
 
 
 def _delete(client: Client, path: str) -> None:

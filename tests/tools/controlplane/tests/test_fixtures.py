@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controlplane import ApiError, ControlPlane
+from controlplane import ApiError, ControlPlane, namespaces
 from controlplane.namespaces import Baseline, create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
 
@@ -24,6 +24,19 @@ def test_a_deleted_namespace_is_gone_with_a_pod_that_a_finalizer_held(
         assert client.get(f"/api/v1/namespaces/{namespace}/pods")["items"] == []
         with pytest.raises(ApiError, match="404"):
             client.get(f"/api/v1/namespaces/{namespace}")
+
+
+def test_a_deleted_namespace_is_gone_with_more_held_pods_than_one_request_deletes(
+    control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespaces, "DELETED_AT_ONCE", 2)
+    access = control_plane.access
+    namespace = create_namespace(access)
+    with access.client() as client:
+        for number in range(5):
+            client.post(f"/api/v1/namespaces/{namespace}/pods", _pod(f"held-{number}"))
+        delete_namespace(access, namespace)
+        assert client.get(f"/api/v1/namespaces/{namespace}/pods")["items"] == []
 
 
 def test_a_restored_server_holds_what_it_held_before(control_plane: ControlPlane) -> None:
