@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from mooring.model.fields import mapping, mappings, text
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST, KubernetesRules
+from mooring.model.quantity import INT64_MAX
 from mooring.model.resources import (
     CPU,
     MEMORY,
@@ -27,7 +28,6 @@ from mooring.pausing import pause
 
 _SCORED_DEFAULTS: Final = {CPU: 100, MEMORY: 200 * 1024**2}
 """The cpu (millicores) and memory (bytes) that scores assume for a container without a request."""
-_INT64_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,9 +309,9 @@ def _total(
 
 def _plus(amounts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """Return the sums by resource, at most the largest int64."""
-    if not more and max(amounts.values(), default=0) <= _INT64_MAX:
+    if not more and max(amounts.values(), default=0) <= INT64_MAX:
         return dict(amounts)
     return {
-        name: min(amounts.get(name, 0) + more.get(name, 0), _INT64_MAX)
+        name: min(amounts.get(name, 0) + more.get(name, 0), INT64_MAX)
         for name in {**amounts, **more}
     }

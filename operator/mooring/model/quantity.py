@@ -14,7 +14,7 @@ from mooring.model.manifest_error import ManifestError
 
 QuantityFormat = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
 
-_INT64_MAX = 2**63 - 1
+INT64_MAX = 2**63 - 1
 _LONGEST = 256  # characters; limits the cost of the arithmetic below for any input
 _SYNTAX = re.compile(
     r"(?P<sign>[+-]?)(?=\.?[0-9])(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
@@ -44,7 +44,7 @@ class Quantity:
     @property
     def whole(self) -> int:
         """The amount in whole units, rounded away from zero, at most int64 (Quantity.Value)."""
-        rounded = min(-(-abs(self.nano) // _PER_UNIT), _INT64_MAX)
+        rounded = min(-(-abs(self.nano) // _PER_UNIT), INT64_MAX)
         return rounded if self.nano > 0 else -rounded
 
     @property
@@ -90,7 +90,7 @@ def _exact(text: str) -> Quantity:
     nano, suffix, exponent = _amount(text, _NANO)
     if suffix not in _BINARY:
         return Quantity(nano, "DecimalSI" if exponent is None else "DecimalExponent")
-    most = _INT64_MAX * _PER_UNIT
+    most = INT64_MAX * _PER_UNIT
     nano = max(-most, min(nano, most))
     return Quantity(nano, "DecimalSI" if abs(nano) < _PER_UNIT else "BinarySI")
 
@@ -119,7 +119,7 @@ def _parse(text: str | float, where: str, digits: int) -> int:
 @lru_cache(maxsize=16_384)
 def _scaled(text: str, digits: int) -> int:
     amount, _suffix, _exponent = _amount(text, digits)
-    return max(-_INT64_MAX, min(amount, _INT64_MAX))
+    return max(-INT64_MAX, min(amount, INT64_MAX))
 
 
 def _amount(text: str, digits: int) -> tuple[int, str, str | None]:

@@ -18,7 +18,7 @@ from mooring.model.wording import listed
 from mooring.pausing import pause
 from mooring.quota.model.queue import CAPACITY_SCHEDULING
 from mooring.quota.state.queue_tree import QueueState
-from mooring.quota.state.queues import demand_of
+from mooring.quota.state.queues import below, demand_of
 from mooring.quota.usage import leaving_usage, nominated_usage
 from mooring.state.cluster_view import ClusterView
 
@@ -102,5 +102,6 @@ def _lacking(state: QueueState, pods: Collection[Pod], cluster: ClusterView) -> 
     if why is None or not coming or queues.is_reduced or queues.lacking(state, demand) is not None:
         return why
     # Nominated pods and the pods that still leave for them must not both count.
-    with queues.without(leaving_usage(state, cluster)), queues.with_more(coming):
+    numbers = [each.number for each in below(state.root)]
+    with queues.without(leaving_usage(numbers, cluster)), queues.with_more(coming):
         return queues.lacking(state, demand)

@@ -11,8 +11,7 @@ from mooring.model.pod import Pod
 from mooring.pausing import pause
 from mooring.quota.model.queue import PODS
 from mooring.quota.state.claim_users import named_claims
-from mooring.quota.state.queue_tree import QueueState
-from mooring.quota.state.queues import Usage, below, demand_of
+from mooring.quota.state.queues import Usage, demand_of
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pods import NO_QUEUE
@@ -39,13 +38,13 @@ def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
     return usage
 
 
-def leaving_usage(queue: QueueState, cluster: ClusterView) -> Usage:
-    """Return how much quota the leaving pods in the tree of `queue` use, by Queue.
+def leaving_usage(numbers: Collection[int], cluster: ClusterView) -> Usage:
+    """Return how much quota the leaving pods of the Queues with these numbers use, by Queue.
 
     They are terminating, or this scheduler is evicting them.
     """
-    columns, numbers = cluster.pod_columns, [each.number for each in below(queue.root)]
-    leaving = columns.leaving & ~columns.nominated & np.isin(columns.queues, numbers)
+    columns = cluster.pod_columns
+    leaving = columns.leaving & ~columns.nominated & np.isin(columns.queues, [*numbers])
     return used_at(np.flatnonzero(leaving), cluster)
 
 

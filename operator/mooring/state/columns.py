@@ -6,9 +6,9 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from mooring.model.quantity import INT64_MAX
 
-INT64_MAX: Final = 2**63 - 1
+IntArray = npt.NDArray[np.int64]
 
 _FIRST_CAPACITY: Final = 64
 _GROWTH: Final = 4

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from mooring.model.demand import Demand
 from mooring.model.node import Node
 from mooring.model.pod_spec import HostPort
+from mooring.model.quantity import INT64_MAX
 from mooring.model.selectors import (
     LabelSelector,
     NodeSelector,
@@ -17,7 +18,7 @@ from mooring.model.selectors import (
     parse_int64,
 )
 from mooring.model.taints import Taint
-from mooring.state.columns import INT64_MAX, Column, IntArray, ResourceColumns
+from mooring.state.columns import Column, IntArray, ResourceColumns
 from mooring.state.labels import ABSENT, Domains, LabelColumn
 from mooring.state.nodes import Conditions, NodeTable
 from mooring.state.usage import Usage

@@ -137,7 +137,7 @@ class _Rules:
         self._queue = queue
         cluster = self._cluster = preemptor.cluster
         self._path = queue.path
-        self._leaving = leaving_usage(queue, cluster)
+        self._leaving = leaving_usage(preemptor.tree, cluster)
         coming = nominated_usage(preemptor.pods, cluster)
         with self.without_leaving(), cluster.queues.with_more(coming):
             asked = cluster.queues.in_devices(queue.number, demand_of(preemptor.pods))
