@@ -2,10 +2,11 @@
 
 The mirror calls `put`, `delete` and `replacing`; kopf's handlers call `put_unscheduled` and
 `delete_unscheduled` for pods without a node; the scheduler calls `assume`, `forget`, `nominate` and
-`withdraw` for its own decisions. Each of these calls first makes all its changes, and then delivers
-its cluster events to the one sink of `on_events`. If the sink itself writes, the events of that
-write are delivered after the sink has returned. All of it is synchronous and runs on one thread, so
-there is nothing to lock and the live columns are the snapshot of a decision.
+`withdraw` for its own decisions. Each of these calls (of `replacing`: each step) first makes all
+its changes, and then delivers its cluster events to the one sink of `on_events`. If the sink itself
+writes, the events of that write are delivered after the sink has returned. All of it is synchronous
+and runs on one thread, so there is nothing to lock and the live columns are the snapshot of a
+decision.
 """
 
 import math
@@ -109,7 +110,7 @@ class ClusterState:
         return self._server_version
 
     def follow_server(self, version: str) -> None:
-        """Use the rules of Kubernetes `version`; compute the demand of resized pods again."""
+        """Use the rules of Kubernetes `version`; if they differ, count resized pods again."""
         before, self._server_version = self._kubernetes, version
         self._kubernetes = self.evictions.kubernetes = rules_of_server(version)
         if self._kubernetes is not before:
@@ -136,7 +137,8 @@ class ClusterState:
     def delivered_after(self) -> Iterator[None]:
         """Deliver the events of all writes inside the `with` block at its end, in their order.
 
-        Use it if the receiver of events makes several writes and must finish them first.
+        Use it if the receiver of events makes several writes and must finish them first. Of nested
+        blocks, the outermost one delivers.
         """
         held, self._holds_events = self._holds_events, True
         try:
@@ -148,13 +150,17 @@ class ClusterState:
     def put(self, kind: Kind, key: str, value: Any) -> None:
         """Add the object or replace its known version; `value` was sent by the API server.
 
-        `key` is a pod's uid, and the name or namespace/name of another object; see `identity` in
-        `mooring.model.objects`. Deliver no event if both versions are equal for decisions.
+        A pod that has no node, or has finished, is removed instead. `key` is a pod's uid, and the
+        name or namespace/name of another object; see `identity` in `mooring.model.objects`. Deliver
+        no event if both versions are equal for decisions.
         """
         self._deliver(self._put(kind, key, value))
 
     def delete(self, kind: Kind, key: str) -> None:
-        """Remove an object that no longer exists; for `key` see `put`."""
+        """Remove an object that no longer exists; for `key` see `put`.
+
+        `has_ended` is then True for a pod.
+        """
         if kind is Kind.POD:
             self._ended.put(uid := Uid(key), uid)
         self._deliver(self._delete(kind, key))
@@ -257,10 +263,10 @@ class ClusterState:
         known when the list was requested. A key of `before` that `values` does not have is removed,
         except a pod that has been assumed since. The value None keeps the known object.
 
-        First, new objects are added, then pods with other requests or another node are updated, and
-        objects are removed last. All changed pods of a node are updated in one step. So no decision
-        sees more free capacity on a node than the node had before the list or has after it. Each
-        step delivers its events.
+        First, objects are added or updated. Then follow the known pods that have finished, changed
+        their node or changed what they use there. Objects are removed last. All such pods of an
+        existing node are updated in one step. So no decision sees more free capacity on a node than
+        the node had before the list or has after it. Each step delivers its events.
         """
         changed = defaultdict[str, list[Pod]](list)
         joined = dict[str, None]()
@@ -307,7 +313,10 @@ class ClusterState:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the node whose usage this version of the pod changes; None if it changes none."""
+        """Return the known pod's node if the version `pod` leaves it or changes its use; else None.
+
+        The result is also None for a new pod.
+        """
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -322,8 +331,8 @@ class ClusterState:
     def put_unscheduled(self, pod: Pod) -> None:
         """Store a new or changed pod without a node.
 
-        Deliver an event if one of the two versions is in a pod group and more than the status
-        changed. If the pod is nominated, its nomination gets the new version.
+        Deliver an event if the pod is new or differs in more than its status, and if one of the two
+        versions is in a pod group. If the pod is nominated, its nomination gets the new version.
         """
         before = self.pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
@@ -335,7 +344,7 @@ class ClusterState:
             self._deliver((ClusterEvent(Kind.UNSCHEDULED_POD, action, before, pod),))
 
     def delete_unscheduled(self, uid: Uid) -> None:
-        """Note that a pod without a node was bound, has ended or was deleted.
+        """Remove the pod from `unscheduled`, because it was bound, has ended or was deleted.
 
         Deliver an event if the pod is on no node and was a member of a pod group.
         """
@@ -348,9 +357,10 @@ class ClusterState:
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the node of this row before the API server knows of its binding.
 
-        Deliver no event, because Reserve and Permit plugins may still reject the pod, and rejected
-        pods would requeue each other for ever; `announce` delivers the ADD later. A placed pod with
-        the same name but another uid is not changed.
+        Deliver no ADD, because Reserve and Permit plugins may still reject the pod, and rejected
+        pods would requeue each other for ever; `announce` delivers the ADD later. The pod's
+        nomination and its waiting for victims end; if it was nominated to another node, deliver a
+        DELETE. A placed pod with the same name but another uid is not changed.
         """
         gone = self._delete_pod(pod.uid)
         self.evictions.stop_waiting(pod)
@@ -365,8 +375,8 @@ class ClusterState:
     def _as_bound(self, pod: Pod, row: int) -> Pod:
         """Return the pod as the watch will show it when it is bound to the node of this row.
 
-        The API server copies the node's zone and region labels to the pod. With these labels added
-        now, the pod need not be counted again when the watch shows it.
+        From 1.35 on, the API server copies the node's zone and region labels to the pod. With these
+        labels added now, the pod need not be counted again when the watch shows it.
         """
         node, labels = self.nodes.nodes[row], pod.labels
         if node is not None and self.kubernetes.binding_gives_topology_labels:
@@ -385,15 +395,16 @@ class ClusterState:
             self._deliver((ClusterEvent(Kind.POD, Action.ADD, None, assumed.pod),))
 
     def forget(self, pod: Pod) -> None:
-        """End the assumption of the pod, because it is not bound; do nothing if it is not assumed.
+        """Release the pod's claims and take the assumed pod from its node: its binding has failed.
 
         Deliver a DELETE if the pod was announced or had been nominated to the node, because other
         pods must learn that resources are free.
 
-        If the watch has shown the pod bound meanwhile, an eviction came too late to stop the
-        binding. Then the eviction ends, and the preemptors that waited for the pod lose their
-        nominations; the DELETE events of these nominations make the queue retry the preemptors.
-        UPDATE events as in `release_claims` report the pod's devices.
+        A pod that is no longer assumed stays where it is. If the watch has shown it bound, an
+        eviction came too late to stop the binding. Then the eviction ends, and the preemptors that
+        waited for the pod lose their nominations; the DELETE events of these nominations make the
+        queue retry the preemptors. In both cases, UPDATE events report devices that became free, as
+        in `release_claims`.
         """
         freed = self._release_claims(pod.uid)
         assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
@@ -425,7 +436,8 @@ class ClusterState:
         """Nominate the pod to this node and no other; an unknown node ends the nomination.
 
         `reservation` is set if the node is reserved for the pod. `victims` are the pods that are
-        evicted for it; pods that replace them must leave room for the pod.
+        evicted for it; pods that replace them must leave room for the pod. If the pod was nominated
+        already, it no longer waits for earlier victims; deliver a DELETE if the node differs.
         """
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
@@ -435,14 +447,17 @@ class ClusterState:
         self._deliver(withdrawn)
 
     def withdraw(self, uid: Uid) -> None:
-        """Remove the nomination of the pod of this uid; deliver a DELETE if there was one."""
+        """End the nomination of the pod of this uid, if there is one, and deliver a DELETE.
+
+        The pod then waits for no victims.
+        """
         self._deliver(self._withdraw(uid))
 
     def pass_nomination(self, uid: Uid, pod: Pod) -> bool:
         """Move the nomination of the pod `uid` to `pod`; return False if there is none.
 
-        Rebalancing calls this when `pod` replaces the pod `uid`, which kept the place for it.
-        Deliver no event, because no resources become free.
+        Rebalancing calls this when `pod` arrives; the pod `uid` is a copy that kept room for it on
+        the node. Deliver no event, because no resources become free.
         """
         nominee = self.nominations.drop(uid)
         if nominee is None:
@@ -460,7 +475,7 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.DELETE, pod, None),)
 
     def begin_evictions(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
-        """Let the preemptor wait until the victims have left their nodes.
+        """Let the preemptor wait until the victims have left their nodes; charge their budgets.
 
         Return the victims to evict: they are on a node, are not terminating and are not being
         evicted for another preemptor.
@@ -468,19 +483,19 @@ class ClusterState:
         return self.evictions.begin(preemptor, victims)
 
     def abandon_eviction(self, victim: Pod) -> list[Pod]:
-        """Note that the victim could not be evicted; return the preemptors that waited for it."""
+        """End the failed eviction of the victim; return the preemptors that waited for it."""
         return self.evictions.abandon(victim)
 
     def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
-        """Note that the Eviction API refused to evict the victim, for any reason.
+        """Remember for up to two minutes that the Eviction API refused to evict the victim.
 
-        If a disruption budget was the reason (`by_budget`), all budgets of the victim allow no
-        eviction until their status is written again, for at most two minutes.
+        If a disruption budget was the reason (`by_budget`), the victim's budgets allow no eviction
+        until their status is written again. See `Evictions.eviction_refused`.
         """
         self.evictions.eviction_refused(victim, by_budget=by_budget)
 
     def grow_older(self) -> None:
-        """End old charges to budgets and old refusals of evictions, every OLDER_SECONDS."""
+        """End old charges to budgets and old refusals; call this every OLDER_SECONDS."""
         self.evictions.grow_older()
 
     def assume_volumes(
@@ -637,7 +652,7 @@ class ClusterState:
                 self.nominations.put_back(nominee)
 
     def take_changed_groups(self) -> dict[GroupKey, None]:
-        """Return the pod groups that changed since the last call; the first call returns all."""
+        """Return the keys of groups changed since the last call; the first call returns all."""
         return self.pod_groups.take_changed()
 
     @contextmanager
@@ -922,7 +937,7 @@ def _drop(_events: tuple[ClusterEvent, ...]) -> None:
 
 
 class Trial:
-    """Removes and adds pods, Services and controllers for a dry run; see `ClusterState.trial`."""
+    """Changes pods, nominations, claims and selectors for a dry run; see `ClusterState.trial`."""
 
     def __init__(self, state: ClusterState, undo: ExitStack, *, frees_claims: bool) -> None:
         self._state = state
@@ -942,7 +957,10 @@ class Trial:
         undo.callback(self._restore)
 
     def remove(self, uid: Uid) -> None:
-        """Remove the placed pod of this uid; do nothing if its node does not exist."""
+        """Remove the placed pod of this uid; do nothing if it is on no existing node.
+
+        If this trial added the pod, undo its changes of claims and volumes, too.
+        """
         placed = self._state.pods.get(uid)
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:
             arrival = self._state._detach(uid)  # noqa: SLF001 - the other half of one class
@@ -961,7 +979,8 @@ class Trial:
     def add(self, pod: Pod, row: int) -> None:
         """Add the pod to the node of this row; the pod must not be placed now.
 
-        A pod that this trial removed from the node gets its former arrival number again.
+        A pod that this trial removed from the node gets its former arrival number again, and the
+        claims that its removal freed.
         """
         placed, arrival = self._removed.get(pod.uid, (None, None))
         if placed is not None and placed.pod is pod and placed.row == row:

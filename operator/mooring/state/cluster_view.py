@@ -28,8 +28,8 @@ from mooring.state.view import NodeView, NodeViewWithNominated, NodeViewWithoutP
 class ClusterView:
     """A read-only view of the live state.
 
-    Nothing is copied: the state does not change during a decision. A plugin must not keep the
-    results of these methods after its call.
+    Results are live data, unless a method says that it copies: the state does not change during a
+    decision, except in the decision's own trials. A plugin must not keep live data after its call.
     """
 
     def __init__(self, state: ClusterState) -> None:
@@ -122,9 +122,9 @@ class ClusterView:
         return self._state.pods_of(node)
 
     def disrupted_with(self, row: int) -> dict[Uid, Pod]:
-        """Return, by uid, the pods on the node of this row, and the other members of their groups.
+        """Return, by uid, the pods on the node of this row and the pods disrupted with them.
 
-        A group counts only if its pods can only be disrupted together.
+        These are members, on other nodes, of groups that can only be disrupted as a whole.
         """
         groups = self.pod_groups
         found = {placed.pod.uid: placed.pod for placed in self.pods_on(row)}
@@ -217,7 +217,7 @@ class ClusterView:
         return self._state.topology.is_counted(pods, key)
 
     def count_some(self, pods: Selection, key: str) -> int:
-        """Count some of the pods for a later call of `counts`; return how many were examined."""
+        """Examine some groups of equal pods for a later call of `counts`; return how many."""
         return self._state.topology.count_some(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> Mapping[Domains, IntArray | CountArray]:
@@ -242,5 +242,5 @@ class ClusterView:
         return self._state.default_selector.behind_services(pod)
 
     def services(self, pod: Pod) -> tuple[Service, ...]:
-        """Return the Services that select the pod, by name."""
+        """Return the Services that select the pod, sorted by name."""
         return self._state.default_selector.services(pod)

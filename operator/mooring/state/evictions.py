@@ -14,9 +14,8 @@ not ready, so its end changes no status: its charge ends as soon as it is termin
 
 A status may never be written again, because it stays equal if another pod becomes ready at the same
 time. Therefore `grow_older`, which is called every OLDER_SECONDS, ends charges whose victim has
-left, and refusals of the Eviction API, when it sees them for the second time. Charges and refusals
-last for two minutes at most. The disruption controller waits equally long for an
-evicted pod (DeletionTimeout).
+left, and refusals of the Eviction API, when it sees them for the second time. So they last for two
+minutes at most. The disruption controller waits equally long for an evicted pod (DeletionTimeout).
 
 The Eviction API and kube-scheduler do not agree about which budgets apply to a pod. For the
 Eviction API and the disruption controller an empty selector selects all pods of the namespace, and
@@ -112,7 +111,7 @@ class Evictions:
         return preemptor.uid in self._records.victims
 
     def awaited_by(self, preemptors: AbstractSet[Uid]) -> Iterator[Uid]:
-        """Yield the uids of the victims that these preemptors wait for."""
+        """Yield the uids of the victims that these preemptors wait for; a uid may come twice."""
         for uid in preemptors & self._records.victims.keys():
             yield from map(Uid, self._records.victims[uid])
 
@@ -123,7 +122,7 @@ class Evictions:
 
     @property
     def has_ageing(self) -> bool:
-        """Whether `grow_older` has a charge or a refusal to end."""
+        """Whether there are charges or refusals, which later calls of `grow_older` may end."""
         records = self._records
         return bool(records.refused or records.exhausted or records.charges)
 
@@ -145,8 +144,9 @@ class Evictions:
     ) -> list[tuple[list[PodDisruptionBudget], int]]:
         """Return each distinct list of matching budgets, and how many of the pods have this list.
 
-        Pods without a budget are left out. Equal pods share one labels object, so budgets are
-        searched only once for each such object.
+        Pods without a budget, and pods that are being evicted, are left out. All pods must be in
+        one namespace: equal pods share one labels object, and budgets are searched once for each
+        such object.
         """
         selecting: dict[int, list[PodDisruptionBudget]] = {}
         alike: Counter[tuple[str, ...]] = Counter()
@@ -186,8 +186,8 @@ class Evictions:
     def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
         """Let the preemptor wait for the `victims` that are on a node, and for no other pod.
 
-        Return the victims that must be evicted: they are neither terminating nor being evicted for
-        another preemptor.
+        Return the victims that must be evicted, and charge their budgets: these victims are neither
+        terminating nor being evicted for another preemptor.
         """
         self.stop_waiting(preemptor)
         new: list[Pod] = []
@@ -215,14 +215,15 @@ class Evictions:
         return self._awaited_no_more(victim)
 
     def victim_terminating(self, pod: Pod) -> None:
-        """Note that the watch shows the pod terminating; the pod need not be a victim."""
+        """Update the pod's charges: the watch shows it terminating. It need not be a victim."""
         for budget in self._records.evicting.get(pod.uid, ()):
             self._update_charge(budget.key, pod.uid, victim_left=True)
 
     def victim_removed(self, pod: Pod, *, assumed: bool) -> None:
-        """Note that a pod has left its node; the pod need not be a victim.
+        """End the eviction of a pod that has left its node; the pod need not be a victim.
 
-        A pod that was only `assumed` has never run, so no budget's status will show its end.
+        Its budgets stay charged until their status is written. A pod that was only `assumed` has
+        never run, so no status will show its end: its charges end now.
         """
         self._records.refused.pop(pod.uid, None)
         budgets = self._records.evicting.pop(pod.uid, [])
@@ -238,7 +239,7 @@ class Evictions:
             drop_item(self._records.awaited_by, victim, preemptor.uid)
 
     def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
-        """Note that the Eviction API refused to evict the victim, for any reason.
+        """Add the victim to `refused`: the Eviction API refused to evict it, for any reason.
 
         With `by_budget`, a budget allows no disruption now. Then every budget that selects the
         victim counts as exhausted until its status is written again. A budget whose status has been
@@ -267,7 +268,10 @@ class Evictions:
             charge.is_old = True
 
     def budget_written(self, key: str, budget: PodDisruptionBudget | None) -> None:
-        """Use the new version of the budget `key` (namespace/name); None if it was deleted."""
+        """Use the new version of the budget `key` (namespace/name); None if it was deleted.
+
+        The budget is no longer exhausted, and charges end whose victim has left.
+        """
         records = self._records
         records.exhausted.pop(key, None)
         selects = None
@@ -289,8 +293,8 @@ class Evictions:
     ) -> list[PodDisruptionBudget]:
         """Return the `budgets` that kube-scheduler applies to the pod; each of them selects it.
 
-        Left out are budgets whose status shows the pod's eviction and, up to 1.37, budgets with
-        empty selectors.
+        Left out are budgets without a selector, and budgets whose status shows the pod's eviction.
+        Up to 1.37, empty selectors and pods without labels are left out, too.
         """
         all_count = self.kubernetes.empty_budget_counts
         return [

@@ -84,6 +84,7 @@ class NodeTable:
         self._each_node = Domains(EACH_NODE, columns.add(np.int64), self.names)
         self.images: dict[str, Image] = {}
         self.host_ports: dict[tuple[str, int], dict[int, Counter[str]]] = {}
+        """By protocol and port, then by row: how many pods use the port, by address."""
         self.changes = ChangeLog()
         """The log of rows whose node, or whose pods, changed."""
         self.node_changes = ChangeLog()
@@ -267,17 +268,17 @@ class NodeTable:
             heapq.heapify(self._free_rows)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Add the pod's requests to the totals of the row's node."""
+        """Add the pod, its requests and its host ports to the row's node."""
         self._account(row, (pod,), 1)
         self._take_ports(row, pod)
 
     def remove_pod(self, row: int, pod: Pod) -> None:
-        """Subtract the pod's requests from the totals of the row's node."""
+        """Take the pod, its requests and its host ports from the row's node."""
         self._account(row, (pod,), -1)
         self._free_ports(row, pod)
 
     def move_pods(self, pods: Sequence[Pod], before: int, row: int) -> None:
-        """Move the pods' requests from row `before` to `row`, summed up by resource."""
+        """Move the pods, their requests and their host ports from row `before` to `row`."""
         for pod in pods:
             self._free_ports(before, pod)
             self._take_ports(row, pod)
@@ -285,7 +286,7 @@ class NodeTable:
         self._account(row, pods, 1)
 
     def _account(self, row: int, pods: Sequence[Pod], sign: int) -> None:
-        """Add the pods' requests to the row's columns; subtract them if `sign` is negative."""
+        """Add the pods and their requests to the row's columns; subtract if `sign` is negative."""
         requested, cpu, memory = dict[str, int](), 0, 0
         for pod in pods:
             demand = pod.spec.demand
@@ -314,7 +315,10 @@ class NodeTable:
         return True
 
     def port_taken(self, row: int, port: HostPort) -> bool:
-        """Return whether a pod on the row's node uses the port on this or on every address."""
+        """Return whether a pod on the row's node uses the port at this address.
+
+        The address 0.0.0.0, of this port or of the pod's, stands for all addresses.
+        """
         taken = self.host_ports.get((port.protocol, port.port), {}).get(row)
         if not taken:
             return False

@@ -1,4 +1,4 @@
-"""Pods nominated to a node, where a preemption frees resources (queue/nominator.go)."""
+"""Pods nominated to a node, on which other pods leave room for them (queue/nominator.go)."""
 
 import math
 from collections import Counter
@@ -19,8 +19,8 @@ class Nominee(NamedTuple):
     """A nominated pod, and the row of the node to which it is nominated.
 
     Attributes:
-        reservation: Set if nodes are reserved for the pod. Else preemption has nominated it, and
-            pods of equal priority must leave room for it, too.
+        reservation: Set if nodes are reserved for the pod. Otherwise pods of equal priority must
+            leave room for it, too.
         moved: Whether the pod replaces a pod that rebalancing has evicted.
         evicted: The highest priority of the pod's victims. Pods that replace the victims must leave
             room for `pod`.
@@ -50,7 +50,7 @@ class Nominee(NamedTuple):
 
     @property
     def backfill_until(self) -> float:
-        """Pods that end before this time need not leave room for the pod; see Reservation."""
+        """Pods that end by this time (epoch seconds) need not leave room; see Reservation."""
         return self.reservation.backfill_until if self.reservation is not None else -math.inf
 
     def keeps_out(self, priority: int, ends: float) -> bool:
@@ -137,7 +137,7 @@ class Nominations:
         return self._queued
 
     def queue_of(self, uid: Uid) -> int:
-        """Return the number of the Queue whose quota the nominated pod uses, or NO_QUEUE."""
+        """Return the number of the Queue in which the nominated pod is counted, or NO_QUEUE."""
         slot = self._columns.slot(uid, nominated=True)
         return int(self._columns.queues[slot]) if slot is not None else NO_QUEUE
 
@@ -152,7 +152,7 @@ class Nominations:
         self.put_back(Nominee(pod, row, reservation, evicted=evicted))
 
     def put_back(self, nominee: Nominee) -> None:
-        """Nominate a pod again that was nominated before, perhaps in a newer version."""
+        """Put this nomination in the place of the pod's present nomination, if there is one."""
         pod = nominee.pod
         self.drop(pod.uid)
         self._by_uid[pod.uid] = nominee
@@ -163,7 +163,10 @@ class Nominations:
         self._count(pod, number, 1)
 
     def requeue(self) -> None:
-        """Set the Queue of each nominated pod in the pod columns, after Queues have changed."""
+        """Count each nominated pod in its Queue anew, because Queues have changed.
+
+        Other tasks may run after each pod, but must not change nominations.
+        """
         for uid, nominee in self._by_uid.items():
             if (slot := self._columns.slot(uid, nominated=True)) is not None:
                 self._count(nominee.pod, self.queue_of(uid), -1)
@@ -184,7 +187,7 @@ class Nominations:
             del self._queued[key]
 
     def _queue_number(self, nominee: Nominee) -> int:
-        """Return the number of the Queue whose quota the nominated pod uses, or NO_QUEUE."""
+        """Return the number of the Queue whose quota the nominated pod must use, or NO_QUEUE."""
         return NO_QUEUE if nominee.reservation is not None else self._queue_of(nominee.pod)
 
     def drop(self, uid: Uid) -> Nominee | None:

@@ -15,7 +15,7 @@ class Objects:
     def __init__(self) -> None:
         self._by_kind: dict[Kind, dict[str, Any]] = {kind: {} for kind in Kind}
         self.changes = Counter[Kind]()
-        """For each kind, how many times an object was added, changed or deleted."""
+        """For each kind, the number of calls of `put` and `pop`."""
         self._services: defaultdict[str, dict[str, Service]] = defaultdict(dict)
         self._service_tuples: dict[str, tuple[Service, ...]] = {}
         self._service_changes = 0

@@ -92,8 +92,8 @@ class PodColumns:
     def by_importance(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
         """Return the indices (int64) that sort `slots` by `keys`, then by importance of the pods.
 
-        The first key counts most. A pod is more important if its priority is higher, then if it
-        started earlier, then if it arrived earlier.
+        The first key counts most, and the most important pod comes first. A pod is more important
+        if its priority is higher, then if it started earlier, then if it arrived earlier.
         """
         arrived, started = self._arrivals.data[slots], self._started.data[slots]
         priority = self._priority.data[slots]
@@ -271,7 +271,7 @@ class PodColumns:
         self._rows.data[placed.slot] = placed.row
 
     def renew(self, placed: PlacedPod, group: int | None = None) -> None:
-        """Replace the placed pod by a newer version; only its start and its group may differ."""
+        """Replace the placed pod by a newer version with equal namespace, priority and requests."""
         slot, pod = placed.slot, placed.pod
         self._pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started

@@ -37,7 +37,7 @@ class Usage:
     inexact: IntArray
     """The positions (int64) of nodes for which the other arrays must not be used.
 
-    Such a node offers only one of both resources, or has an amount below 0 or above MOST_EXACT.
+    Such a node lacks cpu or memory, or has an amount below 0 or above MOST_EXACT.
     """
     scratch: FloatArray
     """float64[2, nodes] for intermediate results; the next computation overwrites it."""

@@ -204,7 +204,7 @@ class NodeView:
         return size, holders, self._table.present_count
 
     def port_free(self, port: HostPort) -> BoolArray:
-        """Return bool[rows]: True where no pod uses the port on the same or on all addresses."""
+        """Return bool[rows]: False where a pod uses the port; see `NodeTable.port_taken`."""
         table = self._table
         used = table.host_ports.get((port.protocol, port.port), {})
         if len(self) < len(used):
@@ -238,7 +238,10 @@ class NodeView:
                 return _compared(codes, column, requirement)
 
     def selected(self, term: NodeSelectorTerm) -> BoolArray:
-        """Return bool[rows]: True where the node satisfies the term; False if it is invalid."""
+        """Return bool[rows]: True where the node satisfies the term.
+
+        An empty or invalid term is satisfied by no node.
+        """
         if not term.valid or term.empty:
             return np.zeros(len(self), np.bool_)
         mask = np.ones(len(self), np.bool_)
@@ -282,7 +285,10 @@ class NodeView:
 
 
 class NodeViewWithNominated(NodeView):
-    """A view with nominated pods added; `more_*` are int64, indexed by rows of the node table."""
+    """A view in which `pod_count`, `requested` and `requested_at` include nominated pods.
+
+    `more_*` are int64, indexed by rows of the node table.
+    """
 
     __slots__ = ("_more_pods", "_more_requested")
 
@@ -330,7 +336,7 @@ class NodeViewWithNominated(NodeView):
 
 
 class NodeViewWithoutPod(NodeView):
-    """A view as if one pod with this demand had left each node; labels and taints stay."""
+    """A view as if one pod with this demand had left each node; its host ports stay in use."""
 
     __slots__ = ("_demand",)
 

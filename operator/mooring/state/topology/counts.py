@@ -96,7 +96,10 @@ class TopologyCounts:
         return equivalent
 
     def detach(self, equivalent: EquivalentPods, row: int) -> None:
-        """Remove one pod of the EquivalentPods from the row."""
+        """Remove one pod of the EquivalentPods from the row.
+
+        If it was the last pod, drop the EquivalentPods and the counts of terms that are now unused.
+        """
         for counts in equivalent.counted_in:
             counts.add(row, -1)
         equivalent.pods_on.remove(row)
@@ -115,7 +118,10 @@ class TopologyCounts:
 
     @contextmanager
     def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
-        """Let the caller change the node's labels; then count the pods in their new domains."""
+        """Let the caller change the node's labels; then count the pods in their new domains.
+
+        `pods` has one EquivalentPods for each pod on the node.
+        """
         for equivalent in pods:
             for counts in equivalent.counted_in:
                 counts.add(row, -1)
@@ -150,9 +156,9 @@ class TopologyCounts:
         return (pods, key) in self._counts and (pods, key) not in self._uncounted
 
     def count_some(self, pods: Selection, key: str) -> int:
-        """Count some pods for a later call of `counts`; return how many pods were examined.
+        """Examine some EquivalentPods for a later call of `counts`; return how many.
 
-        Anything may change between two calls. When `is_counted` is true, the count is complete.
+        The state may change between two calls. When `is_counted` is true, the count is complete.
         """
         if (pods, key) not in self._counts:
             self._begin(pods, key)
@@ -242,7 +248,10 @@ class TopologyCounts:
         source: _Source,
         most_rows: int = sys.maxsize,
     ) -> None:
-        """Add to `counts` the pods that `source` includes; stop after about `most_rows` rows."""
+        """Add to `counts` the pods that `source` includes; stop after about `most_rows` rows.
+
+        Later changes of these pods then update `counts`.
+        """
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, pods):
             equivalent.count_in(counts)
@@ -269,7 +278,11 @@ class TopologyCounts:
                 self._taken.bytes -= source.memory
 
     def _candidates(self, source: _Source) -> list[EquivalentPods]:
-        """Return all EquivalentPods that the selection or inter-pod term `source` may include."""
+        """Return the EquivalentPods to examine for `source`.
+
+        For a selection, each comes once. For an inter-pod term, each comes once for every time that
+        its pods have the term.
+        """
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)
             return [e for e in owned.owners for _ in range(e.terms.count(owned))]

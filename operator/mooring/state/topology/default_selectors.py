@@ -50,12 +50,13 @@ class DefaultSelectors:
     def of(self, pod: Pod) -> Selection | None:
         """Return the selection of the pods that match all of the pod's Services and its controller.
 
-        Terminating pods are left out. Return None if the pod has neither (DefaultSelector).
+        Terminating pods are left out. Return None if the pod has neither, or if all their selectors
+        are empty (DefaultSelector).
         """
         return self._found(pod).pods
 
     def services(self, pod: Pod) -> tuple[Service, ...]:
-        """Return the Services that select the pod, by name (GetPodServices)."""
+        """Return the Services that select the pod, sorted by name (GetPodServices)."""
         return self._found(pod).services
 
     def behind_services(self, pod: Pod) -> Selection | None:

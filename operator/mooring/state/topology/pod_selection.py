@@ -46,9 +46,10 @@ class PodSelector:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Selection:
-    """Pods that every item of `parts` selects; the function `selection` makes Selections.
+    """Pods that every item of `parts` selects; terminating pods only if `terminating` is True.
 
-    Selections are compared by identity, so that looking up a count hashes no selectors.
+    The function `selection` makes Selections. They are compared by identity, so that looking up a
+    count hashes no selectors.
     """
 
     parts: tuple[PodSelector, ...]
