@@ -71,6 +71,7 @@ class _VolumeCount:
     published_as: ClassVar[str]
     """The allocatable resource with a node's limit; 0 means that the node publishes no limit."""
     limit: ClassVar[int]
+    """The most disks on a node that publishes no limit, if `max_volumes` is None."""
 
     def __init__(self, args: VolumeCountArgs, handle: Handle) -> None:
         self._max_volumes = args.max_volumes
@@ -91,7 +92,10 @@ class _VolumeCount:
         return _CloudDisks(disks, storage) if disks else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _CloudDisks) -> BoolArray:
-        """Return bool[nodes]: True where the attached and the new disks are within the limit."""
+        """Return bool[nodes]: True where the attached and the new disks are within the limit.
+
+        Also True where the in-tree plugin is migrated.
+        """
         rows, storage = nodes.rows, wanted.storage
         total = storage.attachments.counts(self._driver, rows) + len(wanted.disks)
         for disk in wanted.disks:

@@ -69,7 +69,10 @@ class NodeVolumeLimits:
         self._may_require_drivers = handle.kubernetes.volume_limit_scaling
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _CSIVolumes:
-        """Return the volumes that CSI drivers must attach; SKIP if there are none."""
+        """Return the volumes that CSI drivers must attach, or which claim is missing.
+
+        SKIP if there are no such volumes.
+        """
         if not any(map(_counts, pod.volumes)):
             return SKIP
         for volume in pod.volumes:

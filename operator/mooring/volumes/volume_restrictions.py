@@ -27,7 +27,10 @@ _IN_USE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _ExclusiveVolumes:
-    """Disks that no other pod on the node may use, and claims that no pod on any node may use."""
+    """Disks that no other pod on the node may use, and claims that no other pod may use at all.
+
+    A claim is given as namespace/name.
+    """
 
     disks: tuple[PodVolume, ...]
     claims: tuple[str, ...]
@@ -56,7 +59,10 @@ class VolumeRestrictions:
     def pre_filter(
         self, pod: Pod, cluster: ClusterView
     ) -> Skip | _ExclusiveVolumes | Unschedulable:
-        """Return the pod's exclusive disks and claims; Unschedulable if a claim is missing."""
+        """Return the pod's exclusive disks and claims; Unschedulable if a claim is missing.
+
+        SKIP if the pod has no such disk, and none of its exclusive claims is in use.
+        """
         if not pod.volumes:
             return SKIP
         once = []
@@ -87,10 +93,10 @@ class VolumeRestrictions:
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if another pod freed a disk or claim, or if a node or claim was added.
+        """Return QUEUE if another pod freed a disk or claim, or if a node or own claim was added.
 
-        A deleted node returns QUEUE too, unlike in kube-scheduler, because the claims of the node's
-        pods become free.
+        For a pod with claims, a deleted node returns QUEUE too, unlike in kube-scheduler, because
+        the claims of the node's pods become free.
         """
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
         match event.before, event.after:

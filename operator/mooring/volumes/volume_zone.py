@@ -58,8 +58,8 @@ class VolumeZone:
     ) -> Skip | tuple[_Topology, ...] | Unschedulable:
         """Return the zones and regions in the labels of the pod's bound volumes; SKIP if none.
 
-        Returns Unschedulable, with the reason, if a claim has no volume and does not wait for its
-        first consumer.
+        Returns Unschedulable, with the reason, if a claim is missing, or has no volume and does not
+        wait for its first consumer.
         """
         topologies: list[_Topology] = []
         for volume in pod.volumes:

@@ -24,10 +24,11 @@ class _Assumption(Generic[_Value]):
 
 
 class AssumeCache(Generic[_Value]):
-    """Assumed versions of objects, by key.
+    """Assumed versions of objects, by key; a holder is the uid of a pod for which one is assumed.
 
-    A value is assumed until all its holders call `restore`, or until the watch shows a new resource
-    version. An assumed value has the resource version of the mirrored value from which it was made.
+    A value is assumed until `restore` was called for all its holders, or until the watch shows a
+    new resource version or the deletion. An assumed value has the resource version of the mirrored
+    value from which it was made.
     """
 
     def __init__(self) -> None:
@@ -63,7 +64,10 @@ class AssumeCache(Generic[_Value]):
         return restored
 
     def shown(self, key: str, value: _Value | None) -> None:
-        """Note the value that the watch shows; a new resource version ends the assumption."""
+        """End the assumption if `value`, which the watch shows, has another resource version.
+
+        None (the object was deleted) ends it, too.
+        """
         assumption = self._assumed.get(key)
         if assumption is None:
             return

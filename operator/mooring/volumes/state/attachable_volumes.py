@@ -34,14 +34,16 @@ class AttachableVolumes:
         self._objects = objects
         self._attachments = attachments
         self._rows: dict[str, RowCounts] = {}
+        """The number of pods on each row that use a claim, by claims that are in use."""
         self._sources: dict[str, CSISource | None] = {}
         self._volumes: dict[str, str] = {}
         self._claims_of: dict[str, set[str]] = {}
 
     def source(self, key: str) -> CSISource | None:
-        """Return the CSI volume of a claim; None if the claim is unknown or does not count.
+        """Return the CSI volume of the claim `key`; None if it is unknown or counts for no limit.
 
-        The volume of an unbound claim has no name yet, so the claim's name is used.
+        Without a known volume, the result has the driver of the claim's class, and the claim's name
+        in place of the volume's.
         """
         claim: PersistentVolumeClaim | None
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
@@ -77,17 +79,17 @@ class AttachableVolumes:
                 self._use(csi_source(volume, {}), row, -1)
 
     def claim_changed(self, key: str) -> None:
-        """Find the volume of a claim again, after the claim was added, updated or deleted."""
+        """Count a claim's volume again, after the claim was added, updated or deleted."""
         if key in self._rows:
             self._resolve(key)
 
     def volume_changed(self, name: str) -> None:
-        """Find the volume of claims again, after the volume was added, deleted or changed."""
+        """Count the volumes of claims that name this volume again, because it changed."""
         for key in tuple(self._claims_of.get(name, ())):
             self._resolve(key)
 
     def class_changed(self, name: str) -> None:
-        """Find the volumes of the class's unbound claims again, because the class changed."""
+        """Count the class's claims without a known volume again, because the class changed."""
         claims = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM)
         volumes = self._objects.of(Kind.PERSISTENT_VOLUME)
         for key in self._rows:

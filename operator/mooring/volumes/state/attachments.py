@@ -76,7 +76,7 @@ class Attachments:
 
 
 class ObservedAttachments:
-    """Counts in `Attachments` every VolumeAttachment to an existing node."""
+    """Counts in `Attachments` the VolumeAttachments of known CSI volumes to existing nodes."""
 
     def __init__(self, nodes: NodeTable, objects: Objects, attachments: Attachments) -> None:
         self._nodes = nodes
@@ -120,7 +120,10 @@ class ObservedAttachments:
             self._attachments.observe(*found, 1)
 
     def _found(self, attachment: VolumeAttachment) -> tuple[CSISource, int] | None:
-        """Return the attachment's CSI volume and its node's row; None if either does not exist."""
+        """Return the attachment's CSI volume and its node's row; None if either is not known.
+
+        The result is also None for a volume of another kind, or without an attacher.
+        """
         row = self._nodes.row_of.get(attachment.node_name)
         volume: PersistentVolume | None = self._objects.of(Kind.PERSISTENT_VOLUME).get(
             attachment.volume_name

@@ -86,7 +86,7 @@ class BestFitIndex(Generic[_Item]):
             self._renumber()
 
     def at_least(self, size: int) -> int:
-        """Return the position of the first item that is at least this large."""
+        """Return the position of the first item that is at least this large; else `len(self)`."""
         return bisect_left(self._keys, (size, ""))
 
     def largest_of_traits(self) -> IntArray:

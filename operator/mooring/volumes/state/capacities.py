@@ -40,14 +40,15 @@ class Capacities:
             found.add(after.largest.nano, after.key, _affinity(after), None, after, amount)
 
     def of(self, storage_class: str) -> BestFitIndex[CSIStorageCapacity]:
-        """Return an index of the class's capacities, by the largest volume in billionths."""
+        """Return an index of the class's objects by largest volume, in billionths of a byte."""
         return self._by_class.get(storage_class, self._none)
 
     def capacity(self, storage_class: str, size: Quantity, rows: IntArray) -> IntArray:
         """Return int64[rows]: the bytes that each node offers for a volume of this class and size.
 
-        The capacity is UNKNOWN (-1) if no object allows this size. If several objects allow it, the
-        object with the smallest maximum size is used, then the first by name.
+        If several objects allow the size, the object with the smallest maximum size is used, then
+        the first by name. The capacity is UNKNOWN (-1) if no object allows the size, or if the
+        object states no capacity.
         """
         capacities = self.of(storage_class)
         large_enough = np.arange(capacities.at_least(size.nano), len(capacities))

@@ -50,7 +50,7 @@ class CSINodes:
         return np.isin(rows, list(self._migrated.get(plugin, ())))
 
     def refresh(self, name: str) -> None:
-        """Update the limits of the node `name` after the node or its CSINode changed."""
+        """Update the limits and migrated plugins of a node after it or its CSINode changed."""
         shown = self._shown.pop(name, None)
         if shown is not None:
             self._clear(*shown)

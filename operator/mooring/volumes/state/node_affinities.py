@@ -34,7 +34,7 @@ class NodeAffinities:
     """Gives a number to each node affinity, and finds the affinities that a node matches.
 
     Most affinities require one value of one label, such as a zone. A node matches at most one such
-    affinity per label, so all these affinities fit into one column.
+    affinity of a label, so the affinities of a label fit into one column.
     """
 
     def __init__(self, nodes: NodeTable) -> None:

@@ -29,9 +29,9 @@ class Storage:
         self._observed = ObservedAttachments(nodes, objects, self.attachments)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Count the volumes of a pod on the row's node.
+        """Count the volumes of a pod on the row's node; do nothing if the node does not exist.
 
-        A pod on a node that does not exist leaves its volumes to other pods.
+        Other pods may use the volumes of such a pod.
         """
         if pod.volumes and not self._nodes.is_unknown(row):
             self.users.add(row, pod)
@@ -49,7 +49,10 @@ class Storage:
         self._observed.node_changed(name)
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> None:
-        """Update all indexes after a storage object changed; `after` is None if it was deleted."""
+        """Update all indexes after a storage object changed; `after` is None if it was deleted.
+
+        Objects of other kinds are ignored.
+        """
         match kind:
             case Kind.PERSISTENT_VOLUME:
                 self.volumes.volume_changed(key, after)

@@ -53,16 +53,19 @@ class Volumes:
         )
 
     def available(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
-        """Return an index of the available volumes of a class, by size and node affinity."""
+        """Return an index of a class's available volumes by size, in billionths of a byte.
+
+        Its `amounts` are in bytes.
+        """
         return self._available.get(storage_class, self._none)
 
     def volume_changed(self, name: str, value: PersistentVolume | None) -> None:
-        """Store the volume as the watch shows it; `value` is None if it was deleted."""
+        """Index the volume again: the watch shows `value`, or None if it was deleted."""
         self._volumes.shown(name, value)
         self._index(name)
 
     def claim_changed(self, key: str, value: PersistentVolumeClaim | None) -> None:
-        """Store the claim as the watch shows it; `value` is None if it was deleted."""
+        """End the claim's assumption if the watch shows a new version, or None (deleted)."""
         self._claims.shown(key, value)
 
     def assume(
@@ -73,7 +76,7 @@ class Volumes:
     ) -> None:
         """Use these versions of the objects in decisions until the watch shows newer versions.
 
-        `holder` is the uid of the pod that needs these versions.
+        `restore` of the `holder`, the uid of the pod that needs them, ends this earlier.
         """
         for volume in volumes:
             self._volumes.assume(holder, volume.name, volume)

@@ -1,7 +1,7 @@
 """Scores nodes by the share of their storage that a pod's claims use (volumebinding/scorer.go).
 
-For claims that get available volumes, the capacity of these volumes counts; for other claims, the
-driver's capacity for new volumes. The score is the mean over the storage classes.
+On nodes where claims get available volumes, the capacity of these volumes counts; on other nodes,
+the driver's capacity for new volumes. The score is the mean over the storage classes.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ class _ClassUsage:
         self.capacity = np.zeros(nodes, np.int64)
 
     def percent(self) -> IntArray:
-        """Return the requested share in percent; 100 if more is requested than the capacity."""
+        """Return the requested share in percent; 100 if the capacity is 0 or does not suffice."""
         exceeded = (self.capacity == 0) | (self.requested > self.capacity)
         # Beyond 80 PiB the product wraps around as in Go; what is negative scores like 0.
         share = np.maximum(self.requested * 100 // np.maximum(self.capacity, 1), 0)

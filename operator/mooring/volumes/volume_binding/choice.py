@@ -49,7 +49,10 @@ class Choice:
 
 
 class _Taken:
-    """The available volumes of a storage class that smaller claims of the pod do not take."""
+    """The available volumes of a storage class that the pod's smaller claims have not taken.
+
+    A volume's position is its index in `available.items`.
+    """
 
     def __init__(self, available: BestFitIndex[PersistentVolume], nodes: NodeView) -> None:
         self.available = available

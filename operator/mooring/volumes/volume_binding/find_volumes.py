@@ -70,7 +70,7 @@ class UnboundClaims:
 
     Attributes:
         choices: The available volumes for claims.
-        left: Claims, and bool[nodes]: True for nodes where the claim has no volume.
+        left: Claims, and bool[nodes]: True where `selected` is True and the claim has no volume.
         selected: bool[nodes]: False where a claim's selected node is another node.
     """
 
@@ -82,7 +82,10 @@ class UnboundClaims:
 def find_choices(
     unbound: Sequence[PersistentVolumeClaim], nodes: NodeView, cluster: ClusterView
 ) -> UnboundClaims:
-    """Return an available volume for each claim on each node, or that the claim has none there."""
+    """Find an available volume for each claim on each node; the smallest claim chooses first.
+
+    Claims with a selected node get none, because a new volume is made for them.
+    """
     by_size = sorted(
         (claim for claim in unbound if claim.selected_node is None),
         key=lambda claim: claim.size,
@@ -131,7 +134,10 @@ def _check_bound(
 def matches_node_affinity(
     volume: PersistentVolume, nodes: NodeView, cluster: ClusterView
 ) -> BoolArray:
-    """Return bool[nodes]: True where the node matches the node affinity of a bound volume."""
+    """Return bool[nodes]: True where the node matches the node affinity of a bound volume.
+
+    Where a CSI driver attaches an in-tree disk, its `migrated_affinity` is compared.
+    """
     matches = check_node_affinity(nodes, volume.node_affinity)
     if not isinstance(volume.source, Disk) or volume.source.kind not in CSI_DRIVERS:
         return matches
@@ -147,9 +153,10 @@ def _check_provisions(
     *,
     exact: bool,
 ) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
-    """Yield claims that need a new volume, with bool[nodes]: True where the volume can be created.
+    """Yield claims, with bool[nodes]: True where the claim needs a new volume.
 
-    The first conflict of each other node is added to `conflicts`.
+    The first conflict of each node where a volume cannot be created is added to `conflicts`. Later
+    claims have False there.
     """
     undecided = np.ones(len(nodes), np.bool_)
     classes: dict[str, _Provisioner] = {}

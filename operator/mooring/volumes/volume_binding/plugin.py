@@ -131,7 +131,7 @@ class VolumeBinding(AssignsInTrials):
         self._reserved: dict[str, _Reserved] = {}
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodVolumeClaims | Unschedulable:
-        """Return the pod's claims, or why a claim rejects the pod on every node.
+        """Return the pod's claims, or why a claim rejects the pod on every node; SKIP without one.
 
         Every claim must be usable. It must also be bound, unless its class delays binding.
         """
@@ -154,7 +154,7 @@ class VolumeBinding(AssignsInTrials):
         return Explanation(_REASONS, conflicts, np.zeros(len(nodes), np.bool_))
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodVolumeClaims:
-        """Return the pod's claims; SKIP if all claims are already bound."""
+        """Return the pod's claims if storage is scored and a claim is not bound yet; else SKIP."""
         if not self._scores_capacity or not pod.volumes:
             return SKIP
         claims = self.pre_filter(pod, cluster)
@@ -291,9 +291,9 @@ class VolumeBinding(AssignsInTrials):
         return queue_if(may_help)
 
     def _amount(self, capacity: CSIStorageCapacity) -> int:
-        """Return the size of the largest new volume, in billionths if sizes are compared exactly.
+        """Return the size of the largest new volume; -1 if it is unknown.
 
-        Otherwise it is in whole bytes. Returns -1 if the size is unknown.
+        The unit is a billionth of a byte if sizes are compared exactly, otherwise a byte.
         """
         if capacity.largest is None:
             return -1
@@ -323,7 +323,11 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedula
 def _claims_of(
     pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView, *, exact: bool
 ) -> PodVolumeClaims | Unschedulable:
-    """Return the pod's claims, each once; Unschedulable if one should be bound and is not."""
+    """Return the pod's known claims without duplicates: those bound, and those not bound yet.
+
+    Unschedulable if a claim is not bound although it names a volume, or although its class does not
+    wait for a pod (WaitForFirstConsumer) or is unknown.
+    """
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
     bound, unbound = [], []
     for claim in filter(None, map(cluster.storage.volumes.claim, keys)):
