@@ -334,7 +334,7 @@ class GroupFormat(NamedTuple):
         minimum_key: The label or annotation with the group's minimum; without it, the minimum is 1.
         source: The kind of the group; if a pod has `minimum_key`, the members define the group.
         expected_key: A pod with this label must name its group before it can be scheduled.
-        queue_keys: Labels that name the Queue; the first one that the pod has is used.
+        queue_keys: Labels or annotations that name the Queue; the first that the pod has is used.
     """
 
     name_key: str
@@ -421,7 +421,10 @@ class DeclaredByPod(NamedTuple):
 
     @classmethod
     def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod | None":
-        """Return the requirements that the pod states for its group; None if there are none."""
+        """Return the requirements that the pod states for its group; None if there are none.
+
+        A mistake in them is stated in `invalid`.
+        """
         try:
             minimum, roles, resources = _declared_minimums(pod, form)
             fields = _annotated(pod.annotations)
@@ -750,7 +753,7 @@ def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
-    """Return the integer `raw[field]` or None; raise ManifestError if it is below `least`."""
+    """Return the integer `raw[field]` or None; ManifestError unless it is `least` to MAX_INT32."""
     value = integer(raw, field, where)
     if value is not None and not least <= value <= MAX_INT32:
         shown = str(value) if abs(value) < 10**18 else "out of range"

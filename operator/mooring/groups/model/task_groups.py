@@ -28,6 +28,7 @@ MOST_RESOURCES: Final = 200
 """The most different resources that a group may request, as for a pod; more are a mistake."""
 
 Numbers = tuple[tuple[str, int], ...]
+"""Pairs of a task group and its minimum, or of a resource and its amount, sorted by name."""
 
 
 class TaskGroups(NamedTuple):
@@ -45,9 +46,9 @@ def in_task_group(pod: Pod) -> bool:
 def task_groups_of(pod: Pod) -> TaskGroups | None:
     """Return the task groups that the pod declares, or None if there are none.
 
-    Only the pod's own task group gets a minimum, because Spark's driver creates the other pods
-    after it has started. The requests cover all task groups. Raises ManifestError if the annotation
-    is malformed.
+    For Spark's driver, only its own task group gets a minimum, because the driver creates the other
+    pods after it has started. The requests cover all task groups. Raises ManifestError if the
+    annotation is malformed.
     """
     if not (written := pod.annotations.get(TASK_GROUPS)):
         return None

@@ -44,8 +44,9 @@ class TopologyPlacementGenerator:
     ) -> tuple[Placement, ...] | Unschedulable:
         """Return a placement for each domain, the smallest domains first.
 
-        `parent` has the nodes to divide. For a group without a topology, only `parent` is returned.
-        Unschedulable means that no domain of a required topology is possible.
+        `parent` has the nodes to divide. For a group without a topology, only `parent` is returned;
+        for a preferred topology, its nodes are the last placement. Unschedulable means that no
+        domain of a required topology is possible.
         """
         topology = group.definition.topology if group.definition is not None else None
         if topology is None or not topology.keys:

@@ -33,7 +33,8 @@ def needed_about(
     """Return the next calls of extenders that the decision needs; empty if it needs none.
 
     `answers` are the extenders' answers so far; None means that no extender is called. With
-    `again`, extenders are asked again about a member if a node in their answer no longer fits.
+    `again`, an answer about a member is dropped if one of its nodes no longer fits; then extenders
+    are asked again about this member.
     """
     if answers is None:
         return ()

@@ -95,11 +95,13 @@ class GroupDecision:
     Attributes:
         rows: The row of each placed member's node, by the member's uid; empty if unschedulable.
         domain: The node label and its value, if the group was placed in a topology domain.
+        tried: The topology domains that were tried, in this order.
+        tries: How many times the search tried to place all members, in all domains together.
         message: Why some members have no node.
         cause: The message in a few words, such as missing resources; "" if there is none.
         plugins: The plugins that rejected members.
         fits: The number of members that found a node in the best placement.
-        bounded: Whether the search ended before it had tried all placements.
+        bounded: Whether members lack nodes, and the search did not prove that none exist for them.
         by_specs: Whether the decision depends only on the specs of the members.
         devices: The devices that placed members must get.
         over_quota: Whether the requests exceed the quota of the members' queue.
@@ -252,8 +254,9 @@ def disagreement(
 ) -> str | None:
     """Return the error if members differ from their group in priority or preemption policy.
 
-    Returns None if they agree. Only PodGroups of scheduling.k8s.io are checked, and only if the
-    rules of the Kubernetes version say so.
+    If the group states no policy, members must agree with each other. Returns None if they agree.
+    Only PodGroups of scheduling.k8s.io are checked, and only if the rules of the Kubernetes version
+    say so.
     """
     definition = group.definition
     if definition is None or group.key.source is not GroupSource.KUBERNETES:
@@ -284,7 +287,7 @@ def _policy(spec_preempts: object) -> str:
 
 
 def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
-    """Set `cause` of the best candidates in `tried`: the resources that the members lack."""
+    """Set `cause` of the best candidates in `tried` without one: resources that members lack."""
     for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
         :_MOST_NAMED
     ]:
@@ -349,8 +352,8 @@ def preempt_for_group(
     `now` is in seconds since the epoch; `unschedulable_seconds` is the time since the first
     failed attempt for a member. If several plugins reject the group, the last one's reason is
     returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). Nodes that extenders
-    filtered out (`answers`) are not used. Nothing is preempted if an extender supports preemption,
-    because extenders preempt only for single pods.
+    filtered out (`answers`) are not used. Nothing is preempted if the search budget is spent, or if
+    an extender supports preemption, because extenders preempt only for single pods.
     """
     if answers is not None:
         for extender in chain.from_iterable(interested(pipeline, pod) for pod in members):
@@ -414,7 +417,8 @@ class _GroupDryRun:
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
         """Return the row of each member's node as if the pods in `without` were evicted.
 
-        Returns None if not all members fit.
+        Returns None if not all members fit. Once they fit in a placement, later calls search only
+        this placement.
         """
         before = self._budget.remaining
         rows = self._rows(without)
@@ -473,8 +477,8 @@ def placements_of(
 ) -> list[Placement] | Unschedulable:
     """Return the placements of all PlacementGenerate plugins, the lowest tier first.
 
-    Each plugin divides the placements of the plugin before it. The result is Unschedulable if a
-    plugin returns it, or if no placement is left.
+    Each plugin divides the placements of the plugin before it; at most 1,024 placements are
+    returned. The result is Unschedulable if a plugin returns it, or if no placement is left.
     """
     placements = [Placement(cluster.nodes_in_order)]
     metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
@@ -503,7 +507,8 @@ def _complete(
 ) -> list[_Candidate]:
     """Return the placements of the lowest tier on which `place` finds nodes for all members.
 
-    All placements that were tried are added to `tried`. The search stops when the budget is spent.
+    Each placement that was tried is added to `tried`. The search stops when the budget is spent, or
+    after 16 placements that fit.
     """
     for _, tier in groupby(placements, key=lambda placement: placement.tier):
         found = list[_Candidate]()

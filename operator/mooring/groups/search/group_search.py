@@ -39,7 +39,7 @@ class Assignment:
         wanted: The number of all members.
         tries: How many times the search tried to place all members.
         impossible: True only if the search proved that no solution exists.
-        cause: The resources that the members without a node lack.
+        cause: Why members have no node, such as the resources that they lack; "" if unknown.
         devices: The devices that placed members must get; other members may get any.
     """
 
@@ -88,7 +88,7 @@ class MembersTrial:
         return {pod.uid: row for pod, row, _ in self._placed}
 
     def add(self, pod: Pod, row: int) -> None:
-        """Put the member on the node of this row, with the GPU cards that the member gets there."""
+        """Put the member on the node of this row, with the devices and volumes it gets there."""
         with ExitStack() as undo:
             undo.enter_context(self._cluster.trial()).add(pod, row)
             assign_devices(self._searched.pipeline.reserve, pod, row)
@@ -117,6 +117,7 @@ class SearchedMembers:
 
     Attributes:
         members: Members without a node.
+        seed: Decides between nodes with equal scores.
         rejected: By a member's uid, the names of nodes where Reserve or Permit rejected it.
         budget: The limit for all searches together.
         others: Members that are not placed now; their nominations are ignored.

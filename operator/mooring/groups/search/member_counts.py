@@ -103,7 +103,8 @@ class CountingSearch:
     def classes(self) -> list[MemberClass]:
         """The classes of equal members; members are equal if filters cannot tell them apart.
 
-        Members with the same spec are equal, unless inter-pod terms may read their labels.
+        If all classes can be counted by spec, members with the same spec are equal even if their
+        labels differ, unless they differ in `rejected` or `extended` (see MemberClass).
         """
         if self._known_classes is None:
             self._known_classes = self._found_classes()
@@ -168,7 +169,7 @@ class CountingSearch:
         return self._known_requests
 
     def counted(self, members: MemberClass) -> CountedClass | None:
-        """Return the class as a CountedClass; None if its members must be placed one by one."""
+        """Return a CountedClass; None if counting is not exact or PreFilter rejects the members."""
         search = self.searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
@@ -283,7 +284,7 @@ class CountingSearch:
             return f"needs {' and '.join(texts)} more" if fits and short else ""
 
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Assignment:
-        """Place the members on the candidate rows as if the pods of these PodTable slots had ended.
+        """Place the members on the candidate rows as if the pods in these PodColumns slots ended.
 
         Only requests, and filters that ignore pods, are checked; the first row is filled first.
         Other filters may still reject members, so the result is certain only if it is `impossible`.
@@ -302,7 +303,7 @@ class CountingSearch:
         return self._assigned(pack(self._items(counted, free, among, as_given), free))
 
     def rows_of_class(self, counted: CountedClass, allowed: BoolArray) -> list[int]:
-        """Return rows of nodes for as many members of the class as possible."""
+        """Return a row, ascending, for each of as many members of the class as possible."""
         free = self._free(_resources((counted,)))
         packing = pack(self._items((counted,), free, allowed, self._ranked), free)
         self.searched.budget.spend(_COST)
@@ -417,9 +418,10 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
 ) -> list[int]:
-    """Return the indices of the fewest resources with which all items would fit.
+    """Return indices of resources that nodes lack: with `ample` of them on each row, all items fit.
 
-    Of these resources, each row gets the amount in `ample` instead of the amount in `free`.
+    None of these resources can be left out. The result is empty if the nodes lack nothing, or if
+    `ample` of every resource does not suffice either.
     """
     short = [*range(len(free))]
     for index in (None, *short):

@@ -48,8 +48,8 @@ class Moves(Protocol):
 def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
     """Search a node for every member by backtracking; return whether all members have a node.
 
-    Each member that is put on a node takes a step of every budget; the search ends when a budget is
-    spent.
+    Each member that is put on a node takes a step of every budget. The search ends when a budget is
+    spent; members that have nodes then keep them.
     """
     untried = [moves.candidates(0)]
     """For each member, the rows of nodes that are not tried yet."""
@@ -123,8 +123,8 @@ class _Choice(Enum):
 def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES) -> Packing:
     """Place the members of all items on nodes; `free` is int64[resources, rows].
 
-    Return the first of `most_tries` tries that places all members, or else the try that places the
-    most.
+    Return the first of at most `most_tries` tries that places all members. If there is none, return
+    the result of an exact search if the group is small, or else the try that places the most.
     """
     first = tuple(range(len(items)))
     if len(items) > 1:
@@ -157,7 +157,7 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 
 
 class Order:
-    """An order in which items are packed; each failed try changes the order."""
+    """An order of items or member classes, as their indices; each failed try changes the order."""
 
     def __init__(self, items: Sequence[int]) -> None:
         self.items = tuple(items)
@@ -208,7 +208,7 @@ def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, .
 
 
 def _capacity(item: Item, free: IntArray) -> IntArray:
-    """Return int64[rows]: how many members of the item fit on each node."""
+    """Return int64[rows]: how many members of the item fit on each node, at most its count."""
     fits = np.full(free.shape[1], item.count, np.int64)
     for resource in np.flatnonzero(item.requests > 0).tolist():
         np.minimum(fits, free[resource] // item.requests[resource], out=fits)
@@ -234,7 +234,10 @@ def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
 def _try(
     items: Sequence[Item], free: IntArray, order: Sequence[int], choice: _Choice
 ) -> tuple[IntArray, list[int]]:
-    """Pack the items once, in this order; return int64[items, rows] and the incomplete items."""
+    """Pack the items once, in this order (indices of `items`).
+
+    Return `Packing.members`, and the indices of items that have a member without a node.
+    """
     remaining = free.copy()
     members = np.zeros((len(items), free.shape[1]), np.int64)
     failed: list[int] = []
@@ -302,7 +305,10 @@ def _by_fit(
 
 
 def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool]:
-    """Search every combination; return a solution or None, and whether the search was finished."""
+    """Search every combination; return a solution or None, and whether the search was finished.
+
+    A solution is like `Packing.members`.
+    """
     eligible = np.stack([item.eligible for item in items])
     rows = np.flatnonzero(eligible.any(axis=0))
     if len(rows) > _MOST_EXACT_ROWS:
@@ -325,13 +331,15 @@ def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool
 
 @dataclass(slots=True, eq=False)
 class _Moves:
-    """Puts members on nodes; skips a node that equals one already tried for the member.
+    """Puts members on nodes; for each member, tries only one of several interchangeable nodes.
+
+    Nodes are interchangeable if they have equal free amounts and are eligible for the same items.
 
     Attributes:
-        members: The item of each member; equal members are neighbours.
-        requests: The requests of each item.
-        remaining: The free amounts of each node.
-        may: Whether a node is eligible for an item: `may[row][item]`.
+        members: For each member, the index of its Item; the members of an Item are neighbours.
+        requests: For each Item, what one member requests of each resource.
+        remaining: For each node, the free amount of each resource; `row` is an index of this list.
+        may: Whether a node is eligible for an Item: `may[row][item]`.
     """
 
     members: list[int]
@@ -339,11 +347,10 @@ class _Moves:
     remaining: list[list[int]]
     may: list[list[bool]]
     chosen: list[tuple[int, list[int]]] = field(default_factory=list)
-    """For each placed member: the row of its node, and the amounts that were free on the node
-    before."""
+    """For each placed member: `row` of its node, and the amounts that were free there before."""
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Yield the nodes on which the member fits; equal members get nodes in ascending order."""
+        """Yield the nodes on which the member fits; members of an Item get nodes in order."""
         item, tried = self.members[member], set[tuple[int, ...]]()
         same = member > 0 and self.members[member - 1] == item
         for row in range(self.chosen[-1][0] if same else 0, len(self.remaining)):

@@ -17,8 +17,8 @@ from mooring.state.cluster_view import ClusterView
 def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupState | None:
     """Return the group with which the pod is scheduled; None if the pod is scheduled alone.
 
-    A pod is scheduled alone if it has no group, if its profile has no plugin for groups, or if the
-    group needs neither a minimum nor a topology domain.
+    A pod is scheduled alone if it has no group, if its profile has no plugin for groups, or if its
+    group is not `is_scheduled_together`.
     """
     if pipeline.group_policy is None:
         return None
@@ -29,9 +29,10 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupStat
 def take_members(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
 ) -> dict[Uid, QueuedPod]:
-    """Take `queued` and the other queued members with its profile from the queue; return them.
+    """Take the other queued members with the profile of `queued` from the queue.
 
-    The other members are sorted by priority, then by age. Gated members stay in the queue.
+    Return, by uid, `queued` and then these members, sorted by priority and age. Gated members stay
+    in the queue.
     """
     others = list[QueuedPod]()
     pause()  # there may be 50,000 others

@@ -64,7 +64,7 @@ class GroupReservation:
         self._group: PodGroupState | None = None
         self._since = 0.0
         self._nominated_since: dict[PodGroupState, float] = {}
-        """The time when a group's nominated members began to wait for no victims, by group."""
+        """By group, since when it has had nominated members, none of which waits for victims."""
         self._ended: tuple[int, float] | None = None
         """The `number` of the group with the last expired reservation, and the time of its end."""
         self._not_found: dict[PodGroupState, tuple[float, int]] = {}
@@ -84,9 +84,10 @@ class GroupReservation:
     ) -> None:
         """Reserve nodes for a group that has waited long enough, or end its reservation.
 
-        A reservation lasts as long as the wait before it; then another group may get nodes.
-        A failed search is repeated after an equally long wait, or sooner if nodes change.
-        Nodes that extenders have filtered out (`answers`) are not reserved.
+        Do nothing while members wait for victims. A reservation lasts as long as the wait before
+        it; then another group may get nodes. A failed search is repeated after an equally long
+        wait, or sooner if nodes change. Nodes that extenders have filtered out (`answers`) are not
+        reserved.
         """
         pipeline = members[0].pipeline
         after = _after(pipeline)
@@ -124,7 +125,10 @@ class GroupReservation:
             self._state.nominate(pod, self._state.nodes.names[row], reservation=kept)
 
     def _update_backfill(self, group: PodGroupState) -> None:
-        """Compute when the reserved nodes will be free, because pods may have ended or started."""
+        """Renew the reservation if its nodes will be free at another time than was computed.
+
+        Pods may have ended or started.
+        """
         nominations = self._cluster.nominations
         nominees = map(nominations.get, group.unscheduled)
         reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
@@ -133,7 +137,7 @@ class GroupReservation:
             self._reserve(group, reserved, until)
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
-        """Return whether to repeat a failed search; changed nodes shorten the wait `after`."""
+        """Return whether to search now; after a failed search, changed nodes shorten the wait."""
         if group not in self._not_found:
             return True
         at, version = self._not_found[group]
@@ -195,8 +199,8 @@ class GroupReservation:
     def expire(self, now: float) -> list[Pod]:
         """Withdraw the nominations that no attempt will withdraw; return their members.
 
-        Call this method periodically. Such nominations belong to incomplete groups, to expired
-        reservations or to a former leader.
+        Call this method periodically. Such nominations belong to an incomplete group, or are older
+        than `reserveAfter` (without it, _NOMINATED_SECONDS), perhaps from a former leader.
         """
         self._forget_gone()
         nominated, known = self._nominated_groups(), self._nominated_since
@@ -288,7 +292,7 @@ class GroupReservation:
         percent = policy.reserved_nodes_percent if policy is not None else 0
         most = max(self._cluster.node_count * percent // 100, 1)
         for placement in placements:
-            # Where all rows of a placement are not enough, fewer of them are not looked at.
+            # If all rows of a placement are not enough, no part of them is.
             if self._promising(search, group, placement.rows) is None:
                 continue
             for rows in self._growing(placement.rows, len(needed), most):
@@ -331,7 +335,7 @@ class GroupReservation:
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
-        """Return bool[slots of the PodTable]: True for pods whose end makes room for the group."""
+        """Return bool[slots of PodColumns]: True for pods whose end makes room for the group."""
         columns = self._cluster.pod_columns
         leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
         for slot in np.flatnonzero(leaving).tolist():

@@ -75,8 +75,9 @@ class _Largest(Generic[_Value]):
 class PodGroupState:
     """The present state of one group; other code only reads it (podgroupstate.go).
 
-    Each member is in one of four mappings by uid, in the order of arrival: `unscheduled` (without a
-    node), `assumed` (on a node, not confirmed by the watch), `assigned` (bound) and `terminating`.
+    Each member is in one of four mappings by uid: `unscheduled` (without a node), `assumed` (on a
+    node, not confirmed by the watch), `assigned` (bound) and `terminating`. The member that changed
+    last is the last one.
     """
 
     __slots__ = (
@@ -164,7 +165,7 @@ class PodGroupState:
     def is_scheduled_together(self) -> bool:
         """Whether one decision places all members.
 
-        This is so for a group with a minimum or a topology domain, and for one that is undefined.
+        False only for a group with the policy `basic` and without topology keys.
         """
         definition = self.definition
         return definition is None or definition.gang or bool(definition.topology.keys)
@@ -185,7 +186,11 @@ class PodGroupState:
         return max(0, self.minimum - self.scheduled_pods_count, of_roles)
 
     def short_of(self, pods: Collection[Pod]) -> str | None:
-        """Return a text like `3 of 4 members` if the pods do not reach the minimums; else None."""
+        """Return a text like `3 of 4 members` if these pods do not suffice for the minimums.
+
+        The pods are members without a node; members on nodes count, too. Return None if they
+        suffice; at least one is needed.
+        """
         if self.roles:
             of_roles = Counter(map(self.role_of, pods))
             for role, minimum in self.roles.items():
@@ -300,15 +305,19 @@ class PodGroupState:
 
     @property
     def created(self) -> float:
-        """The creation time of the group's object, or of its first member (since the epoch)."""
+        """When the group's object, or else its oldest member, was created, in epoch seconds.
+
+        Former members count, too. The time is infinite if there was neither.
+        """
         if self.definition is not None and self.key.source.has_object:
             return self.definition.created
         return self._first_created
 
     def with_members(self, pods: Iterable[Pod], without: Container[Uid]) -> "PodGroupState":
-        """Return a copy of the group with new members (`pods`) and without other members.
+        """Return a copy with the additional members `pods`, but not the members in `without`.
 
-        `pods` have no nodes. The caller may change only the copy's definition.
+        `pods` have no nodes. The copy has no terminating members, and the priority of the original.
+        The caller may change only the copy's definition.
         """
         found = PodGroupState(self.key, self.number)
         found.definition, found._priorities = self.definition, self._priorities
@@ -483,7 +492,7 @@ class PodGroups:
         return self.completed_by(after) if before.spec.gates and not after.spec.gates else None
 
     def counts_otherwise(self, before: Pod, after: Pod) -> bool:
-        """Return whether the change of the pod affects how its group counts it."""
+        """Return whether the pod's role, or the requirements that it declares, have changed."""
         key = self.key_of(after)
         roles = [role_of(pod, key.source) for pod in (before, after) if key is not None]
         return len({*roles}) > 1 or self._declared_by(before) != self._declared_by(after)
@@ -562,7 +571,7 @@ class PodGroups:
         return before
 
     def drop_unscheduled(self, uid: Uid) -> Pod | None:
-        """Remove a pod that is gone or has a node; return its former version."""
+        """Remove a pod that is gone or has a node; return its former version, None if unknown."""
         before = self._unscheduled.pop(uid, None)
         if before is not None:
             self._count_anew(uid)

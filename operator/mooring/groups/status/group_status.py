@@ -117,7 +117,7 @@ def gates_text(gates: Sequence[str]) -> str:
 def desired_status(
     group: PodGroupState, view: GroupView, kind: str, *, now: str, tried: str
 ) -> dict[str, Any] | None:
-    """Return the status to write; None if the API server already has it.
+    """Return the status to write; None if the API server has it already, or without an object.
 
     `kind` is the type of the condition, `now` the present time, and `tried` the time of the first
     attempt to place the group (RFC 3339; empty without an attempt).
@@ -151,7 +151,7 @@ def desired_status(
 
 
 def _of_members(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:
-    """Return the fields of a coscheduling or Volcano status that have changed: phase and counts."""
+    """Return the changed fields, other than conditions, of a coscheduling or Volcano status."""
     source, definition = group.key.source, group.definition
     if definition is None or source not in (GroupSource.COSCHEDULING, GroupSource.VOLCANO):
         return {}

@@ -163,7 +163,7 @@ class PodGroupStatusReporter:
         return self._phases
 
     def on_events(self, events: Sequence[ClusterEvent]) -> None:
-        """Note when groups become complete, for a metric."""
+        """Store the time when a group becomes complete, for a metric; do nothing before `run`."""
         if not self._running:
             return  # a stand-by would note them for ever
         for event in events:
@@ -179,7 +179,10 @@ class PodGroupStatusReporter:
                         record.complete_since = self._clock()
 
     def decided(self, group: PodGroupState, decision: GroupDecision) -> None:
-        """Store the decision of an attempt to place the group, for its status."""
+        """Store the decision of an attempt to place the group, for its status.
+
+        When the group is first placed, a metric gets the seconds since it became complete.
+        """
         record = self._tried(group)
         record.decision = replace(decision, rows={}, tried=decision.tried[:_MOST_TRIED])
         record.members, record.domains = len(decision.rows), len(decision.tried)
@@ -192,7 +195,7 @@ class PodGroupStatusReporter:
                 self._scheduler.metrics.pod_group_placed(seconds)
 
     def failed(self, group: PodGroupState, message: str) -> None:
-        """Note the error of an attempt to place the group."""
+        """Store the error of an attempt to place the group, for its status."""
         self._tried(group).error = message
 
     def look_at(self, group: PodGroupState) -> None:
@@ -226,7 +229,7 @@ class PodGroupStatusReporter:
             tasks.create_task(self._scheduler.turn.between(self._look_at_changed))
 
     async def _look_at_changed(self) -> NoReturn:
-        """Once a second, queue the changed groups for examination."""
+        """Once a second, or later while more important work waits, examine the changed groups."""
         profiles = self._scheduler.profiles
         self._running, known = True, profiles.version
         while True:
@@ -291,7 +294,10 @@ class PodGroupStatusReporter:
             self._phases[record.view.phase] -= 1
 
     def _is_owned(self, group: PodGroupState, record: _Record) -> bool:
-        """Return whether this scheduler schedules the group, or scheduled its former members."""
+        """Return whether this scheduler schedules the group, or scheduled its former members.
+
+        The answer is also stored in `record.owned`.
+        """
         definition = group.definition
         if definition is None or not definition.uid:
             return False
