@@ -40,7 +40,7 @@ class AssignsInTrials(ABC):
 
 
 def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
-    """Assign devices to the pod in a trial, as these plugins do at Reserve."""
+    """Assign devices and volumes to the pod in a trial, as Reserve does; ignore failures."""
     for plugin in plugins:
         if isinstance(plugin, AssignsInTrials):
             plugin.assign(pod, row)
@@ -124,7 +124,7 @@ class CardPlugin(AssignsInTrials):
         return self._handled(request)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> CardRequest | Skip:
-        """Return the request for cards; SKIP if `pre_filter` would not return a request."""
+        """Return the request for cards; SKIP if `pre_filter` returns no request."""
         request = self.pre_filter(pod, cluster)
         return SKIP if isinstance(request, Unschedulable) else request
 
@@ -136,7 +136,7 @@ class CardPlugin(AssignsInTrials):
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
         """Assign the best cards of the row's node to the pod, which is already on this node.
 
-        Returns None, or Unschedulable if the cards are not free any more.
+        Returns Unschedulable if the request is rejected or its cards are not free; otherwise None.
         """
         request = self.pre_filter(pod, self._cluster)
         if isinstance(request, Unschedulable):
@@ -168,7 +168,10 @@ class CardPlugin(AssignsInTrials):
         self._api.annotate(pod, self._annotations(request, assignment, placed.row))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a pod freed cards, or if a node was added or its cards changed."""
+        """Return QUEUE if a pod with cards left or changed, or if a node came or changed.
+
+        Only changes of labels, annotations and resources of the node count.
+        """
         match event.before, event.after:
             case Pod() as before, after:
                 same = isinstance(after, Pod) and (

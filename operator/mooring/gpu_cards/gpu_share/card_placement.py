@@ -67,9 +67,9 @@ def place_shares(
 ) -> PlacedShares:
     """Choose cards with room for the shares of a pod, on every node; the largest share first.
 
-    With up to two different shares, a solution is found if there is one. Among equal cards the
-    lowest number is chosen. Only `LeastFragmentation` uses `typical` and `cpu`; without `cpu`, it
-    chooses as `Binpack`.
+    Each share gets the best card by `choice`, so a solution may be missed if several shares request
+    compute or several cards. Among equal cards the lowest number is chosen. Only
+    `LeastFragmentation` uses `typical` and `cpu`; without `cpu`, it chooses as `Binpack`.
     """
     now = RemainingCards(remaining.free.copy(), remaining.free_cores.copy(), remaining.free_cards)
     fits = np.ones(len(total), np.bool_)

@@ -108,7 +108,8 @@ class _Held:
 class _Row:
     """The cards of a node, and its pods. `used` and `cores` are the amounts used on each card.
 
-    `elsewhere` has the uids of pods whose cards are unknown or do not exist on the node.
+    `elsewhere` has the uids of pods whose cards are unknown or do not exist on the node. `used` and
+    `cores` omit these pods; `guessed` has the cards on which they were last counted.
     """
 
     __slots__ = ("cards", "cores", "elsewhere", "guessed", "held", "used")
@@ -268,7 +269,10 @@ class Cards:
         return found
 
     def suitable(self, request: CardRequest, rows: IntArray) -> npt.NDArray[np.bool_] | None:
-        """Return bool[row, card]: True for cards of a requested product and size; None if all."""
+        """Return bool[row, card]: True for cards of a requested product and size.
+
+        Return None if the request allows all cards.
+        """
         if not request.products and not request.least_memory:
             return None
         least = request.least_memory
@@ -295,10 +299,13 @@ class Cards:
         """Return the cards of the row's node on which pods take more than the card has."""
         return self._row(row).books().overcommitted
 
-    # What follows is for `Devices` alone.
+    # What follows is for `CardFormats` alone.
 
     def put_node(self, row: int, node: Node | None) -> None:
-        """Set the cards of a row to the node's cards; a row without a node has no cards."""
+        """Set the cards of a row to the node's cards; a row without a node has no cards.
+
+        A node that is not counted yet stays so.
+        """
         if node is None:
             self._uncounted.pop(row, None)  # pods of unknown nodes may be counted there next
         if row not in self._uncounted and self._count_node(row, node):
@@ -318,7 +325,10 @@ class Cards:
         return True
 
     def put_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
-        """Count the pod on the row's node, on the cards `known`; return whether counts changed."""
+        """Count the pod on the row's node, on the cards `known`; return whether counts changed.
+
+        Do nothing while the node is not counted yet.
+        """
         if row in self._uncounted:
             return False
         changed = self._count_pod(row, pod, known)
@@ -359,9 +369,10 @@ class Cards:
         return True
 
     def publish(self, row: int, uid: Uid) -> bool:
-        """Note that the pod was placed; return whether `typical` was computed again.
+        """Record that the pod was placed; return whether `typical` was computed again.
 
-        `typical` is computed again once the number of counted pods has grown by half.
+        This happens once the pods placed since the last time are half of all counted pods, and at
+        least 16.
         """
         if not self.followed or self._uncounted or uid not in self._row(row).held:
             return False
@@ -501,7 +512,8 @@ def _guess(
 ) -> Assignment:
     """Guess the cards of a pod without an annotation: the fullest cards with room.
 
-    If no card has room, the emptiest cards are returned, because the pod runs on the node anyway.
+    If too few cards have room, the emptiest others are added, because the pod runs on the node
+    anyway. The pod's shares are added to `used` and `cores`.
     """
     assignment = []
     usable = [card for card in range(len(cards)) if card not in unhealthy]
