@@ -159,7 +159,7 @@ class ClusterState:
     def delete(self, kind: Kind, key: str) -> None:
         """Remove an object that no longer exists; for `key` see `put`.
 
-        `has_ended` is then True for a pod.
+        For a pod, `has_ended` is then True.
         """
         if kind is Kind.POD:
             self._ended.put(uid := Uid(key), uid)

@@ -146,7 +146,7 @@ class ClusterView:
     def nodes_with_nominated(
         self, rows: IntArray, resources: Iterable[str], pod: Pod, ends: float = math.inf
     ) -> NodeView:
-        """Return a view of these rows in which nominated pods count as if they were placed.
+        """Return a view of these rows that adds nominated pods and their requests of `resources`.
 
         A nominated pod counts only if `pod` must leave room for it. `ends` is the time when `pod`
         will have ended, in seconds since the epoch.

@@ -152,7 +152,7 @@ class Nominations:
         self.put_back(Nominee(pod, row, reservation, evicted=evicted))
 
     def put_back(self, nominee: Nominee) -> None:
-        """Put this nomination in the place of the pod's present nomination, if there is one."""
+        """Add this nomination; it replaces the pod's present nomination, if there is one."""
         pod = nominee.pod
         self.drop(pod.uid)
         self._by_uid[pod.uid] = nominee

@@ -256,8 +256,8 @@ class PodGroup:
         created: Seconds since the epoch.
         generation: The object's `metadata.generation`.
         version: The object's `metadata.resourceVersion`; `==` ignores this field.
-        minimum: The number of members that are placed together or not at all; with 0 or 1, every
-            member is bound alone.
+        minimum: The number of members that are placed together or not at all; with 0 or 1, a member
+            may be placed without others.
         roles: The minimum number of members with a role, by role.
         gang: False for the policy `basic`, which has no minimum.
         priority: The object's priority; None: the highest priority of the members is used.
@@ -318,7 +318,7 @@ class PodGroup:
     def initially_scheduled(self) -> bool:
         """Whether the status says that the group has been placed once.
 
-        The value stays True even if members end or are replaced; new members are then bound alone.
+        The value stays True even if members end or are replaced.
         """
         scheduled = self.status.scheduled
         if scheduled is not None and scheduled.status == "True":

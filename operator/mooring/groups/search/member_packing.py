@@ -258,7 +258,7 @@ def _try(
 
 
 def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
-    """Return int64[all rows]: the members on each node if `rows` are filled one after the other."""
+    """Return int64[all rows]: how many members each node gets if `rows` are filled one by one."""
     taken = np.zeros(len(capacity), np.int64)
     before = np.cumsum(capacity[rows]) - capacity[rows]
     taken[rows] = np.clip(count - before, 0, capacity[rows])
@@ -266,7 +266,7 @@ def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
 
 
 def _by_score(item: Item, capacity: IntArray) -> IntArray:
-    """Return int64[all rows]: the members on each node if nodes with the best scores come first."""
+    """Return int64[all rows]: how many members each node gets if the best scores come first."""
     rows = item.ranked
     if item.fills:
         return _filled(rows, capacity, item.count)

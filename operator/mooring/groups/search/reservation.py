@@ -224,7 +224,10 @@ class GroupReservation:
         return withdrawn
 
     def _forget_gone(self) -> None:
-        """Forget groups that no longer exist; a new group may have the same name."""
+        """Forget groups that no longer exist, and failed searches for groups that are placed.
+
+        A new group may have the same name.
+        """
         groups = self._cluster.pod_groups
         self._not_found = {
             group: last

@@ -280,8 +280,7 @@ class TopologyCounts:
     def _candidates(self, source: _Source) -> list[EquivalentPods]:
         """Return the EquivalentPods to examine for `source`.
 
-        For a selection, each comes once. For an inter-pod term, each comes once for every time that
-        its pods have the term.
+        For a selection, each comes once; for an inter-pod term, as often as its pods have the term.
         """
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)

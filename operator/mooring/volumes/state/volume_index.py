@@ -60,7 +60,10 @@ class Volumes:
         return self._available.get(storage_class, self._none)
 
     def volume_changed(self, name: str, value: PersistentVolume | None) -> None:
-        """Index the volume again: the watch shows `value`, or None if it was deleted."""
+        """End the volume's assumption if the watch shows a new version, or None (deleted).
+
+        The volume is then indexed again.
+        """
         self._volumes.shown(name, value)
         self._index(name)
 
