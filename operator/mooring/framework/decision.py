@@ -86,7 +86,8 @@ class Decision:
         kubernetes_version: The version of Kubernetes whose rules the decision followed.
         node: The chosen node; None if no node fits.
         nominated_node, victims: The result of preemption if no node fits.
-        scores: The feasible nodes' scores; None if there was at most one feasible node.
+        scores: The feasible nodes' scores by name; None if there was at most one feasible node.
+        rejections: Why other nodes reject the pod, by name.
         message: Why no node fits, as in the PodScheduled condition.
     """
 

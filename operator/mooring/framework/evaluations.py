@@ -128,7 +128,8 @@ class Evaluations:
     def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
         """Return why the pod has too many labels for the evaluation; None if it has not.
 
-        `times` says how many times the usual number of labels the pod has.
+        `times` says how many times the usual number of labels the pod has. Call this only for an
+        evaluation for which `excess` has returned None.
         """
         units = times * self._up_to[evaluation].pod_maps
         return Cost(pod=units).excess if times > 1 else None
@@ -138,7 +139,7 @@ class Evaluations:
         return [(evaluation.name, why) for evaluation, why in self._judged()[0].items()]
 
     def begin_attempt(self, members: int = 0) -> None:
-        """Give the full budget to an attempt or suggestion about a pod, or a group of `members`."""
+        """Reset the budget for an attempt or suggestion; `members` of a group enlarge it."""
         self._left = self._most + _MOST_PER_MEMBER * members
 
     @property

@@ -163,14 +163,14 @@ class DeviceMetrics:
         status: str,
         seconds: float,
     ) -> None:
-        """Note that PreBind has waited for the binding of devices, for this number of seconds.
+        """Count a wait of PreBind for the binding of devices, which took `seconds`.
 
         `drivers` has the driver of each device of the claims, and `waited` the driver of each
         device with binding conditions. `status` is success, failure, timeout or error.
         """
 
     def claim_created(self, status: str) -> None:
-        """Note an attempt to create a claim for a pod's extended resources.
+        """Count an attempt to create a claim for a pod's extended resources.
 
         `status` is success or failure.
         """

@@ -34,7 +34,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodGroupAssignments:
-    """A placement, and the row of each member by uid; `scheduled` members had a node before."""
+    """A placement with each member's row by uid; before, `scheduled` members had nodes already."""
 
     placement: Placement
     rows: Mapping[Uid, int]

@@ -58,7 +58,10 @@ __all__ = [
 
 
 class Normalize(Enum):
-    """Says how the scores of the feasible nodes become 0-100 (DefaultNormalizeScore)."""
+    """Says how the scores of the feasible nodes become 0-100 (DefaultNormalizeScore).
+
+    NONE leaves them unchanged. MAX makes the highest score 100. REVERSED makes it 0.
+    """
 
     NONE = "none"
     MAX = "max"
@@ -191,7 +194,7 @@ class DeviceReadingPlugin(Plugin, Protocol):
     """A node-only plugin whose results for some pods also depend on devices and their classes."""
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return a value that changes when the results may change; None if they read no devices.
+        """Return a value that changes when the pod's results may; None if they read no devices.
 
         The scheduler calls this in every decision, so it must be quick.
         """
@@ -297,10 +300,10 @@ class BindPlugin(Plugin, Protocol):
 
 
 class PostBindPlugin(Plugin, Protocol):
-    """Runs after the pod is bound."""
+    """Cleans up, or tells others, after the API server has bound a pod; cannot undo the binding."""
 
     async def post_bind(self, pod: Pod, node: str) -> None:
-        """Clean up after the binding. The result is ignored, and exceptions are only recorded."""
+        """Act on the binding. The result is ignored, and exceptions are only recorded."""
 
 
 POINT_METHODS: dict[Point, str] = {

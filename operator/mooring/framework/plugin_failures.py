@@ -195,7 +195,11 @@ class PluginFailures:
         logger.error("%s: %s", blamed, problem, extra=fields)
 
     def _is_new(self, blamed: Blamed, message: str) -> bool:
-        """Return whether to log the message: once an hour, unless too many others were logged."""
+        """Remember the message; return whether to log it.
+
+        A message is logged once an hour. Beyond `_MOST_MESSAGES`, only a last message says that no
+        more follow.
+        """
         now, told = self.clock(), self._told.get(blamed)
         if told is None or now - told.since > _FORGET_SECONDS:
             told = _Told(now)

@@ -148,10 +148,10 @@ PostFilterResult: TypeAlias = Nomination | Candidates | Unschedulable | NotEligi
 class GroupNomination:
     """A result: the members fit on `nodes` once the victims are gone.
 
-    `nodes` has node names by the member's uid. Victims may be on any nodes. `violations` is the
-    number of victims whose eviction violates a disruption budget. `disruptions` has the number of
-    single pods among the victims, then the number of groups that are evicted as a whole.
-    `reason` is added to the group's message.
+    `nodes` has node names by the member's uid. Victims may be on any nodes. `strict` and
+    `violations` are as in `Nomination`. `disruptions` has the number of single pods among the
+    victims, then the number of groups that are evicted as a whole. `reason` is added to the group's
+    message.
     """
 
     nodes: Mapping[Uid, str]

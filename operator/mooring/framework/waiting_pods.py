@@ -16,7 +16,7 @@ __all__ = ["WaitingPod", "WaitingPods"]
 
 @dataclass(slots=True, eq=False)
 class WaitingPod:
-    """A pod that waits at Permit; `pending` has the deadlines of plugins that must allow it."""
+    """A pod that waits at Permit; `pending` has the deadline of each plugin that must allow it."""
 
     pod: Pod
     node: str
@@ -61,7 +61,7 @@ class WaitingPods:
         self._waiting.pop(uid, None)
 
     def allow(self, uid: str, plugin: str) -> None:
-        """Note that the plugin allows the pod; after the last plugin the pod is bound."""
+        """Record that the plugin allows the pod; the last plugin ends the wait, to bind the pod."""
         waiting = self._waiting.get(uid)
         if waiting is None:
             return

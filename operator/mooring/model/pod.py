@@ -209,7 +209,7 @@ def claim_keys(pod: Pod) -> list[str]:
 
 
 def workload_of(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of the object that the user created: Deployment, owner or pod."""
+    """Return kind and name of the pod's Deployment, else of its controller, else of the pod."""
     owner = pod.owner
     if owner is None:
         return "Pod", pod.name

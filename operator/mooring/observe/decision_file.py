@@ -34,7 +34,7 @@ class DecisionFile:
         self._trouble = ""
 
     def append(self, line: bytes) -> None:
-        """Queue the line for writing; return immediately."""
+        """Queue the line for writing; lose it if `_MOST_HELD` bytes are waiting already."""
         if self._held + len(line) > _MOST_HELD:
             self._lost += 1
             return
@@ -59,7 +59,7 @@ class DecisionFile:
         return lines
 
     def _write(self, lines: Sequence[bytes]) -> None:
-        """Write whole lines; log the first error or the first loss of lines."""
+        """Write whole lines; log an error or a loss of lines unless the last write had the same."""
         trouble, done = "", 0
         try:
             while done < len(lines):
@@ -76,7 +76,10 @@ class DecisionFile:
             self._trouble = trouble
 
     def _write_some(self, lines: Sequence[bytes]) -> int:
-        """Write as many of the lines as fit into the file, at least one; return their number."""
+        """Write as many of the lines as fit into the file, at least one; return their number.
+
+        If not all fit, rename the full file, so that the next call begins a new one.
+        """
         with self.path.open("ab+") as file:
             before = size = file.tell()
             number = 0

@@ -253,7 +253,10 @@ class Endpoints:
 
     @web.middleware
     async def _authorized(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Return the handler's answer if the user may have it; else an answer that says why not."""
+        """Return the handler's answer; raise an error of HTTP if the user may not get the path.
+
+        Only health pages are answered while another task has the turn.
+        """
         path = request.path
         always = path in self._always_allowed or path.startswith(self._always_allowed_below)
         always |= self.page is not None and self.page.is_public(path)
@@ -302,7 +305,7 @@ class Endpoints:
         return user
 
     async def _answered(self, review: Awaitable[_Answer]) -> _Answer:
-        """Return the review's result; raise HTTPServiceUnavailable if the API server is silent."""
+        """Return the review's result; log a ReviewError and raise HTTPServiceUnavailable for it."""
         try:
             answer = await review
         except ReviewError as error:
@@ -451,7 +454,7 @@ class Endpoints:
         return response
 
     async def _send_cache(self, response: web.StreamResponse) -> None:
-        """Send the records in groups; wait for the client after each group, to save memory."""
+        """Send the records, `_SLICE` at a time; wait for the client in between, to save memory."""
         lines = (orjson.dumps(record) + b"\n" for record in self.cache_dump())
         while True:
             slices = TimeSlices(0.0, rest=REST)

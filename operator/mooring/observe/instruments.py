@@ -91,7 +91,7 @@ class _Family(Generic[_Series]):
         self._series: dict[tuple[str, ...], _Series] = {}
 
     def child(self, *values: str) -> _Series:
-        """Return the series with these label values; callers should keep it."""
+        """Return the series with these label values, made at the first call; callers keep it."""
         series = self._series.get(values)
         if series is None:
             series = self._series[values] = self._new()

@@ -561,9 +561,10 @@ class Metrics(Collector, DeviceMetrics):
         self._claims_created.child(status, "false", "", "Pod").add()
 
     def extender_called(self, extender: str, verb: str, result: str, seconds: float) -> None:
-        """Count a call of an extender; a call with the result invalid also counts as a success.
+        """Count a call of an extender; after `success`, a call may get the result `invalid`, too.
 
-        Extenders after the first 100 of a process share the label "other".
+        Then its duration is not counted again. Extenders after the first 100 of a process share the
+        label "other".
         """
         extender = self._extenders.of(extender)
         self._extender_calls.child(extender, verb, result).add()

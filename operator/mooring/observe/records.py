@@ -109,8 +109,8 @@ _Fields = Mapping[str, Any]
 class KeptDecision(Decision):
     """The last of `count` consecutive decisions with the same cause or node.
 
-    `since` is the beginning of the first of these decisions. `truncated` has the original sizes of
-    tables that were shortened.
+    `since` is the time of the first of these decisions, and `time` the time of the last.
+    `truncated` has the original sizes of tables that were shortened.
     """
 
     time: str
@@ -122,7 +122,11 @@ class KeptDecision(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """A step of a pod; `RecordedStep` says which optional fields each kind of step has."""
+    """A step of a pod, which occurred `count` times in a row from `time` to `until`.
+
+    `RecordedStep` says which of the other fields each kind of step has. `victims` are at most ten;
+    `victims_in_all` is their full number.
+    """
 
     step: RecordedStep
     time: str
@@ -157,7 +161,10 @@ class PodPath:
 
 @dataclass(frozen=True, slots=True)
 class PodSummary:
-    """The state of a pod, and the last decision about it."""
+    """The state of a pod since `since`, and the last decision about it, made at `time`.
+
+    `seen` is the time of the pod's first step. None stands for what the log does not keep.
+    """
 
     pod: PodRef
     seen: str | None
@@ -179,8 +186,8 @@ class NotedStep(NamedTuple):
     step: RecordedStep
     time: float
     since: float
-    """When the pod's previous state began (for a decision: the attempt), in seconds on the
-    scheduler's monotonic clock."""
+    """When the pod's state began (for a decision: the attempt), in seconds on the scheduler's
+    monotonic clock."""
     fields: _Fields
     decision: bytes | None
     """The decision as the text of `_packed`; equal decisions share one object."""
@@ -368,10 +375,10 @@ class DecisionLog:
     def seen(
         self, pod: str, uid: Uid, now: float, known: StateTimes | None = None
     ) -> StateTimes | None:
-        """Begin the path of a pod without a node, unless the pod has one; return the pod's times.
+        """Begin the path of a pod without a node, or reopen an ended path; return the pod's times.
 
-        `known` are the times of a pod that is in the queue already. A log that keeps nothing
-        returns `known`.
+        A path that has not ended stays as it is. `known` are the times of a pod that is in the
+        queue already. A log that keeps nothing returns `known`.
         """
         path = self._find(uid)
         if path is not None and uid not in self._ended:
@@ -392,7 +399,7 @@ class DecisionLog:
         return times
 
     def without_profile(self, pod: str, uid: Uid, now: float) -> None:
-        """Note that no profile takes the pod, unless the pod's last step says this already."""
+        """Note that no profile takes the pod, unless this is its state already."""
         times = self.seen(pod, uid, now)
         if times is not None and times.state is not PodState.NO_PROFILE:
             times.enter(PodState.NO_PROFILE, now)
@@ -467,7 +474,7 @@ class DecisionLog:
         self._note(uid, RecordedStep.PREEMPTION_FAILED, now, {"cause": why, **_victims(victims)})
 
     def note(self, uid: Uid, step: RecordedStep, now: float, **fields: str | Sequence[str]) -> None:
-        """Note a step of the pod; `RecordedStep` lists the fields of each step."""
+        """Add a step to the pod's path; `RecordedStep` lists the fields of each kind of step."""
         self._note(uid, step, now, fields)
 
     def bound(self, uid: Uid, node: str, now: float) -> None:
@@ -529,7 +536,7 @@ class DecisionLog:
         return str(failure["cause"]) if failure is not None else None
 
     def victims(self, uid: Uid) -> Sequence[PodRef]:
-        """Return up to ten pods that are evicted to make room for this pod."""
+        """Return up to ten victims of the pod's last nomination in the log; () without one."""
         path = self._find(uid)
         nominated = path.last(RecordedStep.NOMINATED) if path is not None else None
         return [PodRef(*victim) for victim in nominated["victims"]] if nominated is not None else ()
@@ -596,8 +603,9 @@ class DecisionLog:
     ) -> None:
         """Add the step to the pod's path; if it equals the last step, only count it.
 
-        `decided` has the decision of the step and the full sizes of its shortened tables. Steps
-        after a pod's end are left out, except the preemption of a bound pod.
+        Also pass it to `append` and `trace`, and drop old entries if the log is full. `decided` has
+        the decision of the step and the full sizes of its shortened tables. Steps of pods without a
+        path, or after a pod's end, are left out, except the preemption of a bound pod.
         """
         path = self._live.get(uid)
         ends = step in _ENDS or (step is RecordedStep.PREEMPTED and uid in self._ended)

@@ -333,7 +333,10 @@ class _PodSpans:
         self._nominated: dict[Uid, NotedStep] = {}
 
     def take(self, noted: NotedStep, offset: float) -> None:
-        """Make the spans that end with this step; times plus `offset` are since the epoch."""
+        """Keep the step of an open attempt, or make the spans that end with this step.
+
+        The times of steps plus `offset` are seconds since the epoch.
+        """
         uid, step = noted.uid, noted.step
         if step is RecordedStep.ASSUMED:
             self._keep(self._open, noted)

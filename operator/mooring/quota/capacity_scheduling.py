@@ -49,10 +49,10 @@ class CapacityScheduling:
         return quota_rejection((pod,), cluster) or SKIP
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a Queue or namespace changed, or a pod left a Queue of the same tree.
+        """Return QUEUE if quota may have become free, or the pod may be in another Queue.
 
-        A pod whose labels change may leave its Queue; a pod that is resized may use less. A group
-        may name another Queue, and a claim may be made again with fewer devices.
+        That is so if a Queue, a namespace or the Queue of a pod group has changed, if a claim of
+        the pod was created, if any pod was resized, or if a pod has left a Queue of the same tree.
         """
         before, after = event.before, event.after
         if isinstance(before, PodGroup) or isinstance(after, PodGroup):

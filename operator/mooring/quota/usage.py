@@ -41,7 +41,7 @@ def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
 def leaving_usage(numbers: Collection[int], cluster: ClusterView) -> Usage:
     """Return how much quota the leaving pods of the Queues with these numbers use, by Queue.
 
-    They are terminating, or this scheduler is evicting them.
+    Leaving pods are terminating, or this scheduler is evicting them.
     """
     columns = cluster.pod_columns
     leaving = columns.leaving & ~columns.nominated & np.isin(columns.queues, [*numbers])

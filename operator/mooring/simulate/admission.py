@@ -55,8 +55,8 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
     These are the defaults that decisions read (SetDefaults in pkg/apis): the label
     `kubernetes.io/metadata.name` of a Namespace, the allocatable amounts of a Node that has only a
-    capacity, and the selector of a ReplicationController. A PersistentVolume gets the phase Bound
-    if it has a claimRef, else Available. A ResourceClaim and a PodGroup get a uid.
+    capacity, and the selector of a ReplicationController. A PersistentVolume without a phase gets
+    Bound if it has a claimRef, else Available. A new ResourceClaim or PodGroup gets a uid.
     """
     if kind is Kind.NAMESPACE:
         metadata = mapping(raw, "metadata")
@@ -90,7 +90,7 @@ class DefaultStorageClass:
         self._created: dict[str, float] = {}
 
     def put(self, raw: Mapping[str, Any]) -> None:
-        """Store a StorageClass; replace a former one with the same name."""
+        """Add the StorageClass if it is marked as default; remove an earlier one of its name."""
         metadata = mapping(raw, "metadata")
         annotations = strings(metadata, "annotations", "metadata")
         self._created.pop(name_of(raw), None)
@@ -119,8 +119,8 @@ class Admission:
     """Fills in and checks pods and PodGroups as the admission plugins of the API server do.
 
     These plugins are LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass, in
-    `plugin/pkg/admission`. A pod that an API server has stored is not checked, and its requests,
-    limits, tolerations and selectors stay as they are.
+    `plugin/pkg/admission`. A pod that an API server has stored only gets its priority, preemption
+    policy and overhead, if these are absent.
 
     Args:
         runtime_classes: The RuntimeClasses of the cluster as raw objects.

@@ -59,7 +59,7 @@ def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: st
 
 
 def _shown(cluster: ClusterView, moves: Iterable[Move]) -> list[str]:
-    """Return the names of the nodes to draw: changing nodes first, at most `_MOST_NODES` in all."""
+    """Return the sorted names of at most `_MOST_NODES` nodes; changing nodes take precedence."""
     changing = {name for move in moves for name in (move.source, move.target)}
     every = [cluster.nodes.name(row) for row in cluster.nodes_in_order.tolist()]
     chosen = sorted(every, key=lambda name: (name not in changing, name))[:_MOST_NODES]
@@ -163,7 +163,7 @@ def _legend(resource: str, others: int) -> Iterator[Shape]:
 
 
 def _bar(blocks: Sequence[_Block], x: float, y: float, width: float, note: str) -> Iterator[Shape]:
-    """Yield the bar of a node with `note` at its end; blocks beyond the node's capacity are red."""
+    """Yield the bar of a node with `note` at its end; the end is red if pods request too much."""
     yield Box(x, y, width, _BAR, _FREE)
     if note:
         yield DrawnText(x + width - 6, y + _BAR - 4, note, 10, "end")

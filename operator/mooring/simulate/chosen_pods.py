@@ -138,7 +138,7 @@ def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
 
 
 def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
-    """Return the inputs with the selected running pods as pending pods, without a node.
+    """Take the selected pods off their nodes in the state; return inputs where they are pending.
 
     Terminating pods and static pods keep their nodes, because no scheduler places them. A claim for
     devices is freed if no other pod uses it. A claim of a group is freed if none of the group's
@@ -161,8 +161,8 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
 def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
     """Free the claims of the pods and groups `gone`, as the controller does.
 
-    See pkg/controller/resourceclaim. A claim that a scheduler created for one of these pods is
-    deleted.
+    See pkg/controller/resourceclaim. `gone` has uids. A claim that others use keeps its devices. A
+    claim that a scheduler created for one of these pods is deleted.
     """
     claims = {
         claim.key: claim

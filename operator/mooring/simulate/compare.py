@@ -75,7 +75,8 @@ class PoolUse:
 class ChangedNode:
     """A pod that two policies place differently.
 
-    `old` and `new` are its nodes, or None if the pod gets no node. Then `reason` says why.
+    `owner` is its controller as `Kind namespace/name`, or "". `old` and `new` are its nodes; None
+    if it gets none. If `new` is None, `reason` says why; else it is "".
     """
 
     pod: str
@@ -94,9 +95,9 @@ class Comparison:
     """The differences between two policies.
 
     Attributes:
-        pods: The number of pods that were placed.
-        moves: The pods on different nodes. Two equal pods of a controller that only exchange their
-            nodes are left out.
+        pods: The number of pods that both policies tried to place.
+        moves: The pods that moved, lost their node or gained one. Equal pods of a controller that
+            only exchange their nodes are left out.
         pools: Each pool's use with the old and with the new policy.
         utilisation: With the old and with the new policy, the number of nodes with 0 to 10 % of
             their cpu requested, with 10 to 20 %, and so on.
@@ -168,9 +169,9 @@ def compare(
 
     Running pods are first taken off their nodes; static and terminating pods stay. With `order`,
     only the pods in `order` are placed, in this order; all other pods stay on their nodes. Pods
-    that neither policy takes are left out. If a policy is a single profile, this profile decides
-    about all selected pods. Profiles in mode Shadow count as Active. The old policy runs in a
-    second process at the same time.
+    that neither policy takes are left out. If `old` and `new` are one profile each, these two
+    decide about all selected pods. Profiles in mode Shadow count as Active. The old policy runs in
+    a second process at the same time.
 
     Args:
         inputs: The cluster and its pods; the function changes this cluster.
@@ -187,7 +188,8 @@ def compare(
         progress: Gets the attempts with the new policy, and their final number.
 
     Raises:
-        InputError: if no pod is selected, or the old policy fails.
+        InputError: if no pod is selected, a policy has no profile `as_profile`, or the old policy
+            fails.
     """
     names = [as_profile, as_profile]
     if as_profile is None and len(old) == len(new) == 1:
@@ -232,11 +234,10 @@ def compare(
 
 
 def recorded_order(path: str) -> list[str]:
-    """Return the pods of decision records, in the order of the decisions.
+    """Return the pods of a file's decision records, in the order of `arrival_order`.
 
-    The file has an answer of /debug/decisions, or the output of `mooring simulate -o json`. Records
-    without `time` are in the order of the decisions already. Raises InputError if the file has no
-    decision records.
+    The file has an answer of /debug/decisions, or the output of `mooring simulate -o json`. Raises
+    InputError if the file has no decision records.
     """
     try:
         return arrival_order(orjson.loads(read_text(path))["decisions"])
@@ -249,8 +250,8 @@ def recorded_order(path: str) -> list[str]:
 def arrival_order(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the pods of decision records in the order in which the scheduler first saw them.
 
-    A short record has the time of the first sight as `seen`. Pods with equal times, and records
-    without `time`, are in the order of the decisions.
+    Records are sorted by `seen`, the time of the first sight, then by `time`, the time of the
+    decision. Without these fields they keep their order. Each pod is returned once.
     """
     timed = sorted(records, key=lambda record: (record.get("seen") or "", record.get("time") or ""))
     return [*dict.fromkeys(str(record["pod"]) for record in timed)]
@@ -398,9 +399,11 @@ def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNo
 
 
 def merged(moves: Iterable[ChangedNode]) -> list[list[ChangedNode]]:
-    """Return the moves in groups: equal pods of one controller with the same change.
+    """Return the moves in lists: pods of one controller that change in the same way.
 
-    Groups of pods that lose their node come first, then groups that gain a node, then other moves.
+    Pods that lose or gain a node share a list if the node and the reason are equal. All pods of a
+    controller that change from one node to another are in one list. Lists of pods that lose
+    their node come first, then lists of pods that gain one, then the others.
     """
     groups: dict[tuple[str, str | None, str | None, str], list[ChangedNode]] = {}
     for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):

@@ -50,7 +50,7 @@ def is_new(raw: Mapping[str, Any]) -> bool:
 
 
 def generated_names(base: str, seed: list[str], first: int = 0, step: int = 1) -> Iterator[str]:
-    """Yield names as generateName makes them, one for each number from `first` on.
+    """Yield names as generateName makes them, for the numbers `first`, `first + step`, and so on.
 
     A name begins with `base`. Its end depends only on `seed` and the number, so that every run
     yields the same names.
@@ -200,7 +200,7 @@ class Controllers:
             )
 
     def _daemon_set(self, raw: Raw) -> Iterator[Raw]:
-        """Yield a pod for each node on which the DaemonSet should run (daemon_controller.go)."""
+        """Yield a pod for each node where the DaemonSet lacks one (daemon_controller.go)."""
         _, template = _checked(raw)
         owner = (namespace_of(raw), "DaemonSet", name_of(raw))
         pod_spec = dict(mapping(template, "spec", "spec.template"))
@@ -263,7 +263,7 @@ class Controllers:
         yield from self._job(job)
 
     def _generated(self, base: str, owner: Raw, number: int) -> str:
-        """Return an unused name for the pod with this `number`; every run returns the same name.
+        """Return an unused name for the pod `number`, the same in every run, and mark it as used.
 
         Used names must be skipped: of 5,000 random endings, two would probably be equal.
         """
@@ -292,7 +292,7 @@ CONTROLLERS: Final = frozenset(_EXPANSIONS)
 
 
 def _owner(pod: Pod) -> tuple[str, str]:
-    """Return the kind and the name of the pod's controller; both are "" if it is unknown."""
+    """Return kind and name of the pod's controller; both are "" if no built-in kind controls it."""
     owner = pod.owner
     if owner is None:
         return "", ""

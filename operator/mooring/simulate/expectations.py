@@ -68,8 +68,8 @@ def run_case(
 ) -> CaseResult:
     """Schedule the pods of a case on a cluster of its own, and check the result.
 
-    `kubernetes` is the version of the API server; the default is the test's version. A mistake in
-    the objects, files or profiles of the case becomes its `error`.
+    `kubernetes` is the version of the API server; the default is the case's or the test's. A
+    mistake in the objects, files or profiles of the case becomes its `error`.
     """
     case, line = file.test.cases[number], file.lines[number]
     ignored: Mapping[str, int] = {}
@@ -133,7 +133,7 @@ def _makes_pending_pods(manifest: Manifest) -> bool:
 
 
 class _Decided:
-    """The decisions about the pods of a case, and the cluster afterwards."""
+    """Schedules the pods of a case; has the decisions and the cluster afterwards."""
 
     def __init__(self, inputs: Inputs, registry: Registry, seed: int) -> None:
         attempts = [*simulate(inputs, registry, seed=seed)]
@@ -192,7 +192,10 @@ class _Check:
     path: str
 
     def failures(self) -> Iterator[FailedExpectation]:
-        """Yield a failure for each field and pod; raise InputError if a pod is missing."""
+        """Yield a failure for each field that a pod, or the pods together, do not meet.
+
+        Raises InputError if a pod is missing.
+        """
         if self.expected.pods is not None:
             pods = self.decided.select(self.expected.pods, self.path)
         else:

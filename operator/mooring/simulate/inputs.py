@@ -37,7 +37,7 @@ class Inputs:
 
     Attributes:
         state: The cluster.
-        pending: The pods without a node, in the order of the input.
+        pending: The pods without a node that are neither finished nor terminating.
         rejected: The pods that the API server would not store.
         profiles: The profiles that apply.
         ignored: The number of objects that no decision reads, by `Kind` or `Kind.group`.
@@ -182,7 +182,10 @@ class _Reader:
             self.ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
 
     def _put(self, kind: Kind, manifest: Manifest, *, new: bool) -> None:
-        """Store an object that decisions read; a new object replaces a stored one of its name."""
+        """Store an object; a new one replaces a stored one of its name, unless it is a pod.
+
+        Every other repetition raises ManifestError.
+        """
         key = object_key(kind, manifest.raw)
         source, was_new = self._sources.get((kind, key), ("", None))
         if was_new is not None and (kind is Kind.POD or new == was_new):
@@ -208,7 +211,7 @@ class _Reader:
             self.state.put(kind, key, value)
 
     def _note(self, kind: Kind, key: str, raw: Mapping[str, Any], *, new: bool) -> None:
-        """Note claims that need a default class, and budgets without a status, for later."""
+        """Remember default StorageClasses, claims without a class, and budgets without a status."""
         if kind is Kind.STORAGE_CLASS:
             self._default_class.put(raw)
         if kind is Kind.PERSISTENT_VOLUME_CLAIM:

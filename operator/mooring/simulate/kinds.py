@@ -54,10 +54,11 @@ _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
 
 
 def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
-    """Return the object in the newest API version of its kind.
+    """Return the object with the fields of the newest API version of its kind.
 
-    `stored` is the object's name in errors if an API server has stored the object. Raises
-    ManifestError if the apiVersion is absent, or not supported for the kind.
+    An object of an unknown kind is returned as it is. `stored` is the object's name in errors if
+    an API server has stored the object. Raises ManifestError if the apiVersion is absent, or not
+    supported for the kind.
     """
     given, kind = raw.get("apiVersion"), raw.get("kind")
     if not given or not isinstance(given, str):

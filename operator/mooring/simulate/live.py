@@ -50,9 +50,9 @@ async def read_cluster(
 ) -> tuple[list[Manifest], list[str]]:
     """Return the objects that decisions read, and notes about kinds that were not found.
 
-    The first object is the server's version. `progress` is called with a line about the objects
-    read so far. Raises InputError if the cluster cannot be reached, or if the user may not list one
-    of the kinds.
+    The first object is the server's version, if it is known. `progress` is called with a line about
+    the objects read so far. Raises InputError if the cluster cannot be reached, or if the user may
+    not list a kind; for a kind of `MIRRORED_IF_SERVED` there is a note instead.
     """
     manifests: list[Manifest] = []
     notes: list[str] = []
@@ -120,7 +120,7 @@ async def _listed(
 
 
 def _not_found(resource: Resource) -> list[str]:
-    """Return a note about a kind that the cluster does not serve."""
+    """Return a note about a kind that the cluster does not serve; none if the kind is optional."""
     if resource in MIRRORED_IF_SERVED:
         return []
     if resource.group == MOORING_GROUP:

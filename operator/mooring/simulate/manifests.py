@@ -67,7 +67,7 @@ class NoObjectError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class RepeatedKey:
-    """A key that a YAML mapping has twice, and the line of the second key, counted from 1."""
+    """A key that a YAML mapping has twice; line and column of the second one, counted from 1."""
 
     key: str
     line: int
@@ -76,10 +76,10 @@ class RepeatedKey:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A raw object, and its place: `pods.yaml, document 2, items[5]`.
+    """A raw object, and its place.
 
-    `document` is the index of the YAML document in the file. `path` is the object's path in the
-    document.
+    `source` is the place for messages: `pods.yaml, document 2, items[5]`. `document` is the index
+    of the YAML document in the file, from 0. `path` is the object's path in the document.
     """
 
     source: str

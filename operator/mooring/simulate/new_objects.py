@@ -43,7 +43,7 @@ class RejectedPod:
 
 
 class NewObjects:
-    """Creates the pods of new objects in the cluster `state`, with its current nodes.
+    """Makes the pods of new objects for the cluster `state`, which it reads but does not change.
 
     `Controllers` explains `pods` and `deployments`; `Admission` explains the other arguments.
     """
@@ -104,7 +104,7 @@ def makes_pods(manifest: Manifest) -> bool:
 
 
 class Written:
-    """Checks objects that users wrote, and limits the number of mistakes per object."""
+    """Checks objects that users wrote; `most` limits the mistakes per object (None: no limit)."""
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
@@ -114,7 +114,7 @@ class Written:
     def checked(self, manifest: Manifest) -> Manifest:
         """Return the object with a name, in a supported version.
 
-        Raises InputError with all unknown and missing fields. Raises ManifestError if the
+        Raises InputError with the first `most` wrong or missing fields. Raises ManifestError if the
         apiVersion is not supported for the kind.
         """
         manifest = self._named(manifest)
@@ -140,7 +140,10 @@ class Written:
 
 
 def read_all(manifests: Iterable[Manifest], read: Callable[[Manifest], object]) -> None:
-    """Read each object; raise InputError with all mistakes, up to `_MOST_OBJECTS`."""
+    """Call `read` for each object, then raise InputError with all mistakes, if there are any.
+
+    It stops early after `_MOST_OBJECTS` objects with mistakes.
+    """
     mistakes = list[str]()
     for manifest in manifests:
         try:

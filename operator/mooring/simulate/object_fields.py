@@ -1,4 +1,4 @@
-"""Finds unknown fields in objects that users wrote, as the API server's strict check does."""
+"""Finds unknown, missing and mistyped fields in objects of users, as the API server does."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -47,7 +47,7 @@ def _types() -> Mapping[str, Mapping[str, str]]:
 
 
 def field_mistakes(raw: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield every unknown or missing field of an object; yield nothing if its kind is unknown."""
+    """Yield every unknown, missing or mistyped field of an object; none if its kind is unknown."""
     root = f"{raw.get('apiVersion')} {raw.get('kind')}"
     if root in _types():
         yield from _in_object(raw, root, "")

@@ -68,7 +68,7 @@ class WantedPlan:
         wanted: The pod or group, with its namespace.
         message: A sentence that says whether the pod or group fits, or why it does not.
         fits: Whether the pod or group fits, after the plan if there is one.
-        planned: The plan that makes it fit; None if there is no plan, or if no pod has to move.
+        planned: The plan; it has no steps if no moves were found. None if no plan was made.
     """
 
     wanted: Wanted
@@ -101,7 +101,7 @@ class Rebalance:
         self._simulation = Simulation(inputs, registry, seed=seed, profile=profile, preempts=False)
         self._attempts: dict[Uid, SimulatedAttempt] = {}
         self._waiting: list[Pod] = []
-        """Pods that fit nowhere, in queue order: the highest priority first."""
+        """The queued pods that got no node, in the order of their attempts."""
 
     @property
     def cluster(self) -> ClusterView:
@@ -140,9 +140,10 @@ class Rebalance:
         return PlannedProfile(entry.profile.name, section, plan)
 
     def plan_for(self, wanted: Wanted) -> WantedPlan:
-        """Return the fewest moves that make the pod or group fit, without preempting any pod.
+        """Plan moves of running pods that make the pod or group fit without preemption.
 
-        Raises InputError if there is no such pod or group, or if several have this name.
+        For a member of a pod group, the plan is for the whole group. Raises InputError if
+        there is no such pod or group, or if several have this name.
         """
         if wanted.is_group:
             return self._plan_for_group(wanted)

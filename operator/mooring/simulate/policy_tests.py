@@ -86,7 +86,7 @@ class Expectation(PolicyModel):
     """Whether all these pods have a node, or none of them has a node."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake unless there is either `pod` or `pods`, and an expected property."""
+        """Yield a mistake for each field that is missing or contradicts another field."""
         if (self.pod is None) == (self.pods is None):
             yield FieldError("", "needs either pod or pods")
         if not self.model_fields_set - {"pod", "pods", "topology_key"}:

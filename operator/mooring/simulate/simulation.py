@@ -52,7 +52,8 @@ class SimulatedAttempt:
 
     Attributes:
         decision: The decision record.
-        feasible: The number of nodes that passed all filters; 0 if only one node was checked.
+        feasible: The number of nodes that passed all filters; 0 for a pod without a node, on its
+            nominated node, or in a pod group.
         owner: The controller of the pod as `Kind namespace/name`, or "".
         reason: A few words: why the pod has no node, or why its node was not compared with others;
             else "".
@@ -76,12 +77,13 @@ def simulate(
     profile: str | None = None,
     extenders: bool = False,
 ) -> Iterator[SimulatedAttempt]:
-    """Yield one attempt per pending pod, in queue order; gated and rejected pods come last.
+    """Yield one attempt per pending or rejected pod; pods that are not queued come last.
 
-    The simulation changes the state of `inputs`: a scheduled pod counts on its node for all later
-    pods. The victims of a preemption stay on their node, because in a cluster they leave only after
-    their grace period; the node is nominated, so later pods of lower or equal priority do not get
-    the victims' resources. Permit plugins do not run, because no pod can wait.
+    The other pods come in queue order; a pod group comes at the place of its first member. The
+    simulation changes the state of `inputs`: a scheduled pod counts on its node for all later pods.
+    The victims of a preemption stay on their node, because in a cluster they leave only after their
+    grace period; the node is nominated, so later pods of lower or equal priority do not get the
+    victims' resources. Permit plugins do not run, because no pod can wait.
 
     Args:
         inputs: The cluster, the pods and the profiles. Without any profile, a profile with
@@ -138,7 +140,7 @@ class Simulation:
 
     @property
     def profiles(self) -> Sequence[ActiveProfile]:
-        """The profiles that decide, in the order of the input."""
+        """All profiles in the order of the input, Shadow included; or only the chosen profile."""
         return [self._always] if self._always else [*self._profiles.in_force.values()]
 
     def named(self, name: str) -> ActiveProfile:
@@ -153,7 +155,10 @@ class Simulation:
         return self._always or self._profiles.of(pod, self.cluster)
 
     def shadow_of(self, pod: Pod) -> ActiveProfile | None:
-        """Return the profile in mode Shadow that takes the pod; None if there is none."""
+        """Return the chosen profile, or the profile in mode Shadow that takes the pod.
+
+        None if there is neither, or if a profile in mode Active takes the pod.
+        """
         return self._always or self._profiles.shadow_of(pod, self.cluster)
 
     def takes(self, pod: Pod) -> bool:
@@ -219,7 +224,7 @@ class Simulation:
         yield from rejected
 
     def _nominate_as_shown(self, pods: Iterable[Pod]) -> None:
-        """Nominate all pods to the nodes in their statuses, even pods that get no decision.
+        """Nominate each pod that a profile takes to the node in its status, even if it is gated.
 
         The object of a pod group says whether these nodes are reserved.
         """
@@ -231,7 +236,11 @@ class Simulation:
     def _attempt_group(
         self, group: PodGroupState, members: list[Pod], profile: ActiveProfile
     ) -> Iterator[SimulatedAttempt]:
-        """Yield the attempts of all members of a group; all members get nodes, or none."""
+        """Decide about the pod group, and yield the attempt of each of its `members`.
+
+        All members get nodes, or at least the group's minimum, or none. Members with a node are
+        assumed there. If none has a node, preemption may nominate members.
+        """
         pipeline, message = profile.pipeline, group.incomplete
         seed = self._what_if.seed_of(members[0])
         decision = GroupDecision({}, message=message or "")
@@ -260,7 +269,7 @@ class Simulation:
             yield self._member(pod, profile, node, decision)
 
     def _answers_about(self, members: list[Pod], pipeline: Pipeline) -> ExtenderResults | None:
-        """Return the extenders' answers about the members; None if no extender is called."""
+        """Call the extenders about the members; return the answers, or None if none is called."""
         if self._call is None or not any(interested(pipeline, pod) for pod in members):
             return None
         answers = ExtenderResults()
@@ -271,7 +280,10 @@ class Simulation:
     def _assume_members(
         self, members: list[Pod], pipeline: Pipeline, rows: Mapping[Uid, int], devices: Devices
     ) -> None:
-        """Assume all members on the nodes in `rows`; on PodRejected, assume none of them."""
+        """Assume the members in `rows` on their nodes, run Reserve, and allocate their claims.
+
+        If a Reserve plugin rejects a member or fails, no member stays assumed.
+        """
         pods = {pod.uid: pod for pod in members}
         with ExitStack() as undo:
             for uid, row in rows.items():
@@ -290,9 +302,9 @@ class Simulation:
         seed: int,
         answers: ExtenderResults | None,
     ) -> GroupDecision:
-        """Search for victims for the group, and nominate the members if preemption helps.
+        """Search for victims for the group; if preemption helps, nominate members and mark victims.
 
-        Returns the decision with the result of preemption.
+        Returns the decision with the reason of the preemption in its message.
         """
         answer = preempt_for_group(
             group,
@@ -332,7 +344,11 @@ class Simulation:
         return SimulatedAttempt(record, 0, owner_of(pod), reason, decision.plugins)
 
     def attempt(self, pod: Pod, profile: ActiveProfile) -> SimulatedAttempt:
-        """Return the decision of this profile about the pod; assume the pod on the chosen node."""
+        """Decide about the pod with this profile, and change the state accordingly.
+
+        The pod is assumed on the chosen node, and its claims are allocated. If no node fits, the
+        pod is nominated to the node where preemption helps.
+        """
         nominee = self._state.nominations.get(pod.uid)
         try:
             outcome = self._decide(pod, profile)
@@ -370,7 +386,7 @@ class Simulation:
         return outcome
 
     def _record(self, pod: Pod, outcome: FitError) -> None:
-        """Record the pod's nomination and its victims, so that later decisions count them."""
+        """Nominate the pod if preemption helps; else end its old nomination unless it is kept."""
         if (nomination := outcome.nomination) is not None:
             self._nominate(pod, nomination.node, nomination.victims)
             self._state.begin_evictions(pod, nomination.victims)

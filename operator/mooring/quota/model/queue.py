@@ -59,10 +59,11 @@ NO_QUOTA: Final = Quota()
 class Queue:
     """A Queue with the fields of its spec.
 
-    `parent` is "" for the root of a tree. `namespaces` selects the namespaces whose pods may be in
-    the Queue; None means that the Queue may have child Queues only. `invalid` says what is wrong
-    with the spec, with the path of the field; if it is set, only `namespaces` is valid. `status` is
-    the status on the API server.
+    `reclaims` says which pods of other Queues its pods may preempt to get back lent quota, `within`
+    which pods of the Queue itself. `parent` is "" for the root of a tree. `namespaces` selects the
+    namespaces whose pods may be in the Queue; None means that it may have child Queues only.
+    `invalid` says what is wrong with the spec, with the path of the field; if it is set, only
+    `namespaces` is valid. `status` is the status on the API server.
     """
 
     name: str

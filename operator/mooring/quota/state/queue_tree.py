@@ -71,7 +71,9 @@ class QueueState:
             self.used[resource] = 0
 
     def note_guaranteed(self, *, lends_all: bool) -> None:
-        """Note for the Queue and all Queues below it whether each lends its whole quota.
+        """Set `_lends_all` of the Queue and all Queues below it.
+
+        It is True if the Queue and all its ancestors lend all their quota; then `charge` is quick.
 
         `lends_all` says whether each of its ancestors lends its whole quota.
         """
@@ -144,7 +146,10 @@ class QueueState:
 
     @property
     def share(self) -> float:
-        """The largest ratio of a borrowed amount to the parent's quota, divided by the weight."""
+        """The largest ratio of a borrowed amount to the parent's quota, divided by the weight.
+
+        It is 0 for the root, and infinite for a Queue of weight 0 that has borrowed.
+        """
         if self._share is None:
             self._share = self._computed_share()
         return self._share

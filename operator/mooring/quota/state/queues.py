@@ -55,7 +55,7 @@ class Queues:
         """The amounts by resource that the pods of each Queue use, by the Queue's number."""
         self._claims = ClaimUsers(objects)
         self._drawing: SelectionIndex[str] = SelectionIndex()
-        """The Queues in force that select namespaces; their pods need no label."""
+        """The Queues in force that select namespaces; pods of these namespaces need no label."""
         self._not_ready: list[tuple[str, LabelSelector]] = []
         """The Queues that select namespaces, but are not in force; pods there have to wait."""
         self._memberships: BoundedCache[tuple[str, str], Membership] = BoundedCache(
@@ -101,7 +101,7 @@ class Queues:
         return NO_QUEUE if state is None else state.number
 
     def borrower_of(self, pod: Pod) -> str:
-        """Return the pod's Queue if this Queue or one of its ancestors has borrowed; else ""."""
+        """Return the pod's Queue by name if it or one of its ancestors has borrowed; else ""."""
         state = self.of(pod)
         if state is None or not any(each.share for each in state.path):
             return ""
@@ -179,7 +179,7 @@ class Queues:
             state.charge(amounts)
 
     def changed(self, kind: Kind, key: str, before: object, after: object) -> None:
-        """Note that a Queue or a namespace may have changed, for the next `settle`."""
+        """Record a changed Queue or namespace for `settle`; count a changed ResourceClaim now."""
         if before == after:
             return
         if kind in (Kind.QUEUE, Kind.ELASTIC_QUOTA):
@@ -201,7 +201,7 @@ class Queues:
                 self._count(number, after)
 
     def names_changed(self) -> None:
-        """Note that pods may name other Queues now, because pod groups have other formats."""
+        """Record for `settle` that pods may be in other Queues: pod groups have other formats."""
         self._names_changed = bool(self._in_force or self._names_changed)
 
     @property
@@ -210,9 +210,10 @@ class Queues:
         return not (self._queues_changed or self._changed_namespaces or self._names_changed)
 
     def settle(self) -> Collection[str] | None:
-        """Apply the changes; return the namespaces where pods may change their Queue; None: all.
+        """Apply the recorded changes; return the namespaces whose pods may be in another Queue.
 
-        When the caller has set the Queue of each pod again, it calls `settled`.
+        None means all namespaces. The caller sets the Queue of each pod there again, and then calls
+        `settled`.
         """
         if not self._queues_changed:
             return None if self._names_changed else tuple(self._changed_namespaces)
@@ -258,7 +259,7 @@ class Queues:
         return None if self._names_changed else tuple(self._changed_namespaces)
 
     def settled(self) -> None:
-        """Note that the caller has set the Queue of each pod again."""
+        """Forget the recorded changes; the caller has set the Queue of each pod again."""
         self._queues_changed = False
         self._changed_namespaces = set()
         self._names_changed = False
@@ -275,10 +276,12 @@ class Queues:
         return state
 
     def membership(self, pod: Pod) -> Membership:
-        """Return the Queue that counts the pod, and the reason if no Queue accepts it as a new pod.
+        """Return the Queue in which the pod counts once it is on a node, and why it must wait.
 
-        A pod on a node counts in a Queue of its namespace even if its label names no valid Queue,
-        so that a changed label does not free quota.
+        The Queue is None if the pod is in none. The reason is None if the pod need not wait: its
+        Queue accepts it, or it needs no Queue. Both may be set: a pod on a node counts
+        in the Queue of its namespace even if its label names no valid Queue. Otherwise, a changed
+        label would free quota.
         """
         key = pod.namespace, self.name_in(pod)
         found = self._memberships.get(key)
@@ -288,7 +291,10 @@ class Queues:
         return found
 
     def name_in(self, pod: Pod) -> str:
-        """Return the Queue in the pod's label of Mooring or another scheduler; "" if none."""
+        """Return the name of the Queue that the pod or its group asks for; "" if none.
+
+        It is in a label or annotation of Mooring or another scheduler.
+        """
         if name := pod.labels.get(QUEUE_LABEL):
             return name
         name = self._queue_of(pod) if self._states or self._problems else ""
@@ -385,7 +391,8 @@ def _resolved(
 ) -> tuple[dict[str, Queue], dict[str, str]]:
     """Return the Queues that are in force now, and why each other Queue is not, by name.
 
-    A Queue with a mistake keeps its former version and the former versions of its parents.
+    A Queue with a mistake stays in force in its former version, if that has the same uid; then a
+    parent with a mistake does so, too.
     """
     problems = {name: why for name in written if (why := _problem(name, written)) is not None}
     in_force = {name: queue for name, queue in written.items() if name not in problems}

@@ -84,10 +84,11 @@ def queue_views(
 
 
 def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
-    """Return the amounts of each Queue of a tree, by name and resource.
+    """Return the amounts of each Queue in the tree of `root`, by the Queue's name and resource.
 
-    The amount that a Queue lends is at most what it does not use, and at most what its siblings and
-    the borrowers from its parent have borrowed.
+    Nothing records who has borrowed from whom. So `lent` is the largest amount that is possible:
+    the Queue's quota that is neither used nor guaranteed, but at most the sum of the amounts that
+    its parent lends and that its parent's children have borrowed.
     """
     found = defaultdict[str, dict[str, Amounts]](dict)
     for resource in sorted(root.used):
@@ -173,7 +174,8 @@ def queue_documents(
 def _with_statuses(queues: Mapping[str, Queue]) -> dict[str, Queue]:
     """Return the Queues of ElasticQuotas with the statuses that Queues have.
 
-    The amounts are computed from `status.used`, which Mooring has written. The root comes first.
+    The amounts are computed from `status.used`, which Mooring has written. In `queues`, the root
+    must come first.
     """
     states, found = dict[str, QueueState](), dict[str, Queue]()
     for name, queue in queues.items():

@@ -105,7 +105,7 @@ class QueueStatusReporter:
         return [name for name, view in self.views.items() if view != before.get(name)]
 
     def _count_waiting(self, queues: Queues) -> None:
-        """Count the waiting pods of each Queue, whether the Queue is in force or not."""
+        """Count the waiting pods of each Queue, in force or not; do nothing before `_count_at`."""
         now = self._scheduler.clock()
         if now < self._count_at:
             return
