@@ -70,7 +70,7 @@ class CheckedProfile:
 
     @property
     def notes(self) -> tuple[FieldError, ...]:
-        """Return all warnings about this profile."""
+        """The notes about the profile's import, conflict and extenders; without `warnings`."""
         name = self.loaded.profile.name
         conflicts = (FieldError(name, self.conflict),) if self.conflict else ()
         return (
@@ -114,7 +114,7 @@ class NodesInFiles:
     resources: set[str] = field(default_factory=set)
 
     def add(self, node: Node) -> None:
-        """Count a node, and note its labels and resources."""
+        """Count a node, and add its labels and resources."""
         self.count += 1
         self.labels |= node.labels.keys()
         self.resources |= {name for name, amount in node.allocatable.items() if amount}
@@ -205,7 +205,7 @@ def _is_template(path: Path) -> bool:
 
 
 def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:
-    """Add the objects of the file to the report; raise InputError if there are none."""
+    """Add the objects of the file to the report; raise InputError if it cannot be parsed."""
     text, name = read_text(path), display_name(path)
     lines, repeated = _Lines(text), list[RepeatedKey]()
     found = list(manifests_in(text, name, repeated))

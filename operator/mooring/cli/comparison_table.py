@@ -18,7 +18,8 @@ def print_comparison(
 ) -> int:
     """Print the comparison, write its picture to `plot`, and return the exit code.
 
-    The table shows `most` rows of moved pods, or 20 if `most` is None. The output `wide` shows all.
+    The code is NO if a pod loses its node, else DONE. The table shows `most` rows of moved
+    pods, or 20 if `most` is None. The output `wide` shows all.
     """
     if plot is not None:
         write_picture(comparison, plot)

@@ -142,7 +142,11 @@ def convert(
 def _queues(
     source: str, manifests: Sequence[Manifest]
 ) -> tuple[list[dict[str, Any]], Sequence[Manifest]]:
-    """Convert queues of other schedulers to Mooring's Queues; return them and the other objects."""
+    """Convert queues of other schedulers to Mooring's Queues; return them and the other objects.
+
+    If there are such queues, only those of the other objects that may contain profiles are
+    returned. Notes about the queues and the ignored objects are printed.
+    """
     imported, others = QueueImport(), list[Manifest]()
     for manifest in manifests:
         with manifest.locating_errors():

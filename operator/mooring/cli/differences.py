@@ -99,7 +99,7 @@ def _without_secrets(field: str, value: str | None) -> str | None:
 
 
 def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
-    """Yield every field's path in a SchedulingProfile, and its value as text."""
+    """Yield the path of each compared field in a SchedulingProfile, and its value as text."""
     spec = loaded.profile.spec
     yield "match.schedulerNames", _COMMA.join(loaded.profile.scheduler_names)
     match = spec.match.model_dump(mode="json", by_alias=True, exclude_none=True)

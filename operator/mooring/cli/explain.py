@@ -300,7 +300,7 @@ def _report(
 
 
 def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why the pod does not fit, and changes that would make it fit."""
+    """Yield what the pod waits for, why it does not fit, and changes that would make it fit."""
     for plugin, seconds in report.get("waitsFor", {}).items():
         yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
     if report["state"] == PodState.GATED:

@@ -29,7 +29,8 @@ _WORDS: Final = {
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines about the decision: its message, its nomination, rejections by plugin, and ties.
 
-    Nodes that a plugin rejected for the same reasons share a line.
+    Nodes that a plugin rejected for the same reasons share a line. The last lines say which tables
+    are shortened.
     """
     if decision["message"]:
         yield decision["message"]
@@ -143,9 +144,10 @@ def zero_scores(scores: Mapping[str, Any], most: int | None = None) -> Iterator[
 
 
 def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
-    """Yield lines about the group: its phase, the cause, its members by state, its last decision.
+    """Yield lines about the group: its phase and cause, what it waits for and what would help.
 
-    The lines about the decision name the domains that it tried.
+    Then come its members by state, its topology, and the last decision with the domains that it
+    tried.
     """
     yield f"pod group {group['podGroup']} ({group['source']}): {group['phase']}"
     if group["message"]:

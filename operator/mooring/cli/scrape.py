@@ -46,7 +46,7 @@ class Reading:
             yield tuple(labels.get(key, "") for key in keys), value
 
     def increases(self, before: "Reading") -> "Reading":
-        """Return how much each counter has grown since the reading `before`.
+        """Return how much each counter has grown since `before`; `time` is the seconds in between.
 
         A counter that is smaller now started at zero, because another replica leads now. A counter
         that is missing now is ignored, because its profile was deleted.

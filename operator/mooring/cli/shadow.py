@@ -80,8 +80,8 @@ def report(
 def _chosen(answer: Mapping[str, Any], profile: str | None, *, every: bool) -> dict[str, Any]:
     """Return the answer for one profile, or for all profiles if `profile` is None.
 
-    Pods for which both schedulers chose the same node are left out, unless `every` is True. Raises
-    InputError if `profile` is not in force in mode Shadow.
+    Pods for which both schedulers chose the same node, or nodes of equal score, are left out unless
+    `every` is True. Raises InputError if `profile` is not in force in mode Shadow.
     """
     profiles = answer["profiles"]
     if profile is not None:

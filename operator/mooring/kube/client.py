@@ -137,7 +137,8 @@ class ApiClient(Transport):
     ) -> Listing:
         """Return all objects as one Listing; for the arguments see `list_pages`.
 
-        `on_page` is called with the objects of each page, and may remove fields from them.
+        `on_page` is called with the objects of each page, and may remove fields from them. If the
+        pages take too long, all objects are read again in one page.
         """
         limit: int | None = PAGE_SIZE
         while True:

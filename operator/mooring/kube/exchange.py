@@ -222,7 +222,7 @@ class Exchange:
                 raise
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close every connection; later requests raise NoConnectionError."""
         self._closed = True
         if self._tidying is not None:
             self._tidying.cancel()
@@ -258,7 +258,10 @@ class Exchange:
             self._tidying = self.loop.call_at(due, self._drop_idle)
 
     def _kept(self) -> _Wire | None:
-        """Return the idle connection used last; None if every connection was idle for too long."""
+        """Take the idle connection that was used last; None if none is left.
+
+        Connections without a request for KEEPALIVE_SECONDS are closed.
+        """
         while self._idle:
             wire = self._idle.pop()
             if wire.idle_since >= self.loop.time() - KEEPALIVE_SECONDS:

@@ -232,7 +232,7 @@ class LeaderElector:
     async def _update_known(self) -> bool:
         """Renew the lease without reading it first, by the version of this leader's last write.
 
-        Returns False if this replica does not lead, or if the lease has another version now.
+        Returns False if this replica does not lead, or if the lease was changed or deleted.
         """
         if not self.is_leader:
             return False
@@ -264,7 +264,10 @@ class LeaderElector:
         self._lease = lease
 
     async def _write(self, lease: dict[str, Any]) -> None:
-        """Write `lease` with this replica as holder; create the lease if `lease` is empty."""
+        """Write `lease` with this replica as its holder, and extend `leadership`.
+
+        If `lease` is empty, the lease is created.
+        """
         old = lease.get("spec") or {}
         now = micro_time(self.now())
         spec = {
@@ -328,7 +331,7 @@ class LeaderElector:
         return True
 
     async def _within(self, seconds: float, attempt: Coroutine[Any, Any, bool]) -> bool:
-        """Return the result of `attempt`, or False if it takes longer than `seconds`."""
+        """Return the result of `attempt`; cancel it and return False after `seconds`."""
         task = asyncio.create_task(attempt)
         alarm = asyncio.ensure_future(self.sleep(seconds))
         try:

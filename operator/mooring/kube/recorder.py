@@ -127,7 +127,10 @@ class EventRecorder:
         *,
         related: ObjectRef | None = None,
     ) -> None:
-        """Queue the event for writing; if the queue is full, drop the oldest one."""
+        """Queue the event for writing, or count it in the series of an equal event.
+
+        A full queue drops its oldest event.
+        """
         key = (regarding, type, reason, action, _cut(note), related)
         at = self.now()
         series = self._series.get(key)

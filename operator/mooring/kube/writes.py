@@ -284,7 +284,7 @@ class ProfileWriter:
         self._writing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def seen(self, name: str, uid: str, version: str) -> None:
-        """Note the uid and the version of the profile that has the name now."""
+        """Store the uid and the version of the profile that has the name now."""
         known = self._known.get(name)
         if known is None or known.uid != uid:
             self._known[name] = _KnownProfile(uid, version)

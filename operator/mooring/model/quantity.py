@@ -70,7 +70,7 @@ class Quantity:
 
 
 def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
-    """Divide `number` by `base` while nothing remains, up to `most` times; return also how often."""
+    """Divide `number` by `base` up to `most` times without remainder; return it and the times."""
     power = 0
     while power < most and number % base == 0:
         number, power = number // base, power + 1

@@ -34,7 +34,7 @@ class _PodSelecting:
 
 @dataclass(frozen=True, slots=True)
 class Service(_PodSelecting):
-    """A Service, which selects the pods behind it."""
+    """A Service; default topology spread constraints count the pods that its selector matches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ _MOST_DEVICES: Final = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceOfNodes:
-    """The amounts of one resource on all nodes; arrays have one item per node, in order of `rows`.
+    """The amounts of one resource on all nodes; int64 arrays with one item per node, as in `rows`.
 
     `version` changes when nodes are added or removed, or when their labels or taints change.
     """
@@ -143,7 +143,10 @@ class Nodes:
         }
 
     async def _label_keys(self) -> list[str]:
-        """Return the labels for grouping nodes: zone and rack first, labels with one value last."""
+        """Return up to 100 labels for grouping: zone and rack first, labels with one value last.
+
+        The result is kept until labels have changed and a minute has passed.
+        """
         table, now = self.scheduler.state.nodes, self.clock()
         known = self._labels
         if known is not None and (known[1] == table.topology_version or known[0] > now):

@@ -80,7 +80,10 @@ class Pods:
             return None  # it is counted and logged where it failed
 
     def _decided_alone(self, uid: Uid) -> tuple[Pod, Pipeline] | None:
-        """Return the pod without its node, and its pipeline; None if it is gated or in a group."""
+        """Return the pod without its node, and its pipeline.
+
+        None if the pod is gated, in a group or gone, or if no profile takes it.
+        """
         scheduler = self.scheduler
         queued, placed = scheduler.queue.get(uid), scheduler.cluster.pod(uid)
         if queued is not None:

@@ -59,7 +59,7 @@ async def compared_nodes(
 
 
 def _row(group: Sequence[ChangedNode]) -> dict[str, Any]:
-    """Return equal pods with the same change as one row of the table."""
+    """Return one of the lists of `compare.merged` as a row of the table."""
     old = sorted({move.old for move in group if move.old is not None})
     new = sorted({move.new for move in group if move.new is not None})
     return {

@@ -76,6 +76,7 @@ class Selected:
 class PendingPods:
     """The pending pods at one moment; arrays have one item per pod, in the order of `keys`.
 
+    - `taken` is this moment by the monotonic clock; `since` has the seconds that pods are pending.
     - `states` has indices into `STATES`.
     - `causes`, `namespaces` and `owners` have indices into `cause_values`, `namespace_values` and
       `owner_values`.
@@ -370,7 +371,7 @@ class Queue:
             await asyncio.sleep(_SAMPLE_SECONDS)
 
     def sample(self) -> None:
-        """Record the current counts."""
+        """Record the time, the number of pods bound so far, and the current counts."""
         self._samples.append((int(self.now()), self.bound(), *self.counts().values()))
 
     def trend(self) -> Mapping[str, list[int]]:

@@ -131,7 +131,7 @@ class Page:
         return path == "/ui" or (path.startswith("/ui/") and not path.startswith(_API))
 
     def headers(self, path: str) -> Mapping[str, str]:
-        """Return the security headers of the page's files; {} for other paths."""
+        """Return the headers for security and caching; {} for paths that are not of this module."""
         if path not in ("/ui", WHAT_IF) and not path.startswith("/ui/"):
             return {}
         caching = "no-cache" if self.is_public(path) else "no-store"
@@ -166,7 +166,7 @@ class Page:
         )
 
     async def stop(self) -> None:
-        """End the open streams."""
+        """End the open streams, and stop recording the counts of the queue."""
         self._stopping.set()
         if self._sampling is not None:
             self._sampling.cancel()
@@ -218,7 +218,10 @@ class Page:
         return _json({**pending.groups(visible), "leading": self.leading()})
 
     async def _show_pods(self, request: web.Request) -> web.Response:
-        """Return the first `limit` pending pods that match the query (the fields of `Selected`)."""
+        """Return pending pods that match the query (the fields of `Selected`).
+
+        There are at most `limit` pods, after `offset` skipped ones.
+        """
         viewer = await self._viewer(request)
         fields = ("state", "cause", "namespace", "owner", "search")
         selected = Selected(**{field: _parameter(request, field) for field in fields})

@@ -389,7 +389,8 @@ class WhatIfRunner:
     def _beside_members(self, group: PodGroupState) -> PodGroupState:
         """Return the group with its members in the cluster, and with the definition in the text.
 
-        If the text has no definition, the definition in the cluster is used.
+        The definition in the cluster is used if the text has none, or if there is no group object
+        and the members in the cluster declare a higher minimum.
         """
         live = self.scheduler.cluster.pod_groups.get(group.key)
         if live is None:
@@ -474,7 +475,10 @@ class WhatIfRunner:
         return found
 
     def _decide(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
-        """Return the decision about a single pod; the caller must have opened a trial."""
+        """Return the decision about a single pod; the caller must have opened a trial.
+
+        In `what_if`, the pod is then on its node, or nominated to it.
+        """
         pipeline, (pod,) = unit.pipeline, unit.pods
         if pipeline is None:
             return _without_node(pod, None, self._no_profile(pod))
@@ -495,7 +499,10 @@ class WhatIfRunner:
         what_if: WhatIf,
         slices: TimeSlices,
     ) -> list[DecisionInFull]:
-        """Return the decisions about all members of a group, made together."""
+        """Return the decisions about all members of a group, made together.
+
+        In `what_if`, the members are then on their nodes, or nominated to them.
+        """
         group = self._beside_members(group)
         obstacles = (held_back(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
         incomplete = _CUT if unit.cut and group.incomplete else group.incomplete

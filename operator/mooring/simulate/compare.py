@@ -402,8 +402,8 @@ def merged(moves: Iterable[ChangedNode]) -> list[list[ChangedNode]]:
     """Return the moves in lists: pods of one controller that change in the same way.
 
     Pods that lose or gain a node share a list if the node and the reason are equal. All pods of a
-    controller that change from one node to another are in one list. Lists of pods that lose
-    their node come first, then lists of pods that gain one, then the others.
+    controller that change from one node to another are in one list. Lists of pods that lose their
+    node come first, then lists of pods that gain one, then the others.
     """
     groups: dict[tuple[str, str | None, str | None, str], list[ChangedNode]] = {}
     for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):

@@ -140,10 +140,10 @@ class Rebalance:
         return PlannedProfile(entry.profile.name, section, plan)
 
     def plan_for(self, wanted: Wanted) -> WantedPlan:
-        """Plan moves of running pods that make the pod or group fit without preemption.
+        """Plan the fewest moves of running pods that make the pod or group fit without preemption.
 
-        For a member of a pod group, the plan is for the whole group. Raises InputError if
-        there is no such pod or group, or if several have this name.
+        For a member of a pod group, the plan is for the whole group. Raises InputError if there is
+        no such pod or group, or if several have this name.
         """
         if wanted.is_group:
             return self._plan_for_group(wanted)

@@ -80,7 +80,7 @@ class Lost(Enum):
 
 
 class FakeApi:
-    """Implements `mooring.framework.handle.Api`; returns immediately and remembers every call.
+    """Implements `mooring.framework.handle.Api`; returns immediately and remembers every write.
 
     An `update` fails if the object has another version than the patch.
 
@@ -193,7 +193,10 @@ class FakeApi:
         *,
         subresource: str | None = None,
     ) -> dict[str, Any]:
-        """Remember the patch and apply it; raise ReadAgainError if the object has changed."""
+        """Remember the patch and apply it; raise ReadAgainError if the object has changed.
+
+        The next entry of `lost` may let the request or its answer be lost.
+        """
         lost = self.lost.popleft() if self.lost else Lost.NOTHING
         if lost is Lost.REQUEST:
             raise ReadAgainError("the request is lost")

@@ -279,9 +279,9 @@ class Queues:
         """Return the Queue in which the pod counts once it is on a node, and why it must wait.
 
         The Queue is None if the pod is in none. The reason is None if the pod need not wait: its
-        Queue accepts it, or it needs no Queue. Both may be set: a pod on a node counts
-        in the Queue of its namespace even if its label names no valid Queue. Otherwise, a changed
-        label would free quota.
+        Queue accepts it, or it needs no Queue. Both may be set: a pod on a node counts in the Queue
+        of its namespace even if its label names no valid Queue. Otherwise, a changed label would
+        free quota.
         """
         key = pod.namespace, self.name_in(pod)
         found = self._memberships.get(key)
