@@ -31,7 +31,7 @@ _NEXT: Final = 2
 
 @dataclass
 class Summary:
-    """Counts the pods that got a node, and counts the other pods by reason."""
+    """Counts the pods by result: `placed`, nominated (`preempting`), and others by their reason."""
 
     placed: int = 0
     preempting: int = 0

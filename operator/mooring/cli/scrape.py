@@ -16,7 +16,10 @@ QUEUES: Final = tuple(queue.value for queue in SubQueue)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The metrics of one scrape; `values` maps each metric's name to its samples by labels."""
+    """The metrics of one scrape; `values` maps each metric's name to its samples by labels.
+
+    `time` is in seconds by the clock of the caller.
+    """
 
     time: float
     values: Mapping[str, Mapping[frozenset[tuple[str, str]], float]] = field(repr=False)

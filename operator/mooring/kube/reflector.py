@@ -115,7 +115,8 @@ class Reflector:
 
     Attributes:
         selectors: The query's `fieldSelector` and `labelSelector`.
-        on_trouble: Called with every error, and with None once the watch works again.
+        on_trouble: Called with every error, except the refusal of WatchList, and with None once the
+            watch works again.
         on_synced: Called when the sink has stored the first whole list; `synced` is then set.
         on_relist: Called when the sink has stored any later list.
     """
@@ -152,7 +153,7 @@ class Reflector:
         self._sink_failed = False
 
     async def run(self) -> NoReturn:
-        """List and watch for ever; report every ApiError to `on_trouble`, and try again."""
+        """List and watch for ever; report each ApiError as `on_trouble` says, and try again."""
         while True:
             try:
                 if self._version is None and not self._watch_list:

@@ -2,8 +2,8 @@
 
 The entry of one pod may be a thousand times as large as an ordinary one, and a tenant can create
 pods that all differ. Therefore a maximum number of entries would not limit the memory. Every cache
-of Mooring is a `BoundedCache`, or counts its bytes in `bytes` and has its maximum in `most_bytes`
-(tests/test_caches.py).
+of tenants' data is a `BoundedCache`, or counts its bytes in `bytes` and has its maximum in
+`most_bytes` (tests/test_caches.py). An lru_cache is only for short texts.
 """
 
 from collections import OrderedDict

@@ -15,7 +15,7 @@ _MOST_VALUES: Final = 100
 
 
 def largest(counts: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the hundred largest counts; the key "other" has the sum of all other counts."""
+    """Return the hundred largest counts; if there are more, the key "other" has their sum."""
     if len(counts) <= _MOST_VALUES:
         return counts
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))

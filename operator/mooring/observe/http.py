@@ -1,9 +1,9 @@
 """The HTTPS endpoints of a running scheduler: health, metrics, configuration, recent decisions.
 
 Health pages look like those of Kubernetes components: "ok", or one line per check if a check fails
-or for `?verbose`. Each line also says why its check failed. All other pages are only for users whom
-the API server allows to `get` the path. To see decisions about a pod, a user also needs the right
-to get this pod (docs/adr/0014).
+or for `?verbose`. Each line also says why its check failed. All other pages, except those that are
+always allowed, are only for users whom the API server allows to `get` the path. To see decisions
+about a pod, a user also needs the right to get this pod (docs/adr/0014).
 """
 
 import asyncio

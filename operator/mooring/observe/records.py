@@ -399,14 +399,14 @@ class DecisionLog:
         return times
 
     def without_profile(self, pod: str, uid: Uid, now: float) -> None:
-        """Note that no profile takes the pod, unless this is its state already."""
+        """Record that no profile takes the pod, unless this is its state already."""
         times = self.seen(pod, uid, now)
         if times is not None and times.state is not PodState.NO_PROFILE:
             times.enter(PodState.NO_PROFILE, now)
             self._admit(uid, RecordedStep.NO_PROFILE, None, now)
 
     def admitted(self, uid: Uid, gate: str | None, now: float) -> None:
-        """Note that the pod is in the queue, or that `gate` keeps it out; ignore a repetition.
+        """Record that the pod is in the queue, or that `gate` keeps it out; ignore a repetition.
 
         `gate` is the name of a PreEnqueue plugin, or "" if there is another reason.
         """
@@ -428,7 +428,9 @@ class DecisionLog:
         scored: int | None = None,
         rejected: int | None = None,
     ) -> None:
-        """Note the decision about the pod; `cause` is a short reason why it got no node.
+        """Record the decision about the pod, and its nomination if it has one.
+
+        Begin a path if the pod has none. `cause` is a short reason why the pod got no node.
 
         `scored` and `rejected` are the full sizes of the tables in `decision`, if it has only a
         part of them.
@@ -461,16 +463,16 @@ class DecisionLog:
             self.nominated(uid, decision.nominated_node, decision.victims, now)
 
     def nominated(self, uid: Uid, node: str, victims: Sequence[PodRef], now: float) -> None:
-        """Note that the pod is nominated to the node, and that the victims there are evicted."""
+        """Record that the pod is nominated to the node, and that the victims there are evicted."""
         self._note(uid, RecordedStep.NOMINATED, now, {"node": node, **_victims(victims)})
 
     def preempted(self, uid: Uid, by: PodRef, node: str, now: float, cause: str = "") -> None:
-        """Note that the pod is evicted from the node to make room for the pod `by`, and why."""
+        """Record that the pod is evicted from the node to make room for the pod `by`, and why."""
         fields: _Fields = {"by": by, "node": node} | ({"cause": cause} if cause else {})
         self._note(uid, RecordedStep.PREEMPTED, now, fields)
 
     def preemption_failed(self, uid: Uid, why: str, victims: Sequence[PodRef], now: float) -> None:
-        """Note that the scheduler stopped the evictions for the pod; `victims` stay."""
+        """Record that the scheduler stopped the evictions for the pod; `victims` stay."""
         self._note(uid, RecordedStep.PREEMPTION_FAILED, now, {"cause": why, **_victims(victims)})
 
     def note(self, uid: Uid, step: RecordedStep, now: float, **fields: str | Sequence[str]) -> None:
@@ -478,7 +480,7 @@ class DecisionLog:
         self._note(uid, step, now, fields)
 
     def bound(self, uid: Uid, node: str, now: float) -> None:
-        """Note that this scheduler has bound the pod to the node."""
+        """Record that this scheduler has bound the pod to the node."""
         path = self._find(uid)
         if path is None:
             return
@@ -487,12 +489,12 @@ class DecisionLog:
         self._note(uid, RecordedStep.BOUND, now, {"node": node})
 
     def bound_by_another(self, uid: Uid, node: str, now: float) -> None:
-        """Note that another scheduler has bound the pod, unless its path has already ended."""
+        """Record that another scheduler has bound the pod, unless its path has already ended."""
         if uid not in self._ended:
             self.bound(uid, node, now)
 
     def gone(self, uid: Uid, now: float) -> None:
-        """Note that the pod was deleted, has ended, or got its node from another scheduler."""
+        """Record that the pod was deleted, has ended, or got its node from another scheduler."""
         path = self._find(uid)
         if path is None or uid in self._ended:
             return

@@ -348,7 +348,7 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
-        """Return the different decisions of two profiles about the same pods.
+        """Return the decisions of two profiles about the same pods, and the use of nodes with each.
 
         The body has the fields of `mooring.page.trials.CompareRequest`.
         """

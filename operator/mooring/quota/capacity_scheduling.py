@@ -74,8 +74,8 @@ class CapacityScheduling:
 def quota_rejection(pods: Collection[Pod], cluster: ClusterView) -> Unschedulable | None:
     """Return why the Queue of these pods cannot take all of them now; None if it can.
 
-    The result is None, too, if all pods are in no Queue. Pods in different Queues are rejected, and
-    so are pods if only some of them are in a Queue.
+    The result is None, too, if no pod is in a Queue and none has to wait for one. Pods in different
+    Queues are rejected, and so are pods if only some of them are in a Queue.
     """
     queues, names = cluster.queues, dict[str, QueueState | None]()
     for pod in pods:

@@ -691,12 +691,13 @@ def place_group(
     seed: int,
     answers: ExtenderResults | None = None,
 ) -> GroupDecision:
-    """Find a node for each member and commit the plan; return the decision.
+    """Find nodes for all members, or at least for the group's minimum, and commit this plan.
 
-    `commit` gets the row of each member by uid, and the devices that members must get. It raises
-    `PodRejected` if a Reserve or Permit plugin rejects a member; the next plan avoids that node.
-    All plans share one budget. `answers` are the results of the extenders that filter or score
-    nodes.
+    Without a plan, the decision has no rows, and `commit` is not called. `commit` gets the row of
+    each member that has a node, by uid, and the devices that members must get. It raises
+    `PodRejected` if a Reserve or Permit plugin rejects a member; the next plan avoids that node for
+    this member. All plans share one budget. `answers` are the results of the extenders that filter
+    or score nodes.
     """
     budget, rejected = SearchBudget(), dict[str, set[str]]()
     message, plugins = "", frozenset[str]()
