@@ -60,10 +60,10 @@ class Estimate:
 
 
 def estimates(trial: PlanTrial, pods: Sequence[Pod]) -> list[Estimate] | None:
-    """Return an estimate for each node with some of these equal pods; None if a plugin forbids it.
+    """Return an estimate for each node with some of these equal pods, sorted by the nodes' rows.
 
-    The nodes are in no particular order. A node has no estimate if a drain or the node controller
-    moves its pods.
+    A node has no estimate if a drain or the node controller moves its pods. Returns None if a
+    PreFilter plugin rejects the pods, or if a filter assigns devices to them.
     """
     by_row: dict[int, list[Pod]] = {}
     anew: Pod | None = None
@@ -116,7 +116,10 @@ class _Rows:
         ]
 
     def _fits_alone(self) -> BoolArray:
-        """Return bool[rows]: True where node-only filters accept a pod that has left the node."""
+        """Return bool[rows]: True where node-only filters accept a pod of the node without itself.
+
+        PreFilter must not exclude the node either.
+        """
         search, pre_filtered = self._search, self._pre_filtered
         fits = search.results.fits_without_pods[self._rows]
         if pre_filtered.restricted_by:

@@ -28,8 +28,7 @@ _MOST_PLACES: Final = 16
 """For at most this many values of `Estimate.place`, a decision corrects the estimates; others stay
 uncorrected."""
 _CHECKS_PER_STEP: Final = 4
-"""This number of checks of one node with the filters counts as one decision, as it takes as
-long."""
+"""The budget counts this many calls of `violates` as one decision, because they take as long."""
 _FAILED: Final = "is one that a plugin fails for"
 _MOST_TOGETHER: Final = 2_000
 """A plan examines at most this many equal pods together; more pods are divided into several
@@ -50,10 +49,10 @@ class EqualPods:
 
 
 def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[EqualPods]:
-    """Return the pods on nodes for which `takes` returns True, grouped by equal decisions.
+    """Return the pods on nodes for which `takes` returns True, divided by equal decisions.
 
-    A pod with volumes or claims is alone in its group, because no other pod has them. A large group
-    is divided.
+    The result is sorted by `position`. A pod with volumes or claims is alone in its EqualPods. More
+    than `_MOST_TOGETHER` equal pods are divided.
     """
     classes: dict[Hashable, tuple[list[int], list[Pod]]] = {}
     labels: _Labels = {}
@@ -76,7 +75,7 @@ def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[Equal
 
 
 def _in_order(numbers: list[int], pods: list[Pod]) -> list[EqualPods]:
-    """Sort the pods by `numbers`, one per pod; return groups of at most `_MOST_TOGETHER` pods."""
+    """Sort the pods by `numbers`, one per pod; divide them into parts of `_MOST_TOGETHER`."""
     if len(pods) == 1:
         return [EqualPods(numbers[0], (pods[0],))]
     order = np.argsort(np.array(numbers, np.int64), kind="stable").tolist()
@@ -88,7 +87,7 @@ def _in_order(numbers: list[int], pods: list[Pod]) -> list[EqualPods]:
 
 
 def _key(pod: Pod, node: Node, labels: _Labels) -> Hashable:
-    """Return a key that is equal for pods with equal decisions."""
+    """Return a key; pods with equal keys get equal decisions. `labels` caches parts of keys."""
     if pod.volumes or pod.spec.resource_claims or pod.extended_resource_claim is not None:
         return pod.uid
     # Most pods share their labels with others of their template and zone.
@@ -161,8 +160,7 @@ def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
 class GainingPod:
     """A pod that may gain by a move; the pod with the largest gain comes first.
 
-    `as_of` is the number of moves in the plan when a decision found the gain; -1 if the gain is an
-    estimate.
+    `as_of` is the number of moves in the plan when `improve` computed the gain; -1 before that.
     """
 
     cost: int
@@ -181,7 +179,8 @@ class GainingPod:
 def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
     """Return the pods that may gain by Violations or Spread; refuse those that must not move.
 
-    For Violations the gain is certain, unless the pods fit on no other node.
+    The examined pods are added to `looked_at` of the plan. For Violations the gain is certain,
+    unless the pods fit on no other node.
     """
     movable, moved = planning.movable, planning.moved
     pods = [pod for pod in alike.pods if not movable.stays(pod) and pod.uid not in moved]
@@ -204,7 +203,7 @@ def improve(planning: Planning, candidates: list[GainingPod]) -> None:
     """Add steps for the candidates, the largest gain first.
 
     Earlier moves may change a gain. So each gain is computed again. If it is now less than the
-    possible gain of another candidate, the candidate is put back.
+    possible gain of another candidate, the candidate is put back. `candidates` is used up.
     """
     heapify(candidates)
     while candidates and not planning.done:
@@ -248,7 +247,7 @@ def improvement(planning: Planning, pod: Pod) -> Step | None:
 
 
 def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[GainingPod]:
-    """Return the pods that gain by a move; make a decision about each pod."""
+    """Return the pods that gain by a move; decide about each pod until the budget is spent."""
     candidates = list[GainingPod]()
     for pod in pods:
         if planning.budget.spent:
@@ -272,7 +271,7 @@ def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None
 
 
 def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods that gain: a filter rejects their node, or a decision confirms the gain."""
+    """Return the pods that may gain: a filter rejects their node, or another one may score more."""
     candidates, on_good_nodes = list[GainingPod](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:

@@ -27,7 +27,7 @@ class MakingRoom:
 
     planning: Planning
     said: str = ""
-    """The message of the decision about the last group, if the group did not fit without moves."""
+    """Why the last group, or some of its members, did not fit without moves; "" otherwise."""
 
     def for_pod(self, pod: Pod) -> bool:
         """Make room for the pod by a step if needed; return whether the pod fits then.
@@ -47,7 +47,10 @@ class MakingRoom:
         return True
 
     def for_group(self, group: PodGroupState) -> bool:
-        """Make room for the group by a step if needed; return whether the group fits then."""
+        """Make room for the group by a step if needed; return whether the group fits then.
+
+        The members that fit keep their room in all later trials of the plan.
+        """
         planning = self.planning
         members = [pod for pod in group.unscheduled.values() if not why_not(planning, pod)]
         if (short := group.short_of(members)) is not None or group.incomplete is not None:
@@ -80,7 +83,7 @@ class MakingRoom:
     def _fewest_for(
         self, group: PodGroupState, members: Sequence[Pod], needed: int
     ) -> tuple[Move, ...] | None:
-        """Return the fewest moves after which `needed` members fit in one placement, or None."""
+        """Return the fewest moves found after which `needed` members fit in one placement."""
         planning, best = self.planning, None
         placements = placements_of(group, planning.pipeline, planning.cluster)
         if isinstance(placements, Unschedulable):

@@ -23,7 +23,10 @@ _MOST_OTHERS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """A node in use, with its pods; `pods` is None if one of the pods may not move."""
+    """A node with pods that do not belong to it; `pods` is None if one of them may not move.
+
+    `free` is the free share of cpu plus the free share of memory.
+    """
 
     name: str
     pods: tuple[Pod, ...] | None
@@ -100,7 +103,7 @@ class _Packing:
     def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
         """Return the moves with targets for `own` and for pods that would move to the node.
 
-        Returns [] if one of the pods fits nowhere. The trial then contains all other moves.
+        Returns [] if one of the pods fits nowhere. The caller must undo the changes of the trial.
         """
         planning, leaving = self.planning, list(own)
         planning.back_to(self.mark)

@@ -81,8 +81,8 @@ class Plan:
         refused: The number of pods that would gain but are not moved, by reason.
         message: Why there are no steps, as a sentence without a full stop; "" if moves gain
             nothing.
-        spent: Whether the budget of decisions ended before all pods were examined.
-        position: Where the next plan continues, if this one could not examine all pods.
+        spent: Whether the budget of decisions was spent, or pods were left unexamined.
+        position: The position in the order of pods where the next plan continues.
     """
 
     steps: tuple[Step, ...]

@@ -43,7 +43,7 @@ class Planning(PlanTrial):
         return self.moves_left <= 0 or self.budget.spent
 
     def may_move(self, pod: Pod) -> bool:
-        """Return whether the plan may move this single pod."""
+        """Return whether the pod has this profile, is not moved yet, and `movable` allows it."""
         if pod.uid in self.moved or not self.takes(pod):
             return False
         return self.movable.refusal(pod) is None
@@ -54,12 +54,12 @@ class Planning(PlanTrial):
         self.moved.update(move.pod.uid for move in step.moves)
 
     def place(self, pod: Pod, node: str) -> None:
-        """Put a waiting pod on the node in the trial, and remember its node."""
+        """Put a waiting pod on the node in the trial, and add it to `places`."""
         self.add(pod, node)
         self.places[pod.uid] = pod, node
 
     def refuse(self, pod: Pod, why: str) -> None:
-        """Note why a pod that would gain is not moved; keep only the first reason."""
+        """Record why a pod that would gain is not moved; keep only the first reason."""
         self._refused.setdefault(pod.uid, why)
 
     @property

@@ -110,7 +110,7 @@ class PlanTrial:
             trial.withdraw(uid)
 
     def add(self, pod: Pod, node: str) -> None:
-        """Put the pod on the node and run Reserve; do nothing if the node does not exist."""
+        """Put the pod on the node and assign devices to it; do nothing without such a node."""
         if (row := self.cluster.row(node)) is not None:
             with self._change() as trial:
                 trial.add(pod, row)

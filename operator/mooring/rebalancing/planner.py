@@ -148,7 +148,7 @@ def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
 
 
 def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
-    """Move single pods until no more pods gain, or the plan has as many moves as allowed."""
+    """Move single pods until no more pods gain, or until the plan is `done`."""
     while not planning.done:
         before = len(planning.steps)
         candidates = _candidates(planning, classes)
@@ -158,7 +158,10 @@ def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
 
 
 def _candidates(planning: Planning, classes: Sequence[EqualPods]) -> list[GainingPod]:
-    """Return pods that may gain; start at the end of the last plan, and update `position`."""
+    """Return pods that may gain; start at the end of the last plan, and update `position`.
+
+    Stop when a third of the remaining budget is left.
+    """
     found = list[GainingPod]()
     # The rest of the budget is for the moves.
     least = planning.budget.remaining // _PART_FOR_MOVES
@@ -176,9 +179,9 @@ def _is(pod: Pod, wanted: PodRef) -> bool:
 
 
 def in_final_order(planning: Planning) -> list[Step]:
-    """Make the steps again by falling gain per move, and return them in this order.
+    """Make the steps again by falling gain per move; return those that are possible, in this order.
 
-    If a step is impossible in this order, the steps keep the order in which they were found.
+    If a step is impossible in this order, the steps are made in the order in which they were found.
     """
     found = planning.steps
     wanted = sorted(found, key=lambda step: -step.gain_per_move)
@@ -189,7 +192,7 @@ def in_final_order(planning: Planning) -> list[Step]:
 
 
 def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
-    """Make the steps in a new trial; return the steps that were possible, in this order."""
+    """Undo the whole trial and make the steps again; return the possible ones, in this order."""
     done = list[Step]()
     planning.back_to(0)
     planning.moved.clear()
@@ -209,7 +212,7 @@ def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
 
 
 def _made(planning: Planning, step: Step) -> Step | None:
-    """Make the step again and return it; None if it is impossible.
+    """Make the step again and return it; None if it is impossible, then the caller undoes changes.
 
     A pod that moves alone for its own gain goes to the node that would be chosen now. The pods for
     which the step makes room are put on their nodes.
@@ -244,7 +247,7 @@ def _is_refused(planning: Planning, step: Step, move: Move) -> bool:
 def _move_groups(planning: Planning) -> None:
     """Add a step to the plan for each group with a member that filters now reject on its node.
 
-    The step is added only if all members may move and fit together elsewhere.
+    The step is added only if all members have this profile, may move, and fit together elsewhere.
     """
     for key in sorted(group.key for group in planning.cluster.pod_groups):
         group = planning.cluster.pod_groups.get(key)

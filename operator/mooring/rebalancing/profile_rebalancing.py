@@ -56,7 +56,7 @@ changes shortly after the last replacement has become ready."""
 _PATIENCE_SECONDS: Final = 60.0
 """The maximum seconds that a new plan waits while pods wait for decisions."""
 _SHORTEST_LIFE: Final = 300.0
-"""For this number of seconds, moves of a plan may begin; for longer if the interval of plans is
+"""The steps of a plan may begin for this number of seconds, or for the interval of plans if that is
 longer."""
 _FORMER_SECONDS: Final = 5.0
 """The seconds between two checks whether the moves of a former leader have ended."""
@@ -115,14 +115,17 @@ class ProfileRebalancing:
         self._turn = self.parts.scheduler.turn
         self._name = self.entry.profile.name
         self._steps: list[RunningStep] = []
-        """The steps with moves that have not ended; the last step may still begin moves."""
+        """The steps that have begun and not ended; only the last one may still begin moves."""
         self._stopped: Stopped | None = None
         """Why no more steps begin; None if they may begin."""
         self._passed_over: Stopped | None = None
         """Why a step was skipped or missed its purpose: the first such reason, None without one."""
 
     async def run(self) -> NoReturn:
-        """Make a plan in each interval, and carry it out, until the task is cancelled."""
+        """Make a plan in each interval, and carry it out, until the task is cancelled.
+
+        After an error, `record.message` says why there is no plan, and the next interval begins.
+        """
         self._take_over()
         parts, record = self.parts, self.record
         await parts.scheduler.sleep(FIRST_SECONDS)
@@ -166,7 +169,10 @@ class ProfileRebalancing:
                 await parts.scheduler.sleep(_FORMER_SECONDS)
 
     async def _new_plan(self) -> Plan:
-        """Make a plan in slices when no pods wait for decisions, and show it."""
+        """Make a plan in slices, and publish it.
+
+        Before that, wait at most `_PATIENCE_SECONDS` until no pods wait for decisions.
+        """
         parts, record, section = self.parts, self.record, self.section
         async with parts.planning:
             until = parts.scheduler.clock() + _PATIENCE_SECONDS
@@ -180,7 +186,10 @@ class ProfileRebalancing:
         return plan
 
     async def _carry_out(self, plan: Plan) -> None:
-        """Carry out the plan's steps; if some remain, set a message that says why."""
+        """In mode Apply, carry out the plan's steps, wait for their end, and set `record.message`.
+
+        The message says that all moves were carried out, or why a step or the plan ended early.
+        """
         section, record = self.section, self.record
         if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:
             return
@@ -206,7 +215,10 @@ class ProfileRebalancing:
             self._warn(stopped.why)
 
     async def _take(self, step: Step, begin_by: float) -> None:
-        """Begin all moves of a step, the first one before `begin_by`, or skip the step."""
+        """Begin the moves of a step, the first one before `begin_by`; do not wait for their ends.
+
+        If the step must be skipped, set its `why`. Raises Stopped if the plan must end.
+        """
         parts = self.parts
         running = RunningStep(step, self.entry, self.section, parts.scheduler, parts.expected)
         self._steps.append(running)
@@ -220,10 +232,10 @@ class ProfileRebalancing:
             running.is_over = True
 
     async def _begin(self, running: RunningStep, moves: Sequence[Move], begin_by: float) -> None:
-        """Begin these moves together as soon as limits, budgets and windows allow them.
+        """Wait until these moves are allowed, write them into the profile's status and begin them.
 
         Raises:
-            Stopped: The moves cannot begin, or cannot begin before `begin_by`.
+            Stopped: The plan or the step must end, or the moves cannot begin before `begin_by`.
         """
         parts, expected = self.parts, self.parts.expected
         self._check_size(running.step, moves)
@@ -270,7 +282,7 @@ class ProfileRebalancing:
         replacement that becomes ready may allow one more eviction.
 
         Raises:
-            Stopped: The limits or a budget do not allow the moves.
+            Stopped: The limits or a budget do not allow the moves, or the plan or step must end.
         """
         parts, limits = self.parts, self._limits
         until = parts.scheduler.clock() + BUDGET_SECONDS
@@ -306,11 +318,12 @@ class ProfileRebalancing:
         """Begin the moves if they are possible now; return whether they have begun.
 
         Moves that are impossible now may be possible when earlier moves have ended. If the check
-        takes too long, the next call continues it. Each move has a task of its own, which ends the
-        move even if the work for this profile is cancelled.
+        takes too long, the next call continues it. Nominations then keep room for waiting pods and
+        replacements. Each move has a task of its own, which ends the move even if the work for this
+        profile is cancelled.
 
         Raises:
-            Stopped: The moves are impossible, and no earlier move is under way.
+            Stopped: The plan or step must end, or the moves are impossible and none is under way.
         """
         parts, moves = self.parts, [each.move for each in begun]
         self._check_going_on()
@@ -330,7 +343,7 @@ class ProfileRebalancing:
         return why is None
 
     def _check_going_on(self) -> None:
-        """Raise Stopped if the plan must end, or if the step that is beginning must end."""
+        """End finished steps; raise Stopped if the plan, or the step that begins, must end."""
         self._settled()
         if stopped := self._stopped or self._steps[-1].why:
             raise stopped
@@ -342,8 +355,9 @@ class ProfileRebalancing:
     def _settled(self) -> bool:
         """End finished steps; return whether all steps have ended.
 
-        When a step ends, waiting pods get the room that was made for them. Before that, the step
-        waits for a limited time until the evicted pods have left their nodes.
+        A step is finished when none of its moves is running and no more will begin. A step that
+        makes room also waits, at most `replacement_seconds`, until the evicted pods have left their
+        nodes; a skipped step does not wait.
         """
         now = self.parts.scheduler.clock()
         for running in tuple(self._steps):
@@ -354,7 +368,11 @@ class ProfileRebalancing:
         return not self._steps
 
     def _end(self, running: RunningStep) -> None:
-        """End a step; if it has reached its purpose, give the room to the waiting pods."""
+        """Remove a finished step, and give up the room that it reserved for waiting pods.
+
+        If the step has reached its purpose, the waiting pods are nominated instead. Otherwise
+        `_passed_over` gets the reason, unless it has an earlier one.
+        """
         self._steps.remove(running)
         missed: Why | None = None
         if running.begun:
@@ -367,7 +385,11 @@ class ProfileRebalancing:
         return self.parts.scheduler.profiles.in_force.get(self._name) is self.entry
 
     async def _move(self, under_way: UnderWay, running: RunningStep) -> None:
-        """Evict the pod, wait until its replacement is ready, and record the move's result."""
+        """Evict the pod, wait until its replacement is ready, and record the move's result.
+
+        If the pod is not evicted, the step is skipped. If it is, but the move fails, the plan ends.
+        After the move, the pod, its replacement or its controller rests for a time.
+        """
         parts, record, pod = self.parts, self.record, under_way.move.pod
         try:
             if await self._evict(under_way):
@@ -391,7 +413,7 @@ class ProfileRebalancing:
             parts.rests.rest(pod.uid, self._limits.rest_seconds)
 
     async def _evict(self, under_way: UnderWay) -> bool:
-        """Evict the pod; if that fails, end the move and return False.
+        """Evict the pod; if it is not evicted, record the move's result and return False.
 
         Nothing is sent if the profile has changed since the plan was made.
         """
@@ -432,7 +454,7 @@ class ProfileRebalancing:
         self.parts.recorder.record(regarding, "Normal", "Rebalanced", "Rebalancing", note)
 
     async def _until_replaced(self, under_way: UnderWay) -> None:
-        """Wait until the replacement is ready, or until the move has failed."""
+        """Wait until the replacement is ready or the move has failed, and record the result."""
         clock, seconds = self.parts.scheduler.clock, float(self._limits.replacement_seconds)
         pod = under_way.move.pod
         if pod.owner is not None and pod.owner.kind == "StatefulSet":

@@ -49,7 +49,7 @@ class Rebalancer:
             self._parts.scheduler.turn.post(self._forget_moves)
 
     def _forget_moves(self) -> None:
-        """Forget the moves whose tasks were cancelled before their first line ran."""
+        """Forget the moves that are left, because their tasks were cancelled before they ran."""
         for under_way in tuple(self._parts.expected.moves):
             self._parts.expected.forget(under_way)
 
@@ -61,7 +61,10 @@ class Rebalancer:
                 task.cancel()
 
     def profile_found(self, name: str, uid: str, status: Mapping[str, Any]) -> None:
-        """Note a profile and its stored status; the caller puts the profile in force later."""
+        """Record the profile's uid and, when it is first found, its stored status.
+
+        The caller puts the profile in force later.
+        """
         if name not in self._records:
             self._records[name] = self._new_record(name)
             self._records[name].found = status.get("rebalancing")
@@ -85,7 +88,10 @@ class Rebalancer:
         )
 
     async def _follow(self) -> NoReturn:
-        """Start the work for each new profile version in force; cancel it for old versions."""
+        """Start the work for each new profile version in force; cancel it for old versions.
+
+        Records of profiles without work, moves and recent evictions are deleted.
+        """
         parts = self._parts
         while True:
             in_force = parts.scheduler.profiles.in_force

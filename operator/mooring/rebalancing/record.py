@@ -80,7 +80,7 @@ class RecentEvictions:
         self._times: deque[float] = deque(maxlen=_MOST_TIMES)
 
     def note(self, count: int = 1, *, seconds_ago: float = 0.0) -> None:
-        """Note `count` evictions; with `seconds_ago` they are older than all earlier notes."""
+        """Count evictions now, or `seconds_ago`: then they must be older than all counted ones."""
         at = self._clock() - seconds_ago
         if seconds_ago:
             self._times.extendleft([at] * min(count, _MOST_TIMES))
@@ -154,8 +154,8 @@ def take_ended(
 
     A move has ended when its controller has created a pod since the move began (one pod for each
     move) and this replacement is ready; then the result has the replacement's uid. After a time-out
-    the result has the controller's uid. Pods in `known` are not replacements; the function adds new
-    replacements to `known`.
+    (`now` is on the monotonic clock) it has the controller's uid. A move whose pod was not evicted
+    is removed without a uid. Pods in `known` are not replacements; new ones are added to `known`.
     """
     owners = {each.owner for each in moves}
     ready, found = list[Pod](), list[str]()
@@ -180,6 +180,8 @@ def take_ended(
 @dataclass(slots=True, eq=False)
 class Record:
     """The plans and moves of one profile's rebalancing, over all versions of the profile.
+
+    `now` returns seconds since the epoch, `clock` seconds on the monotonic clock.
 
     Attributes:
         name: The name of the profile.
@@ -245,7 +247,7 @@ class Record:
         self.message = _said(plan, section)
 
     def note(self, under_way: UnderWay) -> None:
-        """Record the end of a move that has evicted its pod."""
+        """Add a move that has evicted its pod to the last moves; count it if it has succeeded."""
         move = under_way.move
         if under_way.result is Result.MOVED:
             self.done += 1
@@ -260,9 +262,9 @@ class Record:
         self._last.append(MoveEnded.model_validate(last))
 
     def restore(self, raw: object, section: Rebalancing, rests: Rests) -> None:
-        """Restore the moves of a former leader from the section of the profile's status in `raw`.
+        """Restore the moves and counts of a former leader from `raw`, the section of the status.
 
-        `rests` learns which pods and controllers must not be moved yet.
+        Pods and controllers that must not be moved yet are added to `rests`.
 
         Raises ProfileInvalid or ManifestError if the status is malformed.
         """

@@ -70,8 +70,9 @@ class RoomSearch:
     ) -> Room | None:
         """Return a node for the pod, and the fewest moves found after which it fits there.
 
-        There are at most `most` moves. If `nodes` is given, the node is one of them. The trial is
-        unchanged afterwards. Returns None if nothing is found.
+        There are at most `most` moves. If `nodes` is given, the node is one of them. For a pod that
+        must leave, the search may call itself `depth` times. The trial is unchanged afterwards.
+        Returns None if nothing is found.
         """
         planning, best = self.planning, None
         name = planning.decided(pod) if nodes is None else planning.best_fit(pod, nodes)
@@ -187,7 +188,10 @@ class RoomSearch:
         return term_selector(term).selects(pod.namespace, labels, pod.labels)
 
     def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
-        """Return nodes where evictions may help; the int is the fewest pods that must leave."""
+        """Return nodes where evictions may help, each with the fewest pods that must leave.
+
+        The nodes with the smallest numbers come first.
+        """
         planning = self.planning
         try:
             outcome = planning.what_if.decide(pod, planning.pipeline)
@@ -293,7 +297,10 @@ class RoomSearch:
     def _placed(
         self, leaving: Sequence[Move], more: int, depth: int, *, by_policy: bool
     ) -> list[Move] | None:
-        """Return moves for the `leaving` pods and up to `more` others; None if one fits nowhere."""
+        """Return moves for the `leaving` pods and up to `more` others; None if one fits nowhere.
+
+        The pods are put on their nodes in the trial; the caller undoes this.
+        """
         planning, moves = self.planning, list[Move]()
         within = planning.cluster.node_names if self.within is None else self.within
         for each in sorted(leaving, key=lambda each: -planning.share_of(each.pod)):

@@ -51,8 +51,9 @@ class RunningStep:
     Attributes:
         begun: How many of its moves have begun.
         is_over: Whether no more of its moves will begin.
-        until: The time until which a step that is over waits for pods to leave their nodes.
-        why: Why the step was skipped.
+        until: The time, on the monotonic clock, until which a step that is over waits for pods to
+            leave their nodes.
+        why: Why the step was skipped; None if it was not.
     """
 
     step: Step
@@ -73,14 +74,15 @@ class RunningStep:
 
     @property
     def is_left(self) -> bool:
-        """Whether the pods that were evicted to make room have left their nodes."""
+        """Whether the pods that were evicted to make room have left; True if no room was made."""
         evicting = self.scheduler.state.evictions.evicting
         return not self.step.fits or not any(evicting(move.pod) for move in self.step.moves)
 
     def check_unchanged(self, moves: Sequence[Move]) -> None:
         """Raise PassedOver if these moves are no longer as planned.
 
-        This is so if a moved pod has changed, or if no pod waits for the room any more.
+        This is so if a moved pod has gone or changed, or has another profile now, or if no pod
+        waits for the room any more.
         """
         fits = self.step.fits
         if fits and not any(ref.uid in self.scheduler.state.unscheduled for ref in fits):
@@ -129,9 +131,9 @@ class RunningStep:
             return text_of(failed)
 
     def hold_room(self) -> None:
-        """Reserve room for the waiting pods, before the next moves begin.
+        """Nominate a placeholder for each waiting pod, before the next moves begin.
 
-        A node to which a pod of this step will still move is left out.
+        No placeholder is nominated to a node to which a pod of this step will still move.
         """
         to_come = self.step.moves[self.begun :], (each.move for each in self.under_way)
         targets = {move.target for move in chain.from_iterable(to_come)}
@@ -140,10 +142,10 @@ class RunningStep:
                 self.scheduler.state.nominate(replace(pod, uid=place_uid(pod.uid)), node)
 
     def give_room(self, *, to_pods: bool) -> None:
-        """End the reservations for waiting pods; with `to_pods`, nominate the pods instead.
+        """Withdraw the placeholders of waiting pods; with `to_pods`, nominate the pods instead.
 
-        Each ended reservation causes an event, so that every waiting pod is retried; without it,
-        only one of equal pods would be retried.
+        A pod that has a nomination keeps it. Each withdrawn placeholder causes an event, so that
+        every waiting pod is retried; otherwise only one of equal pods would be retried.
         """
         state = self.scheduler.state
         for pod, node in self._waiting() if to_pods else ():
@@ -174,7 +176,7 @@ class RunningStep:
         )
 
     def _why_in_vain(self, trial: PlanTrial, moves: Sequence[Move]) -> Why | None:
-        """Return why the next moves are impossible or miss the step's purpose; else None.
+        """Return why the next moves are impossible, useless or not needed any more; else None.
 
         The moves must be possible while other moves are running. The purpose is checked after these
         and all later moves.
@@ -214,7 +216,10 @@ class RunningStep:
         return about(why, moves[0].pod)
 
     def _scores_more(self, trial: PlanTrial, move: Move) -> bool:
-        """Return whether the target now scores higher than the source by the minimum gain."""
+        """Return whether the target now scores higher than the source by the minimum gain.
+
+        If the decision finds no node, return True; the other checks say why.
+        """
         with trial.undone():
             trial.remove(move.pod)
             outcome = trial.what_if.decide(trial.anew(move), trial.pipeline)
@@ -229,7 +234,8 @@ class RunningStep:
     def _why_missed(self, trial: PlanTrial) -> Why | None:
         """Return which part of the purpose the trial has not reached; None if all is reached.
 
-        Pods of the step count as gone as soon as their eviction begins.
+        The function puts the waiting pods on their nodes in the trial. Pods of the step count as
+        gone as soon as their eviction begins.
         """
         for move in self.step.moves:
             if trial.cluster.evictions.evicting(move.pod):
@@ -248,7 +254,7 @@ class RunningStep:
 
 
 def _end(trial: PlanTrial, under_way: UnderWay) -> None:
-    """End a running move in the trial: put its replacement on the target."""
+    """End a running move in the trial: put its replacement on the target unless it has a node."""
     replacement, place = under_way.replacement, under_way.place
     trial.remove(under_way.move.pod)
     for kept in filter(None, (place, replacement)):
@@ -259,7 +265,10 @@ def _end(trial: PlanTrial, under_way: UnderWay) -> None:
 
 
 def _is_empty(trial: PlanTrial, node: str) -> bool:
-    """Return whether the node has only pods that belong to it, and no nominated pods."""
+    """Return whether all pods on the node belong to it or are terminating, and none is nominated.
+
+    A node that does not exist is empty.
+    """
     if (row := trial.cluster.row(node)) is None:
         return True
     here = (placed.pod for placed in trial.cluster.pods_on(row))

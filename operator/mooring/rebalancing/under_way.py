@@ -26,7 +26,7 @@ _COMPARED: Final = tuple(each.name for each in fields(PodSpec) if each.name not 
 
 
 class Result(StrEnum):
-    """How a move ended; with REFUSED and FAILED, no pod was evicted."""
+    """How a move ended; `UnderWay.evicted` says whether its pod was evicted."""
 
     MOVED = "moved"
     """The replacement is ready on the node that is meant for it."""
@@ -40,7 +40,7 @@ class Result(StrEnum):
     REFUSED = "refused"
     """A disruption budget, or the changed profile, forbids the eviction; nothing has happened."""
     FAILED = "failed"
-    """The API server did not evict the pod; nothing has happened."""
+    """The API server did not evict the pod, or the move ended with an unexpected error."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +100,8 @@ class UnderWay:
     def is_for(self, pod: Pod) -> bool:
         """Return whether this new pod of the controller may be the replacement.
 
-        A pod in another namespace is not the replacement, even if it names this controller.
+        It must be in the same namespace and have come after the move began. In a StatefulSet it
+        must have the name of the leaving pod.
         """
         leaving = self.move.pod
         if pod.namespace != leaving.namespace:
@@ -149,7 +150,7 @@ class ExpectedReplacements:
         state.nominate(under_way.place, move.target)
 
     def forget(self, under_way: UnderWay) -> None:
-        """End one of the moves, and release its room if it is still kept."""
+        """Remove a move from `moves`, and release its room if it is still kept."""
         self.give_back(under_way)
         self.moves.remove(under_way)
 
@@ -170,7 +171,10 @@ class ExpectedReplacements:
             self._state.pass_nomination(place_uid(expected.move.pod.uid), pod)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Note expected replacements that the watch shows on a node before kopf shows them."""
+        """Withdraw the placeholder of each expected replacement that first appears on a node.
+
+        Such a pod was bound before kopf showed it without a node. The move records it.
+        """
         if not self.moves:
             return
         for event in events:
@@ -184,7 +188,11 @@ class ExpectedReplacements:
                 self._state.withdraw(place_uid(expected.move.pod.uid))
 
     def _match(self, pod: Pod) -> UnderWay | None:
-        """Note a pod that replaces a moved pod, and return the move; None for other pods."""
+        """Return the move whose pod this new pod replaces, and record the pod in it; else None.
+
+        A pod that differs from the moved pod's spec sets `changed` of the move instead. A pod that
+        is recorded already gives None.
+        """
         owner = owner_of(pod)
         awaited = [each for each in self.moves if each.place and owner and each.owner == owner]
         if any(e.replacement is not None and e.replacement.uid == pod.uid for e in awaited):
