@@ -160,7 +160,12 @@ class InterPodAffinity:
         return scaled
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a wanted pod came, an unwanted pod left, or a node changed its domain."""
+        """Return QUEUE if a change of a pod, a node or a namespace may make the terms hold.
+
+        For a pod: a wanted one came, an unwanted one left, or the pod is now the first of its own
+        affinity. For a node: see `_domains_differ`. For a namespace: its labels have changed, and
+        it is the pod's own, or a required term selects namespaces by labels.
+        """
         match event.kind:
             case Kind.POD:
                 return queue_if(_pods_differ(pod, event.before, event.after, cluster))
@@ -246,9 +251,10 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> boo
 
 
 def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether the node `after` is new or has moved to other domains that matter to the pod.
+    """Return whether a node is in other domains than before, by a label that matters to the pod.
 
-    A new node may be in a domain without unwanted pods, or without a label and so in no domain.
+    A node that came or went had or has no domains. If the pod requires no other pods, every new
+    node counts: it may be in a domain without unwanted pods, or in no domain.
     """
     terms = _terms(pod.spec)
     if before is None and terms.required is None:
@@ -265,7 +271,7 @@ def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> 
 
 
 def _namespaces_differ(pod: Pod, before: Any, after: Any) -> bool:
-    """Return whether a changed namespace may change which pods the inter-pod terms select."""
+    """Return whether a new, deleted or relabelled namespace may change which pods terms select."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     affinity = pod.spec.affinity

@@ -68,7 +68,10 @@ class NodeAffinity:
     def pre_filter(
         self, pod: Pod, _cluster: ClusterView
     ) -> Skip | _Selectors | PreFilterResult | Unschedulable:
-        """Return the pod's selectors; if the terms name nodes, also return these nodes' names."""
+        """Return the pod's selectors; SKIP if neither the pod nor the profile has any.
+
+        If every term names nodes, also return their names, or Unschedulable if no name is left.
+        """
         wanted = _selectors(pod)
         if wanted.required is None and wanted.labels.empty and self._added is None:
             return SKIP

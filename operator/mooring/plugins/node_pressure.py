@@ -65,7 +65,7 @@ class NodePressure:
         return Explanation(reasons, _bits(nodes, pressures), np.zeros(len(nodes), np.bool_))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a node was added, or if a checked condition of a node has ended."""
+        """Return QUEUE if a node was added, or has lost one of the profile's conditions."""
         before, after = event.before, event.after
         if not isinstance(before, Node) or not isinstance(after, Node):
             return QueueingHint.QUEUE

@@ -36,11 +36,14 @@ class SelectorSpread:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
-        """Return int64[nodes]: the number of pods of the same Services and controller, or SKIP."""
+        """Return int64[nodes]: the number of pods of the same Services and controller.
+
+        Return SKIP if there are none, or if the pod has topology spread constraints of its own.
+        """
         return SKIP if pod.spec.spread else _counts(cluster.default_selector(pod), nodes, cluster)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """Return int64[nodes]: 0 for the node with the most pods, 100 for nodes without pods."""
+        """Return int64[nodes]: 0 for the most pods on the node and in its zone, 100 for none."""
         return _spread(nodes, counts)
 
 
@@ -50,7 +53,7 @@ class ServiceSpreading(SelectorSpread):
     name: ClassVar[str] = "ServiceSpreading"
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
-        """Return int64[nodes]: the number of pods on the node that match all the pod's Services."""
+        """Return int64[nodes]: the number of pods that match all the pod's Services, or SKIP."""
         return _counts(cluster.behind_services(pod), nodes, cluster)
 
 

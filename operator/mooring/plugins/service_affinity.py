@@ -88,7 +88,10 @@ class ServiceAffinity:
         )
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
-        """Return int64[nodes]: on each node, the number of pods of the pod's first Service."""
+        """Return int64[nodes]: how many pods of the pod's first Service are on each node.
+
+        Return SKIP if the profile prefers no labels.
+        """
         if not self._anti_affinity:
             return SKIP
         services = cluster.services(pod)

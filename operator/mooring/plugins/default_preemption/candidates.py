@@ -36,7 +36,8 @@ class Candidate:
         violations: The number of victims whose eviction violates a disruption budget.
         evicting: Pods on the node that this scheduler is evicting already; the pod can use their
             resources at no further cost.
-        matches: The number of pairs of a pod and a disruption budget that were compared.
+        matches: How many disruption budgets were found for the potential victims; a budget counts
+            once for each item of `BudgetsOf`.
     """
 
     row: int
@@ -67,8 +68,8 @@ class Candidate:
 class SplitVictims(NamedTuple, Generic[_Victim]):
     """Victims in two parts: their eviction violates a disruption budget, or does not.
 
-    `violating` has, by victim, the number of its pods that violate a budget. `matches` is the
-    number of pairs of a pod and a matching budget.
+    `violating` has, by victim, the number of its pods that violate a budget. For `matches` see
+    `Candidate`.
     """
 
     violating: dict[_Victim, int]

@@ -99,7 +99,7 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
 def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
     """Yield the potential victims: pods, or groups as a whole, of lower priority than the group.
 
-    At most the MOST_UNITS least important single pods are yielded, and no pod being evicted.
+    At most the MOST_UNITS least important single pods are yielded, and none that is being evicted.
     """
     cluster, priority = state.cluster, state.group.priority
     whole = cluster.pod_groups.disrupted_whole

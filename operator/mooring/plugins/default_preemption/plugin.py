@@ -126,7 +126,10 @@ class DefaultPreemption:
         return self._reclaim(state, queue) if queue is not None else self._by_priority(state)
 
     def _by_priority(self, state: PostFilterState) -> PostFilterResult:
-        """Return the cheapest candidate with victims of lower priority, or why there is none."""
+        """Return the cheapest candidate with victims of lower priority, or why there is none.
+
+        If extenders take part, return all candidates, until `state` has those that they left.
+        """
         if state.processed is not None:
             return self._of_processed(state, state.processed)
         rows = state.diagnosis.resolvable_rows
@@ -238,10 +241,10 @@ class DefaultPreemption:
         return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
-        """Return whether enough candidates were found, and one of them violates no budget.
+        """Return whether enough candidates were found, and one is allowed and violates no budget.
 
-        `nodes` is the number of nodes to examine. See calculateNumCandidates and DryRunPreemption
-        in framework/preemption/preemption.go.
+        Call this after each new candidate. `nodes` is the number of nodes to examine. See
+        calculateNumCandidates and DryRunPreemption in framework/preemption/preemption.go.
         """
         if len(candidates) < self._wanted(nodes):
             return False
@@ -367,8 +370,8 @@ class DefaultPreemption:
     ) -> Nomination | NotEligible:
         """Return the cheapest candidate that the extenders left (SelectCandidate in preemption.go).
 
-        A candidate is left out if one of its victims has gone, or if the filters now say that
-        evictions do not help on the node.
+        A candidate is left out if its node or one of its victims has gone, if the filters now say
+        that evictions do not help on the node, or if it exceeds the profile's limits.
         """
         if processed.error is not None:
             return NotEligible(f"preemption: {processed.error}", is_error=True)

@@ -83,9 +83,10 @@ class PotentialVictims:
     """The pods that `pod` may preempt on the nodes of `rows`, and the resources free without them.
 
     `needs` has the pod's requests by resource. `protected` (bool[pod slots] or None) is True for
-    pods of lower priority that may not be victims. `groups` has, by number, functions that return a
-    group as one victim. Such a group is only disrupted as a whole; the priorities of its members do
-    not matter. For `members_first` see `by_importance`.
+    pods of lower priority that may not be victims, unless they are being evicted already. `groups`
+    has, by number, functions that return a pod group as one victim. Such a group is only disrupted
+    as a whole; the priorities of its members do not matter. For `members_first` see
+    `victims.by_importance`.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class PotentialVictims:
 
     @cached_property
     def fits(self) -> BoolArray:
-        """bool[len(rows)]: True if the node has potential victims and the pod fits without them."""
+        """bool[len(rows)]: True where there are potential victims and `needs` fit without them."""
         fits = (self.counts > 0) & (self._free_slots >= 0)
         for free in self._free.values():
             fits &= free >= 0
@@ -236,7 +237,7 @@ class PotentialVictims:
         return VictimSlots(slots[victim], at[victim], evicting[victim])
 
     def _is_pod(self, slots: IntArray) -> BoolArray:
-        """Return bool[len(slots)]: True for pods that `by_importance` sorts as single pods."""
+        """Return bool[len(slots)]: True for pods that `victims.by_importance` sorts as pods."""
         is_pod = np.ones(len(slots), np.bool_)
         if self._members_first:
             pods = (self._columns.pods[slot] for slot in slots.tolist())

@@ -42,8 +42,9 @@ from mooring.quota.usage import leaving_usage, nominated_usage
 from mooring.state.cluster_view import ClusterView
 
 _MOST_FOR_POD: Final = 100
-"""For a single pod, this number of pods on the best nodes, and the same number of the least
-important pods, are potential victims. A search takes 60 us for each pod that it removes."""
+"""For a single pod, at most this many of the least important pods are potential victims, and at
+most this many pods of other nodes (see `_regarded`). A search takes 60 us for each pod that it
+removes."""
 _TRIED_FIRST: Final = 8
 """For a single pod, the first try removes this number of the least important units."""
 _MOST_NAMED: Final = 3
@@ -53,9 +54,10 @@ _Slots = npt.NDArray[np.bool_]
 def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
     """Return the victims for a preemptor in this Queue, or why there are none.
 
-    Two sets of victims are computed: the least important ones, and those on the nodes where the
-    preemptor fits best. The set that costs less is returned. For a pod, a few of the least
-    important units are tried first.
+    If pods that leave already make enough room, no others are chosen. Otherwise two sets of victims
+    are computed: the least important ones, and those on the nodes where the preemptor fits best.
+    The set that costs less is returned. For a pod, a few of the least important units are tried
+    first.
     """
     numbers = frozenset(state.number for state in below(queue.root))
     preemptor = with_leaving(replace(preemptor, tree=numbers))
@@ -88,7 +90,10 @@ def _cheapest(preemptor: Preemptor, rules: "_Rules") -> GroupPreemption:
 
 
 def _without(preemptor: Preemptor, rules: "_Rules", units: Sequence[Unit]) -> GroupPreemption:
-    """Return the victims among the units, the last units first, or why there are none."""
+    """Return the victims among the units, or why there are none.
+
+    If not all units may leave together, the last ones may.
+    """
     with rules.without_leaving():
         safe = rules.within_nominal(units[::-1])
     return without_units(preemptor, sorted(safe, key=importance))
@@ -97,7 +102,7 @@ def _without(preemptor: Preemptor, rules: "_Rules", units: Sequence[Unit]) -> Gr
 def _nominated(
     preemptor: Preemptor, rows: Mapping[Uid, int], gone: Mapping[Pod, int]
 ) -> GroupNomination:
-    """Return a nomination without victims, because the pods in `gone` are leaving already."""
+    """Return a nomination whose victims are only the pods in `gone` on the nominated nodes."""
     names, there = preemptor.cluster.node_names, {*rows.values()}
     nodes = {uid: names[row] for uid, row in rows.items()}
     victims = tuple(pod for pod, row in gone.items() if row in there)
@@ -113,7 +118,10 @@ def _by_queue(victims: Sequence[Pod], cluster: ClusterView) -> str:
 
 
 def _is_cheapest(found: GroupPreemption, units: Sequence[Unit]) -> bool:
-    """Return whether no victims can cost less: only one pod, of the lowest priority, is evicted."""
+    """Return whether no victims can cost less.
+
+    This is so if one pod of the lowest priority is evicted, and no disruption budget is violated.
+    """
     if not isinstance(found, GroupNomination) or found.violations:
         return False
     lowest = min(unit.priority for unit in units)
@@ -147,7 +155,7 @@ class _Rules:
         the preemptor and the nominated pods are counted."""
 
     def without_leaving(self) -> AbstractContextManager[None]:
-        """Return a context manager in which terminating pods of the Queue's tree use no quota.
+        """Return a context manager in which leaving pods of the Queue's tree use no quota.
 
         Nominated pods still use quota that they have borrowed.
         """
@@ -194,8 +202,11 @@ class _Rules:
     def _regarded(self, found: _Slots, borrow: _Slots) -> _Slots:
         """Return bool[pod slots]: the pods of `found` to examine; not all of them, to save time.
 
-        For a group these are the least important pods; for a pod also the pods on the nodes where
-        the fewest pods must leave. `borrow` is True for pods of Queues that borrow quota.
+        If the preemptor is a group, these are the `MOST_UNITS` least important pods. If it is a
+        pod, these are the `_MOST_FOR_POD` least important pods, and all of `found` on some nodes:
+        those nodes where the requests fit without the pods of `found`, the nodes with the fewest
+        such pods first, up to `_MOST_FOR_POD` pods, but at least one node. `borrow` is True for
+        pods of Queues that borrow quota; they are less important than others.
         """
         columns, nodes = self._cluster.pod_columns, self._cluster.nodes
         slots = np.flatnonzero(found)
@@ -284,7 +295,8 @@ class _Rules:
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
         """Return the top Queue of the preemptor's branch, and all Queues of the branch of `state`.
 
-        The branches begin below the common ancestor.
+        The branches begin below the common ancestor. If the preemptor's Queue is that ancestor, it
+        is also the top Queue.
         """
         its = state.path
         common = next(each for each in self._path if each in its)

@@ -87,7 +87,10 @@ def importance(unit: Unit) -> tuple[bool, int, bool, bool, int, float]:
 
 
 def without_units(preemptor: Preemptor, units: Sequence[Unit]) -> GroupPreemption:
-    """Return the victims among the units, the most important first, or why there are none."""
+    """Return the victims among the units, or why there are none.
+
+    `units` has the most important unit first, so that it is added back first.
+    """
     cluster, limits = preemptor.cluster, preemptor.limits
     evictions, strict = cluster.evictions, limits.strict
     split = split_by_budgets(
@@ -133,10 +136,11 @@ def not_helpful(preemptor: Preemptor) -> Unschedulable:
 def with_leaving(preemptor: Preemptor) -> Preemptor:
     """Return the preemptor with the pods that are already leaving; its `place` removes them, too.
 
-    These are pods of lower priority that this scheduler is evicting, and all terminating pods in
-    the preemptor's tree of Queues, because their end frees quota. To save time, a search for a pod
-    with `by_requests` removes them only from nodes that a victim leaves, and from nodes where the
-    pod's requests fit only after their end. On other nodes they only free their quota.
+    These are pods of lower priority that this scheduler is evicting, and all pods of the
+    preemptor's tree of Queues that are terminating or being evicted, because their end frees quota.
+    To save time, a search for a pod with `by_requests` removes them only from nodes that a victim
+    leaves, and from nodes where the pod's requests fit only after their end. On other nodes they
+    only free their quota.
     """
     cluster, columns = preemptor.cluster, preemptor.cluster.pod_columns
     chosen = columns.evicting & (columns.priority < preemptor.priority)
@@ -199,7 +203,7 @@ class _Reprieve:
         self._searches = 0
 
     def victims(self) -> list[Unit] | None:
-        """Return the units that must be evicted; None if the preemptor does not fit without any."""
+        """Return the units that must be evicted; None if the preemptor does not fit without all."""
         few, some, units = 0, False, self._units
         number = 0 if self._preemptor.what == "pod" else min(len(self._preemptor.pods), len(units))
         while not self._fits_without(units[len(units) - number :]):

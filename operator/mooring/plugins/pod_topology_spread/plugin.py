@@ -198,7 +198,11 @@ class PodTopologySpread:
         return scores
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the pod's constraints, the counted pods or their domains have changed."""
+        """Return QUEUE if a counted pod or the domain of a node changed for a hard constraint.
+
+        The hint is also QUEUE for a Service or controller of pods, if the pod has default
+        constraints that are hard.
+        """
         if event.kind in _PARENTS:
             return queue_if(not pod.spec.spread and any(c.hard for c in self._defaults))
         before, after = event.before, event.after

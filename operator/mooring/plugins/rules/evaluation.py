@@ -61,7 +61,8 @@ _FEW: Final = 8
 """At most this number of nodes are evaluated one by one, because most events change one node
 only."""
 _MOST_COLUMNS: Final = 16
-"""The most cached results per rule, each with a value for every node; the oldest are dropped."""
+"""The most cached results per rule, each with a value for every node; beyond this, the least
+recently used are dropped."""
 _MOST_COLUMN_BYTES: Final = 16 * 2**20
 """The most bytes of cached results for all nodes, divided among the rules of a profile; each rule
 keeps at least one result."""
@@ -121,7 +122,8 @@ class Evaluator:
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
         """Return results, and each node's index in them (None: the results have the nodes' order).
 
-        Raises PluginFailed if the nodes have more new values than one attempt may evaluate.
+        If the rule exceeds its limits, it fails on every node. Raises PluginFailed if the nodes
+        have more new values than one attempt may evaluate.
         """
         if (why := self._left_out(pod)) is not None:
             failed = np.ones(len(nodes), np.int16)
@@ -144,7 +146,7 @@ class Evaluator:
         return self._left_out(pod) is None and self._of_pod_only(self._plan.step, pod) is True
 
     def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
-        """Return the value of the condition `step`; None if the value also depends on the node."""
+        """Return the value of the condition `step`; None if it depends on the node or fails."""
         match step:
             case ConstantValue(bool(value)):
                 return value
@@ -177,7 +179,11 @@ class Evaluator:
         return why
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
-        """Return the results for all nodes; pods with equal values share one result."""
+        """Return the cached results for all nodes; evaluate the rule if there are none.
+
+        Pods with equal values of the variables that the rule reads share one result. All results
+        are dropped when `NodeView.topology_version` or the number of rows changes.
+        """
         key = tuple([of_pod(pod, read, self._cluster) for read in self._of_pod_reads])
         as_of = (everything.topology_version, len(everything))
         if self._columns_of != as_of:
@@ -274,7 +280,7 @@ class Evaluator:
         return Value(counts.at(nodes).astype(np.int64), missing)
 
     def _logical(self, step: Operation, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Compute `&&` or `||`; compute first the operands that are equal for all nodes."""
+        """Compute `&&` or `||`, first the operands that are equal for all nodes: one may decide."""
         decisive = step.function == "_||_"
         values: list[Value] = []
         for operand in sorted(step.operands, key=_differs):
@@ -323,7 +329,7 @@ class Evaluator:
         """Return the step's result for `raws`, the values of `step.reads`; cache the result.
 
         If the step reads a whole map of labels, only results for the last pod are cached, because
-        most pods have different labels.
+        most pods have different labels. A new result of the whole rule spends the attempt's budget.
         """
         if step in self._of_label_maps:
             kept, key = self._kept_for(pod), (step, raws[: len(step.of_node)])

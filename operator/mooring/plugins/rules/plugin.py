@@ -65,7 +65,7 @@ class Rules:
     def pre_filter(self, pod: Pod, _: ClusterView) -> Skip | None:
         """Return SKIP if the rule is true for this pod on every node, whatever pods are there.
 
-        Only filters that count pods have this method, because counting takes time.
+        It runs only for filters that count pods, because counting takes time.
         """
         return SKIP if self._evaluator.is_true_for(pod) else None
 
@@ -120,9 +120,10 @@ class Rules:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if the rule is true now for a node that the event concerns.
 
-        The event concerns its node. If counted pods come or go, it concerns all nodes in these
-        pods' domains. The hint is also QUEUE if the rule reads the changed namespace, or if the
-        evaluation would take too long.
+        The event concerns its node, if something that the rule reads has changed there. If counted
+        pods come or go, it concerns all nodes in these pods' domains. The hint is also QUEUE if a
+        namespace changed that is the pod's, or any namespace if the rule selects namespaces by
+        labels, or if the evaluation would take too long.
         """
         if event.kind is Kind.NAMESPACE:
             return queue_if(self._is_about(pod, event))
