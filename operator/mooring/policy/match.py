@@ -56,6 +56,7 @@ class ProfileMatcher:
         """Return the profiles that never apply, each with the profiles that apply in its place.
 
         A profile that applies instead has a higher rank; each of its selectors is empty or equal.
+        Other reasons why a profile never applies are not found.
         """
         taken: dict[str, list[str | None]] = {}
         for rules in self._rules.values():

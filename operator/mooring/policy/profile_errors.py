@@ -1,8 +1,9 @@
 """The mistakes in a profile, each with the path of its field.
 
-`ProfileInvalid` is the only error that this package raises for a user's mistake. The validators of
-models raise it with paths relative to their model; `mooring.policy.reading` adds the path of the
-model in front, so that callers get paths from the top of the user's document.
+This package raises `ProfileInvalid` for mistakes in profiles and configurations; the import of
+queues raises ManifestError. The validators of models raise it with paths relative to their model;
+`mooring.policy.reading` adds the path of the model in front, so that callers get paths from the top
+of the user's document.
 """
 
 import re

@@ -148,8 +148,9 @@ def _all_mistakes(
     """Return the mistakes in the document; `error` has the first ones that pydantic found.
 
     Pydantic checks rules about several fields of an object only if each field is valid. So the
-    document is read again without the wrong fields. A mistake that this second reading finds does
-    not count if it breaks a rule of the object from which a field was removed.
+    wrong fields are removed from `document`, and it is read again until there are no others. A
+    mistake that a later reading finds does not count if it breaks a rule of the object from which a
+    field was removed, or of an object inside a removed part.
     """
     found: list[FieldError] = []
     removed, incomplete = set[tuple[str, ...]](), set[tuple[str, ...]]()

@@ -47,7 +47,10 @@ _JITTER: Final = 1.2
 
 
 def _positive_or(default: timedelta) -> AfterValidator:
-    """Return a validator that replaces 0 by the default, because Go does not tell 0 from absent."""
+    """Return a validator that rejects negative durations and replaces 0 by the default.
+
+    Go does not tell 0 from absent.
+    """
 
     def check(given: timedelta) -> timedelta:
         if given < timedelta(0):
@@ -310,7 +313,7 @@ def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield mistakes: a repeated name, or a missing name if there are several profiles."""
+    """Yield mistakes: repeated, empty, and (only among several profiles) missing names."""
     owners = dict[str, int]()
     for number, profile in enumerate(profiles):
         path, name = f"profiles[{number}].schedulerName", profile.scheduler_name
@@ -323,7 +326,10 @@ def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]
 
 
 def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield mistakes if profiles have different queueSort plugins, because they share one queue."""
+    """Yield mistakes if profiles have different queueSort plugins, or other arguments for them.
+
+    All profiles of a file share one queue.
+    """
     first = profiles[0]
     sorters = {plugin.name for plugin in first.plugins.queue_sort.enabled}
 

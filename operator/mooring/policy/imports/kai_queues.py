@@ -82,7 +82,7 @@ class KaiQueues:
             self._notes.append(f"GPUs are those of {_GPU}: KAI counts MIG devices and parts too")
 
     def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
-        """Yield the Queues for all of KAI's queues."""
+        """Yield a root Queue and the Queues for all of KAI's queues; add notes for the user."""
         root = free_name(_ROOT, {queue.name for queue in self._queues}, "-root")
         if not capacity:
             self._notes.append(note_without_nodes(root, f"queues.{KAI}"))

@@ -127,7 +127,7 @@ class KueueQueues:
         }
 
     def queues(self, _capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
-        """Yield the Queues for all objects; Queues for Cohorts come first."""
+        """Yield the Queues for all objects, those for Cohorts first; add notes for the user."""
         self._add_namespaces()
         taken = {queue.name for queue in self._cluster_queues}
         defined = {queue.name for queue in self._cohorts}

@@ -56,21 +56,24 @@ _INSTEAD: Final = {
 
 
 class WithLeftOut:
-    """A catalog that also contains the plugins that are left out."""
+    """The plugins of another catalog and those that the import leaves out of a profile.
+
+    With it, a file that names plugins of both kinds can be merged and resolved like a profile.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._left_out = _left_out(catalog)
 
     def names(self) -> Iterable[str]:
-        """Return every plugin's name."""
+        """Return the names of both kinds of plugins."""
         return {*self._catalog.names(), *self._left_out}
 
     def points(self, name: str) -> frozenset[Point] | None:
         """Return a plugin's extension points; None if the plugin is unknown.
 
-        A plugin of scheduler-plugins that is left out may have every point except bind, and
-        queueSort only if it is known to sort pods.
+        Points of plugins of scheduler-plugins are not known. So every point except bind is
+        returned, and queueSort only for plugins that are known to sort pods.
         """
         if name not in self._left_out:
             return self._catalog.points(name)
@@ -78,7 +81,7 @@ class WithLeftOut:
         return ABSENT.get(name, possible if name in _SORTING else possible - {Point.QUEUE_SORT})
 
     def args_model(self, name: str) -> type[BaseModel] | None:
-        """Return the model of a plugin's arguments; None if it takes none."""
+        """Return the model of a plugin's arguments; None if it takes none or is left out."""
         return None if name in self._left_out else self._catalog.args_model(name)
 
 
@@ -93,7 +96,7 @@ def without_their_args(spec: SchedulingProfileSpec, catalog: Catalog) -> Schedul
 
 
 def left_out_of(spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> Iterator[FieldError]:
-    """Yield a note for every plugin of the spec that is left out, and for each consequence."""
+    """Yield a note for each plugin that is left out, and for each point that loses all plugins."""
     fields = dict[str, list[str]]()
     left_out = _left_out(catalog)
     for field, plugins in spec.plugins:

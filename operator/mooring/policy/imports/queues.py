@@ -19,7 +19,11 @@ _NODE: Final = ("", "Node")
 
 
 class _Reader(Protocol):
-    """Reads the objects of one scheduler one by one, and converts all of them to Queues."""
+    """Reads the objects of one scheduler one by one, and converts all of them to Queues.
+
+    `queues` is called once, after the last object, with the allocatable amounts of all Nodes
+    together; they are empty without Nodes.
+    """
 
     @property
     def kinds(self) -> tuple[str, ...]: ...

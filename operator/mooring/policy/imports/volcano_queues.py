@@ -69,7 +69,7 @@ class VolcanoQueues:
             self._queues.append(queue)
 
     def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
-        """Yield the Queues for all of Volcano's queues."""
+        """Yield the Queues for all of Volcano's queues and their root; add notes for the user."""
         if not capacity:
             self._notes.append(note_without_nodes(_ROOT, f"queues.{VOLCANO}"))
         if not any(queue.quota for queue in self._queues):

@@ -190,7 +190,7 @@ class Interpreted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """An operation on columns, by its CEL name; `type` is the type of the operands (`kind_of`)."""
+    """An operation on columns, by its CEL name; `type` is its last operand's type (`kind_of`)."""
 
     function: str
     operands: tuple["Step", ...]
@@ -211,11 +211,15 @@ Step = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RulePlan:
-    """The steps that evaluate an expression, and everything that it reads.
+    """How to evaluate an expression for many nodes, and the variables that it reads.
 
-    `whole` interprets the expression for one node at a time, which is quicker than columns for a
-    few nodes. It is None if this is too expensive, or if the expression computes a key or counts
-    pods.
+    Attributes:
+        step: The step for the whole expression; its operands are steps, too.
+        reads: The variables of the pod and of nodes, with the key if it is written out.
+        whole: Interprets the expression for one node at a time, which is quicker than columns for a
+            few nodes. None if this is too expensive, or if the expression computes a key of a map
+            of the node, or counts pods.
+        counts: The counts of pods in `step`.
     """
 
     step: Step
@@ -410,7 +414,10 @@ def _of_node(reads: Iterable[Read]) -> bool:
 
 
 class _Planner:
-    """Plans how to evaluate one expression; `mistakes` are the parts that cannot be planned."""
+    """Plans how to evaluate one expression.
+
+    `mistakes` are the parts that cannot be planned, `counts` the counts of pods found so far.
+    """
 
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
@@ -453,7 +460,7 @@ class _Planner:
         return NodeLabelValue(step) if variable == "node.labels" else Amount(variable, step)
 
     def _count(self, count: FunctionCall) -> Step:
-        """Return the step for `node.pods(...)` or `domain("label").pods(...)`."""
+        """Return the step for `node.pods(...)` or `domain("x").pods(...)`; add it to `counts`."""
         before, key = len(self.mistakes), _domain_of(count)
         arguments = [*count.parts()]
         if count.function != _COUNTED_PODS:
