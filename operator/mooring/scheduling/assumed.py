@@ -41,8 +41,9 @@ def assume_reserve_and_permit(
     Returns the assumed pods; `together` is the binding of their group, if they have one. The
     pods are assumed in the order of `rows`, because a pod may fit only beside an earlier one.
     `devices` are the allocations that the pods' claims must get, by uid. Permit may let a pod wait.
-    No event about the pods is delivered. Raises PodRejected if a Reserve or Permit plugin rejects a
-    pod, and PluginFailed if a plugin fails; then all pods are unreserved and forgotten.
+    The caller delivers the events about the pods (`announce`). Raises PodRejected if a Reserve or
+    Permit plugin rejects a pod, and PluginFailed if a plugin fails; then all pods are unreserved
+    and forgotten.
     """
     pipeline, state, found = attempt.pipeline, scheduler.state, list[AssumedPod]()
     with ExitStack() as undo:
@@ -97,7 +98,10 @@ def unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
 
 
 def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
-    """Return None if all Permit plugins approve now, else a future that ends when the wait ends."""
+    """Run Permit; return None if all plugins approve now, else a future that ends with the wait.
+
+    A pod that waits is added to `waiting` until `assumed.undo` closes. Raises PodRejected.
+    """
     pod, node, pipeline = assumed.pod, assumed.node, assumed.attempt.pipeline
     pending: dict[str, float] = {}
     with pipeline.metrics.extension_point(ExtensionPoint.PERMIT, pipeline.profile) as point:

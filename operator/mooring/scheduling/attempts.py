@@ -79,8 +79,8 @@ class Attempts:
         """Report the pod as unschedulable, and put it back into the queue.
 
         `plugins` are the plugins that rejected the pod. `may_preempt` says whether the pod might
-        fit if other pods were evicted. The delay of the pod's preemption begins with the first such
-        attempt.
+        fit if other pods were evicted; the first time this is True, the delay of the pod's
+        preemption begins. The pod is retried when the delay, or the protection of a pod, ends.
         """
         self.count(attempt, "unschedulable")
         now, delayed = self._clock(), 0.0
@@ -96,7 +96,7 @@ class Attempts:
         """Return the seconds until a protected pod may become a victim; inf if none is protected.
 
         `queued` is tried again after this time, because no event tells that the protection has
-        ended.
+        ended. In a strict profile, refused evictions and charges to budgets protect pods, too.
         """
         spec, limits = queued.pod.spec, attempt.pipeline.preemption
         cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf

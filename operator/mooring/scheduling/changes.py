@@ -77,7 +77,7 @@ def conditions(changes: Sequence[Change], texts: Sequence[str], subject: str = "
 
 
 def pod_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
-    """Yield changes of the pod, small changes first, for suggestions to try."""
+    """Yield changes for suggestions to try: of requests, tolerations, constraints and claims."""
     for resource in pod.spec.demand.resources:
         yield Change("", 0.0, resource=resource)
     yield from _tolerations(pod.spec, cluster)
@@ -96,7 +96,7 @@ def pod_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
-    """Yield a toleration for each taint that keeps the pod off nodes, frequent taints first."""
+    """Yield tolerations for the most frequent taints that keep the pod off nodes."""
     nodes = cluster.nodes
     counts = Counter[Taint]()
     per_set = np.bincount(nodes.taint_codes[nodes.present], minlength=len(nodes.taint_sets))
@@ -202,7 +202,11 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 def _scaled(
     amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return a container's amounts, each reduced in the ratio of its limit to the pod's request."""
+    """Return a container's amounts, reduced if the pod requests more than the limit of a resource.
+
+    Such an amount is multiplied by the smaller of itself and the limit, and divided by the pod's
+    request. Amounts of 0 are omitted.
+    """
     changed = {
         name: amount * min(limits.get(name, amount), amount) // requested.get(name, amount)
         if name in limits and requested.get(name, 0) > limits[name]
@@ -235,9 +239,10 @@ def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
-    """Yield changes of each request for several devices to a smaller number, large numbers first.
+    """Yield, for each request of devices, its changes to smaller numbers, the largest first.
 
-    Numbers above the maximum of a claim are left out.
+    A request of all devices is changed to one device. Numbers above the maximum of a claim are left
+    out.
     """
     for name, claim in _waiting(pod, cluster):
         for request, wanted in _requests(claim.spec):

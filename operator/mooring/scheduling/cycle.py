@@ -56,6 +56,8 @@ def decide(
 ) -> Outcome | Needed:
     """Return the node with the highest score, or a diagnosis that says why no node fits.
 
+    If the pod fits on its nominated node, this is chosen without scores. If no node fits, the
+    PostFilter plugins run, and may find a node with victims.
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
     where a search that samples nodes begins. `now` is in seconds since the epoch. `answers` has the
     answers of extenders; if an answer is missing, the result is a `Needed` with the question.
@@ -136,7 +138,8 @@ def _feasible(
 ) -> _Feasible | Needed:
     """Return the nodes that pass all filters and extenders, with nominated pods counted.
 
-    If none of the nodes that the extenders passed still fits, the result asks the extenders again.
+    The search ends when it has found enough nodes (`sampled`). If the extenders have not answered
+    about nodes, or none of the nodes that they passed still fits, the result asks them.
     """
     cluster = search.cluster
     with_nominated = search.rejected_with_nominated(pre_filtered, fits)
@@ -229,7 +232,7 @@ def _fit_error(
 def _post_filter(
     pipeline: Pipeline, state: PostFilterState, error: FitError
 ) -> tuple[FitError | Needed, object]:
-    """Run the PostFilter plugins; return the outcome, and the result of the last plugin."""
+    """Run PostFilter plugins until one decides; return the outcome, and that plugin's result."""
     answer = None
     reasons: list[str] = []
     keeps_nomination = False

@@ -40,7 +40,7 @@ class ExtenderAttempts:
 
     @property
     def ready(self) -> bool:
-        """Whether an attempt may begin, or may continue with the extenders' answers."""
+        """Whether `pop` has an attempt that may begin, or continue with the extenders' answers."""
         return bool(self._ready)
 
     def add(self, attempt: CurrentAttempt) -> None:
@@ -56,7 +56,10 @@ class ExtenderAttempts:
         return self._ready.popleft()
 
     def decided(self, attempt: CurrentAttempt, needed: Sequence[Needed]) -> None:
-        """Call the extenders that the attempt needs; end the attempt if it needs none."""
+        """Start a task that calls the extenders that the attempt needs.
+
+        If it needs none, the attempt has ended, and the next one of its profile may begin.
+        """
         if needed:
             task = asyncio.create_task(self._call(attempt, needed))
             self._tasks.add(task)

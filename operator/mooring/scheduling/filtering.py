@@ -74,7 +74,7 @@ class NodeSearch:
     ends: float = math.inf
 
     def pre_filter(self) -> PreFiltered | Diagnosis:
-        """Run the pre_filter plugins; return a Diagnosis if one of them rejects the pod."""
+        """Run the pre_filter plugins; return a Diagnosis if they reject the pod on all nodes."""
         states, names, restricted_by, rejections = self._run_pre_filter()
         if rejections:
             return self._rejected(rejections)
@@ -130,7 +130,7 @@ class NodeSearch:
         return states, names, restricted_by, rejections
 
     def feasible(self, pre_filtered: PreFiltered) -> BoolArray:
-        """Return bool[rows]: True for the nodes that pass every filter."""
+        """Return bool[rows]: True for nodes that pass every filter, without nominated pods."""
         nodes, fits, metrics = self.cluster.nodes, self.results.fits, self.pipeline.metrics
         metrics.mark()
         evaluations = self.results.spec.running.evaluations
@@ -154,7 +154,7 @@ class NodeSearch:
         return fits
 
     def nodes_at(self, rows: IntArray) -> NodeView:
-        """Return a view of the nodes at `rows` (ascending); copy no columns for all nodes."""
+        """Return a view of the nodes at `rows` (ascending); if these are all, copy no columns."""
         nodes = self.cluster.nodes
         return nodes if len(rows) == len(nodes) else nodes.take(rows)
 
@@ -293,7 +293,10 @@ class NodeSearch:
     def diagnose(
         self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...] = ()
     ) -> Diagnosis:
-        """Return the first filter that rejects the pod on each node, with the reasons."""
+        """Return which filter rejects the pod on each node, with the reasons.
+
+        It is the first such filter, or each one with `alwaysCheckAllFilters`.
+        """
         remaining = np.sort(pre_filtered.candidate_rows)
         rejected: list[RejectedNodes] = []
         if len(remaining) < self.cluster.node_count:
@@ -305,7 +308,7 @@ class NodeSearch:
         return self.diagnosis(rejected=(*rejected, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
-        """Return why the nodes at `rows` (int64, ascending) reject the pod."""
+        """Return why those candidates at `rows` (int64, ascending) that reject the pod do so."""
         rows = np.intersect1d(rows, pre_filtered.candidate_rows)
         rejected = self._filter_rejections(pre_filtered, rows, self.pipeline.filters)
         return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))

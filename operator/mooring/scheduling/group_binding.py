@@ -42,8 +42,9 @@ class GroupBinding:
         self.group = group
         self._others = group.scheduled_pods_count
         self._left = 0
-        """The number of the group's members that are bound or may still be bound."""
+        """The number of members of this binding that are bound or may still be bound."""
         self._needed = group.minimum - self._others
+        """The smallest `_left` with which the group reaches its minimum."""
         self._of_roles = Counter(group.roles_on_nodes)
         """The number of members of each role that are on nodes, are bound or may be bound."""
         self._roles = dict(group.roles)
@@ -120,7 +121,8 @@ class GroupBinding:
         time in which the call waits for its turn or for its repetition.
 
         Raises:
-            CalledOff: Too many other members have failed, and this call has not begun.
+            CalledOff: Too many other members have failed. The call has not begun, or has failed as
+                often as it may.
         """
         pauses = iter(_PAUSES_SECONDS)
         while True:
@@ -140,13 +142,13 @@ class GroupBinding:
                 await asyncio.sleep(pause)
 
     def ended(self, bound: Pod | None) -> None:
-        """Note the end of a member's binding; None means that the member was not bound."""
+        """Count one running binding less; None means that the member was not bound."""
         self._unfinished -= 1
         if bound is not None:
             self.bound.append(bound)
 
     def failed(self, reason: str, member: Pod) -> None:
-        """Note that the member will not be bound; `reason` is one line for users."""
+        """Count the member as failed; if too few are left, call off the others for `reason`."""
         self._left -= 1
         self._of_roles[self.group.role_of(member)] -= 1
         self._call_off_if_too_few(reason)
@@ -171,7 +173,7 @@ class GroupBinding:
             asyncio.get_running_loop().call_soon(self._call_off_some)
 
     def _look(self) -> None:
-        """End each meeting at which all remaining members have arrived."""
+        """End each meeting at which all remaining members are, unless they are called off."""
         for meeting in (self.permitted, self.ready):
             if self.called_off is None and meeting.came >= self._left:
                 meeting.end()

@@ -77,11 +77,12 @@ class Housekeeping:
                 logger.warning("pod %s is still unconfirmed: %s", pod.key, text)
 
     async def _settle(self, pod: Pod) -> None:
-        """Read an assumed pod if the watch has not shown its binding in time; correct the state.
+        """Read an assumed pod, because the watch is late to show its binding; correct the state.
 
-        The answer is ignored if the watches have shown something newer. If the pod no longer
-        exists, the assumption is undone. A pod that is bound as assumed stays assumed, because only
-        the watch shows its later changes in their order.
+        The answer is ignored if the watches have shown something newer. If the pod has ended, does
+        not exist or has no node, the assumption is undone; in the last case `unbound` gets the pod.
+        A pod that is bound as assumed stays assumed, because only the watch shows its later changes
+        in their order.
         """
         with self.scheduler.departures.meanwhile() as gone:
             found = await self._read(pod)

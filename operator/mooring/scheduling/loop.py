@@ -86,9 +86,10 @@ class SchedulingLoop:
             self._set_alarm(None)
 
     def _work_once(self, now: float, slices: TimeSlices) -> bool:
-        """Make one attempt, or do less urgent work; return whether there was any work.
+        """Run hints, go on with an attempt that called extenders, and make one attempt.
 
-        Raises Interrupted if the loop was halted during a decision.
+        Without any of this work, it compares decisions of shadow profiles. Returns whether there
+        may be more work. Raises Interrupted if the loop was halted during a decision.
         """
         more_hints = self._run_hints(now)
         if goes_on := self.schedule_one.extender_attempts.ready and self._may_bind():

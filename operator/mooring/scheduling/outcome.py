@@ -20,7 +20,8 @@ class ScheduleResult:
     Attributes:
         feasible_nodes: The number of nodes that fit.
         evaluated_nodes: The number of nodes that the search examined.
-        scores: Returns scores by node name, of all feasible nodes or the best; None without scores.
+        scores: Returns scores by node name, the best first, of at most so many nodes (None: of all
+            feasible nodes). The function is None if the nodes were not scored.
         diagnosis: Returns why the other nodes are not feasible.
     """
 
@@ -76,7 +77,8 @@ def decision_of(
 ) -> Decision:
     """Return the record of an attempt; `most` limits the nodes in it, the best nodes first.
 
-    Call it before the cluster changes, because the outcome reads live columns.
+    If the pod has a node, the record has rejections of other nodes only if `most` is None. Call it
+    before the cluster changes, because the outcome reads live columns.
     """
     if isinstance(outcome, ScheduleResult):
         scores = outcome.scores(most) if outcome.scores is not None else None

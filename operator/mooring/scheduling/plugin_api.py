@@ -77,14 +77,17 @@ class BindAttempt:
         await shielded(task)
 
     async def is_bound(self) -> bool:
-        """Wait for all answers, then allow no more Bindings; return whether one was accepted."""
+        """Allow no more Bindings, and wait for all answers; return whether one was accepted.
+
+        Only Bindings with a task of their own count; others raise their error in `send`.
+        """
         self._wanted = _never
         if self._sent:
             await asyncio.wait(self._sent)
         return any(not task.cancelled() and task.exception() is None for task in self._sent)
 
     async def end(self) -> None:
-        """Allow no more Bindings, and wait for no more answers."""
+        """Allow no more Bindings, and cancel those without an answer."""
         self._wanted = _never
         unanswered = [task for task in self._sent if not task.done()]
         for task in unanswered:
@@ -281,10 +284,10 @@ class PluginApi:
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[None]:
-        """Let one caller at a time enter the context of this key, in the order of arrival.
+        """Return a context for one caller at a time with an equal `key`, in the order of arrival.
 
-        The next caller waits for the answer to the write of a cancelled caller. The last caller
-        removes the key.
+        If a caller is cancelled during `update`, its write goes on, and the next caller enters
+        after the answer. The lock exists until nobody wants it and all such writes are answered.
         """
         turns = self._turns.setdefault(key, _Turns(key))
         turns.users += 1
@@ -335,10 +338,10 @@ class PluginApi:
             task.cancel()
 
     async def finish(self, seconds: float) -> None:
-        """Wait for the answers to writes of cancelled callers; cancel the waits after `seconds`.
+        """Wait for the tasks of `later` and the writes of cancelled callers, at most `seconds`.
 
-        Otherwise the next leader could read a claim before such a write changes it. Call it after
-        `stop`, when all other callers have ended.
+        Then these writes are cancelled. Otherwise the next leader could read a claim before such a
+        write changes it. Call it after `stop`, when all other callers have ended.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + seconds

@@ -52,7 +52,7 @@ class PodEnqueuer:
     """Finds the profile of every pod without a node, and adds the pod to the queue.
 
     It calls `not_pending` with the uid of a pod that got a node or no longer exists, and `arrived`
-    with a pod that the watch shows for the first time.
+    with a pod that a profile takes, before the pod enters the queue.
     """
 
     def __init__(
@@ -101,7 +101,11 @@ class PodEnqueuer:
             self._is_unsettled.clear()
 
     def pending(self, pod: Pod) -> None:
-        """Handle a pod that has no node on the API server, or had none a moment ago."""
+        """Add a pod that the API server shows without a node to the queue, or set it aside.
+
+        A pod without a profile is set aside. An outdated version of a pod that has a node or has
+        ended changes no queue. A terminating pod leaves the queue, unless it is in flight.
+        """
         scheduler = self._scheduler
         known, before = scheduler.queue.get(pod.uid), scheduler.state.unscheduled.get(pod.uid)
         if scheduler.state.has_ended(pod.uid):
@@ -171,7 +175,10 @@ class PodEnqueuer:
         return self._scheduler.departures
 
     def gone(self, uid: Uid) -> None:
-        """Forget a pod that no longer waits for a node: it is bound, ended or deleted."""
+        """Forget a pod that no longer waits for a node: it is bound, ended or deleted.
+
+        If it is at Permit or PreBind, its binding is called off.
+        """
         self._scheduler.departures.note(uid)
         self._not_waiting(uid)
         self._not_pending(uid)
@@ -201,7 +208,7 @@ class PodEnqueuer:
         self._strays.pop(uid, None)
 
     def profiles_changed(self) -> None:
-        """Find the profile of every pod again, because the profiles in force have changed.
+        """Find profiles of all pods without a node again, because profiles in force have changed.
 
         If there are many pods, `run` does this for most of them, in slices. Meanwhile `settle`
         finds the profile of a pod before each decision, so the change applies to every later
@@ -358,7 +365,7 @@ class PodEnqueuer:
         return False
 
     def _try_again_after(self, member: Pod) -> None:
-        """Retry the group of a gated member by retrying a member that is not gated."""
+        """Retry the complete group that `member` is or was in: retry a member without a gate."""
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return
@@ -458,7 +465,11 @@ class PodEnqueuer:
             stray.perhaps_misspelt = False
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Pass the events to the queue; retry the groups and gated pods that the events concern."""
+        """Pass the events to the queue; retry the groups and gated pods that the events concern.
+
+        It also finds the profiles of pods again whose namespace was relabelled, and records pods
+        that other schedulers bound.
+        """
         events = tuple(events)
         if any(event.kind is Kind.HYPER_NODE for event in events):
             self._try_in_hyper_nodes()
@@ -565,7 +576,8 @@ class PodEnqueuer:
     def _unsettle(self, namespace: str | None) -> None:
         """Find the profiles of pods in the namespace (None: of all pods) again.
 
-        This call finds the first profiles, and `run` finds the others.
+        This call finds the first profiles, and `run` finds the others. Pods in flight among the
+        others are marked as outdated.
         """
         without = self._scheduler.without_profile
         if namespace is None:
@@ -611,7 +623,7 @@ class PodEnqueuer:
         return profile.pipeline if profile is not None else None
 
     def _set_aside(self, pod: Pod) -> None:
-        """Put the pod among the pods without a profile, and withdraw its nomination.
+        """Move the pod from the queue to the pods without a profile; withdraw its nomination.
 
         If the pod waits at Permit, its binding is called off, because the plugins of its profile
         may never answer.
@@ -711,8 +723,9 @@ class _Members:
 class _Stray:
     """A pod without a profile: when it lost its profile, and its last report (`told`).
 
-    `version` is the version of the profiles at that report. `perhaps_misspelt` is True until the
-    pod's scheduler name has been compared with the names of profiles.
+    `version` is the version of the profiles at the last check of why none takes the pod.
+    `perhaps_misspelt` is True from this check until the pod's scheduler name has been compared with
+    the names of profiles.
     """
 
     since: float

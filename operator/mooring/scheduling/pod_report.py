@@ -125,7 +125,7 @@ class PodReport:
         plugins: The names of the plugins that rejected or gated the pod.
         held_back: Why the pod is gated, or why no profile takes it.
         waits_for: The seconds that the pod may still wait, by Permit plugin.
-        ahead: The number of active pods before this pod.
+        ahead: The number of active pods before this pod by priority and waiting time.
         not_served: Kinds that the pod's volumes need and the API server does not serve.
         claims: The ResourceClaims, and why they have no devices.
         suggestions: For an unschedulable pod or its group, the smallest change first.
@@ -152,7 +152,11 @@ class PodReport:
 
 
 class PodReportBuilder:
-    """Builds reports on request, one at a time, so that many requests do not delay decisions."""
+    """Builds reports on request; searches run one at a time, so that decisions are not delayed.
+
+    `groups` returns documents of the pod groups with a namespace and name. `unserved` returns the
+    kinds that the API server does not serve, with their resources.
+    """
 
     def __init__(
         self,
@@ -268,7 +272,10 @@ class PodReportBuilder:
         return TextAboutPods(f"{what} {names}", refs, f"{what} {len(about)} members")
 
     async def _of_group(self, group: PodGroupState) -> list[SuggestedChange]:
-        """Return changes after which the group would fit; [] if too few members are ready."""
+        """Return changes after which the group would fit, for two seconds the same ones.
+
+        [] if too few members are ready, or if the members are scheduled one by one.
+        """
         scheduler = self._scheduler
         waiting = _decidable(group, scheduler)
         if group.incomplete is not None or group.short_of([each.pod for each in waiting]):
@@ -313,7 +320,11 @@ class PodReportBuilder:
         return [str(unserved[kind]) for kind in needed if kind in unserved] or None
 
     def _ahead(self, queued: QueuedPod) -> int:
-        """Return how many active pods come before this pod."""
+        """Return how many active pods have a higher priority, or an equal one and wait longer.
+
+        Other QueueSort plugins, resting namespaces, borrowed quota and groups may change the order
+        in which pods are popped.
+        """
         key = by_priority(queued)
         return sum(
             other.times.state is PodState.ACTIVE and by_priority(other) < key
@@ -373,10 +384,10 @@ async def smallest_suggestions(
     turn: Turn,
     group: PodGroupState | None = None,
 ) -> list[SuggestedChange]:
-    """Return the suggestions with the smallest changes, the smallest first; see `suggestions`.
+    """Return the five suggestions with the smallest changes, the smallest first.
 
     There are fewer if a plugin fails, or if the search takes too long. The search runs in one
-    `turn`; `clock` returns seconds.
+    `turn`; `clock` returns seconds. See `mooring.scheduling.suggestions.suggestions`.
     """
     found = list[Suggestion]()
 

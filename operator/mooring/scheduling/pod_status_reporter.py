@@ -77,7 +77,7 @@ def failure_reason(error: KubeError) -> PodScheduledReason:
 
 @dataclass(eq=False, repr=False)
 class PodStatusReporter:
-    """Writes the statuses of pods, and events about pods; no other code does this.
+    """Writes the statuses of pods, and events about pods; beside it, only plugins do this.
 
     All methods except `run`, `written`, `report_new` and `mark_disrupted` return immediately and
     never fail; `run` writes their reports. `priority_classes` are the cluster's current
@@ -225,7 +225,7 @@ class PodStatusReporter:
         self._write_soon(pod, {_NOMINATION: None})
 
     def is_nominated_by_status(self, pod: Pod) -> bool:
-        """Note the nomination in the pod's status; return whether it is the newest nomination.
+        """Take over the nomination in the pod's status; return whether it is the newest nomination.
 
         It is not the newest if this scheduler is writing another nomination, or wrote one that the
         watch has not shown yet.
@@ -312,7 +312,7 @@ class PodStatusReporter:
         self._answered(uid, status, version)
 
     def _answered(self, uid: str, status: Mapping[str, Any], version: str) -> None:
-        """Note the version of the pod after its nomination was written; "" means unknown."""
+        """Keep the pod's version after its newest nomination was written; "" removes the entry."""
         newer = self._pending[uid][1] if uid in self._pending else {}
         if _NOMINATION in status and _NOMINATION not in newer and uid in self._nominating:
             self._nominating[uid] = version

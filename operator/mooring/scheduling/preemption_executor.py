@@ -105,7 +105,7 @@ class PreemptionExecutor:
 
     @property
     def in_flight(self) -> int:
-        """The number of preemptions that are evicting victims."""
+        """The number of tasks that evict the victims of a preemption or delete a gang's members."""
         return len(self._tasks)
 
     async def finish(self, seconds: float) -> None:
@@ -174,9 +174,9 @@ class PreemptionExecutor:
     def _failed(
         self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]
     ) -> None:
-        """End evictions that have failed, or were not sent because of a failure.
+        """Abandon and report evictions that have failed, or were not sent because of a failure.
 
-        Every preemptor that waits for one of these victims is tried again.
+        Every preemptor that waits for one of these victims loses its nomination and is retried.
         """
         unexpected = next((error for error in failures if not isinstance(error, KubeError)), None)
         first = unexpected or failures[0]
@@ -204,7 +204,7 @@ class PreemptionExecutor:
     async def _preempt(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], *, strict: bool
     ) -> None:
-        """Evict the victim; if it is at Permit or PreBind, call off its binding.
+        """Evict the victim; if it is at Permit or PreBind, call off its binding instead.
 
         The victim is marked as a disruption target and deleted; if `strict`, it is evicted by the
         Eviction API instead.
@@ -254,7 +254,8 @@ class PreemptionExecutor:
         return f"queue {mine.name} took back what queue {its.name} had borrowed"
 
     def stays(self, victim: Pod) -> None:
-        """Give up the eviction of the victim; retry the pods that wait for the victim's end."""
+        """Give up the eviction of the victim; end nominations that wait for it, and retry the pods.
+        """
         self._try_again(self.scheduler.state.abandon_eviction(victim))
         self.scheduler.work.set()
 

@@ -178,7 +178,7 @@ class Profiles:
         self._rematch()
 
     def not_in_force(self, name: str, scheduler_names: Iterable[str]) -> None:
-        """Note that a profile with these scheduler names is invalid and was never in force."""
+        """Keep the scheduler names of an invalid profile, never in force, for `why_none`."""
         self._not_in_force[name] = frozenset(scheduler_names)
         self.version += 1
 

@@ -134,8 +134,8 @@ class ResultColumn:
     def refresh(self, pod: Pod, nodes: NodeView, as_of: Hashable, run: _Run) -> None:
         """Update the values to the current state of the node table; `pod` is any pod with this key.
 
-        `run` runs the plugin: on all nodes if `as_of` differs from the last call's, else on the
-        nodes that have changed.
+        `run` runs the plugin: on all nodes if `as_of` differs from the last call's or over half of
+        the nodes have changed, else on the nodes that have changed.
         """
         position = self._changes.position
         is_whole = self._as_of == as_of and len(self.values) == len(nodes)
@@ -193,7 +193,7 @@ class ResultColumns:
         return column
 
     def release(self, column: ResultColumn) -> None:
-        """Note that one spec fewer uses this column; drop the column if no spec uses it."""
+        """Count one user of the column less; drop the column if no spec uses it."""
         column.users -= 1
         if not column.users:
             del self._columns[column.key]
@@ -482,7 +482,8 @@ class NodeResults:
     """The results of all node-only plugins for one pod in one decision.
 
     `fits` is bool[rows]: the row exists and passes every node-only filter. `fits_without_pods`
-    leaves out the filters that read the pods on a node.
+    leaves out the filters that read the pods on a node. Both are empty if PreFilter rejects the
+    spec. `devices` are the versions of devices that the results depend on.
     """
 
     spec: SpecResults
@@ -529,7 +530,10 @@ class ResultCache:
                 self._drop(*self._specs.popitem(last=False))
 
     def _kept(self, pod: Pod, pipeline: Pipeline) -> SpecResults:
-        """Return the results for the pod's spec; compute new ones if there are none."""
+        """Return the results for the pod's spec; compute new ones if there are none.
+
+        The first results of a pipeline replace all results of the profile's former pipelines.
+        """
         key = (pod.spec, pipeline)
         spec = self._specs.get(key)
         if spec is not None:

@@ -2,7 +2,7 @@
 
 The methods of `ScheduleOne` are in the order of the steps, which are the same for a pod and for a
 group. A pod is popped, and the other members of its group leave the queue with it. A decision
-chooses nodes for all of them. Either all chosen members are assumed and bound, each in its own
+chooses nodes for them. Either all members with a node are assumed, and each is bound in its own
 task, or none is. If there are no nodes, the scheduler searches for victims. A decision pauses so
 that other tasks run, but only one decision runs at a time.
 
@@ -120,13 +120,15 @@ class ScheduleOne:
 
     @property
     def requesting(self) -> int:
-        """The number of bindings that send requests; a binding at Permit or PreBind sends none."""
+        """The number of bindings that are neither at Permit nor in `in_pre_bind`."""
         return len(self._tasks) - len(self.scheduler.waiting) - len(self.scheduler.in_pre_bind)
 
     def attempt(self, queued: QueuedPod) -> None:
-        """Make one attempt about a popped pod, or about its group's members without a node.
+        """Make one attempt about a popped pod and the queued members of its group.
 
-        The attempt ends before this returns, unless extenders must be called first.
+        When this returns, each pod is being bound or is in a queue, unless extenders must be called
+        first (`go_on`). No attempt is made about a pod that has a node, is terminating or has no
+        profile, nor if its group is in backoff or waits for extenders.
         """
         scheduler, pod, now = self.scheduler, queued.pod, self._clock()
         # A former leader may have bound it a moment ago.
@@ -155,7 +157,10 @@ class ScheduleOne:
             self._scheduling_cycle(attempt)
 
     def go_on(self) -> None:
-        """Continue the attempt that has been ready for the longest time."""
+        """Make a decision for the next attempt that is ready in `extender_attempts`.
+
+        The attempt ends, or more extenders are called.
+        """
         attempt = self.extender_attempts.pop()
         needed = self._scheduling_cycle(attempt) if self._goes_on(attempt) else ()
         if not needed:
@@ -232,9 +237,10 @@ class ScheduleOne:
         return ()
 
     def _schedule_pod(self, attempt: CurrentAttempt) -> Sequence[Needed]:
-        """Choose a node for the pod and assume it there; else nominate it, or report why not.
+        """Choose a node for the pod and begin to bind it; else put it back into the queue.
 
-        Returns the questions that extenders must answer first; then nothing else has happened.
+        If PostFilter found victims, the pod is nominated, and their evictions begin. Returns the
+        questions that extenders must answer first; then nothing else has happened.
         """
         queued, outcome = attempt.first, self._decide_pod(attempt)
         if isinstance(outcome, Needed):
@@ -254,7 +260,7 @@ class ScheduleOne:
         return ()
 
     def _decide_pod(self, attempt: CurrentAttempt) -> Outcome | Needed:
-        """Return the node for the pod, why there is none, or the questions to extenders."""
+        """Decide about the pod and record the decision; return it, or the question to extenders."""
         scheduler, pipeline, pod = self.scheduler, attempt.pipeline, attempt.first.pod
         answers = None
         if attempt.answers is not None:
@@ -295,9 +301,10 @@ class ScheduleOne:
             decided(decision, now, scored=outcome.feasible_nodes)
 
     def _schedule_group(self, attempt: CurrentAttempt, group: PodGroupState) -> Sequence[Needed]:
-        """Choose nodes for the members and assume them there; else preempt, or reserve nodes.
+        """Choose nodes for the members and begin to bind them; else preempt and reserve nodes.
 
-        Returns the questions that extenders must answer first.
+        Members without a node return to the queue. Returns the questions that extenders must answer
+        first; then nothing else has happened.
         """
         pipeline, result, obstacle = attempt.pipeline, "unschedulable", group.incomplete
         together = self._binding_of(group)
@@ -336,7 +343,7 @@ class ScheduleOne:
         return ()
 
     def _place(self, attempt: CurrentAttempt, group: PodGroupState) -> GroupDecision:
-        """Choose nodes for members of the group, assume them there, and return the decision."""
+        """Choose nodes for members of the group, and begin to bind them; return the decision."""
         pipeline, size = attempt.pipeline, len(attempt.members)
         place = partial(
             place_group,
@@ -357,9 +364,10 @@ class ScheduleOne:
     def _preempt(
         self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
-        """Nominate the members if preemption makes room for the group; else end their nominations.
+        """Nominate the members and evict victims if this makes room; else end their nominations.
 
-        Returns the decision with the result of preemption, and whether members were nominated.
+        Nominations of reserved nodes do not end. Returns the decision with the result of
+        preemption, and whether members were nominated.
         """
         scheduler, members = self.scheduler, attempt.members
         answer = preempt_for_group(
@@ -389,7 +397,10 @@ class ScheduleOne:
         return decision.after(answer), False
 
     def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
-        """Reserve nodes for a group that waited long, or delete its members that are bound."""
+        """Reserve nodes for a group that waited long; without nominations delete bound members.
+
+        Bound members are deleted only if the profile requires this.
+        """
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
         if not any(map(self.scheduler.nominated_node, attempt.pods)):
@@ -449,7 +460,9 @@ class ScheduleOne:
     def _commit(
         self, attempt: CurrentAttempt, rows: Mapping[Uid, int], devices: Devices | None = None
     ) -> None:
-        """Assume the pods on their nodes and begin to bind them; on an exception change nothing.
+        """Assume the pods on their nodes and begin to bind them, or assume none and raise.
+
+        If the scheduler stops meanwhile, the bindings that have begun go on.
 
         Raises:
             PodRejected: A Reserve or Permit plugin rejects a pod.
@@ -481,7 +494,11 @@ class ScheduleOne:
                 self._leave_group(one)
 
     def _begin_binding(self, assumed: AssumedPod, now: float) -> None:
-        """Start the task that binds the assumed pod."""
+        """Start the task that binds the assumed pod; remove the pod from `attempt.members`.
+
+        If the pod was tried on behalf of others, the queue retries the next one
+        (`SchedulingQueue.assumed`).
+        """
         scheduler, queued, pod = self.scheduler, assumed.queued, assumed.pod
         scheduler.queue.assumed(queued, now)
         waiting = scheduler.waiting.get(pod.uid)
@@ -512,7 +529,10 @@ class ScheduleOne:
             queued.times.enter(PodState.BINDING, now)
 
     async def _bind(self, assumed: AssumedPod) -> bool:
-        """Bind the pod, or put it into a queue again; return whether it is bound."""
+        """Bind the pod, or put it into a queue again unless it has gone; run PostBind.
+
+        Returns whether the pod is bound.
+        """
         attempts, attempt, queued = self.attempts, assumed.attempt, assumed.queued
         try:
             self.reports.forget(assumed.pod.uid)
@@ -608,7 +628,7 @@ class ScheduleOne:
         return None
 
     def _leave_group(self, assumed: AssumedPod, *, bound: bool = False) -> None:
-        """Note the end of a member's binding; only the first call has an effect."""
+        """Tell the group's binding that a member's binding has ended; later calls do nothing."""
         together, assumed.together = assumed.together, None
         if together is None:
             return

@@ -1,4 +1,4 @@
-"""The state of the scheduler that the parts of the engine share."""
+"""The objects that all parts of the scheduler share: cluster, queue, profiles, running bindings."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ class DeletedUids:
         self._readers: dict[object, set[str]] = {}
 
     def note(self, uid: str) -> None:
-        """Note that the object with this uid was deleted."""
+        """Add the uid of a deleted object to the set of each running `meanwhile`."""
         for gone in self._readers.values():
             gone.add(uid)
 
@@ -127,7 +127,8 @@ class SchedulerState:
     without_profile: dict[Uid, Pod] = field(default_factory=dict)
     """The pods that no profile takes, by uid; a profile that takes them may come later."""
     in_pre_bind: dict[Uid, Callable[[], object]] = field(default_factory=dict)
-    """Functions that cancel a pod's binding until the Binding is sent, by the pod's uid."""
+    """By a pod's uid, the function that cancels its binding. The entry exists from PreBind on,
+    except while the Binding is being sent."""
     being_bound: dict[Uid, AssumedPod] = field(default_factory=dict)
     """The bindings that have not ended, by the uid of the assumed pod."""
     at_bind: dict[Uid, BindAttempt] = field(default_factory=dict)

@@ -24,7 +24,7 @@ _NONE_SO_LOW: Final = np.iinfo(np.int64).min
 
 
 class PluginScores(NamedTuple):
-    """One plugin's normalized and weighted scores of the feasible nodes."""
+    """One plugin's normalized scores of the feasible nodes, and its weight."""
 
     column: IntArray | int
     """The scores (int64) by position, or by row if `rows` is set; one int if all are equal."""
@@ -108,7 +108,7 @@ class ScoreTable:
 
 
 def score(search: NodeSearch, rows: IntArray) -> ScoreTable:
-    """Run the score plugins on the feasible rows (int64, in the order of `sampled`)."""
+    """Run PreScore and Score for the feasible rows (int64, from `sampled`); return all scores."""
     pod, pipeline, cluster, spec = search.pod, search.pipeline, search.cluster, search.results.spec
     metrics, evaluations = pipeline.metrics, spec.running.evaluations
     metrics.mark()
@@ -153,7 +153,7 @@ def _node_only_scores(
 ) -> PluginScores:
     """Return the scores of a node-only plugin; `nodes` is the view of the feasible nodes.
 
-    If most nodes are feasible, the scores are for all nodes, by row.
+    Unless only few nodes are feasible, the scores may be for all nodes, by row.
     """
     spec, how, weight = search.results.spec, scorer.plugin.normalize, scorer.weight
     is_kept = spec.is_kept(scorer.name)
@@ -204,7 +204,7 @@ class _Totals:
             self._by_row = _plus(self._by_row, scores.column, scores.weight)
 
     def found(self) -> IntArray:
-        """Return int64[positions]: the total scores."""
+        """Return the sum of all scores that were added, for each position (int64)."""
         total = self._by_position
         if self._by_row is not None:
             by_row = self.at_rows(self._by_row)

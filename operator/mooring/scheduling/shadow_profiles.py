@@ -107,13 +107,15 @@ class Shadow:
         self._unconfirmed: OrderedDict[str, _Comparison] = OrderedDict()
         """Comparisons of bound pods that were never seen pending, perhaps static pods, by uid."""
         self._pending: dict[str, float | None] = {}
+        """The monotonic time when each pending pod was first examined, by uid; None once it is in
+        `_due`."""
         self._look_at = 0.0
         self._due: deque[Pod] = deque()
         self._summaries: dict[str, _Summary] = {}
         self._records: deque[dict[str, Any]] = deque(maxlen=_MOST_RECORDS)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Note the pods that are bound according to the events."""
+        """Keep the pods that the events show bound, for `compare`."""
         if not self._scheduler.profiles.has_shadows:
             self._bound.clear()
             return
@@ -122,7 +124,11 @@ class Shadow:
                 self._note(event.after)
 
     def forget(self, uid: str) -> None:
-        """Note that the pod is no longer pending; the caller must call this for every such pod."""
+        """Count the comparison of a pod that is no longer pending, or remember this for `compare`.
+
+        The caller must call it for every such pod. Bound pods that were never pending, such as
+        static pods, are not counted.
+        """
         if not self._scheduler.profiles.has_shadows:
             self._left.clear()
             self._unconfirmed.clear()
@@ -229,7 +235,7 @@ class Shadow:
         return decided
 
     def _look(self, now: float) -> None:
-        """Note new pending pods; choose those pending for 30 seconds for a decision."""
+        """Update `_pending`; add each pod to `_due` once it has been pending for 30 seconds."""
         pods: Iterable[Pod] = ()
         if self._scheduler.profiles.has_shadows:
             pods = islice(self._scheduler.without_profile.values(), _MOST_PENDING)

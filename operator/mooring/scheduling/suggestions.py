@@ -169,7 +169,11 @@ class _Suggestions:
     def _of_pod(
         self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
     ) -> Iterator[Suggestion]:
-        """Yield the suggestions for a pod: single changes, pairs of changes, ends of other pods."""
+        """Yield the suggestions for a pod.
+
+        They are changes of the pod, fewer devices, ends of other pods, changes of claims, and, if
+        no change of claims helps, pairs of changes.
+        """
         helped = claims_helped = False
         for suggestion in helping:
             yield suggestion
@@ -226,7 +230,10 @@ class _Suggestions:
     def _decided(
         self, members: Sequence[Pod], changes: Sequence[Change], without: Sequence[Pod]
     ) -> IntArray:
-        """Return the nodes (int64 rows) where these members fit now; empty if they do not fit."""
+        """Return the nodes (int64 rows) where these members fit now; empty if they do not fit.
+
+        The first decision about a group is kept in `_first`.
+        """
         if self._group is None:
             with self._what_if.trial(without) as trial:
                 for change in filter(attrgetter("claim"), changes):
@@ -294,7 +301,11 @@ class _Suggestions:
     def _with_largest(
         self, changes: Sequence[Change], resources: Sequence[str], fit: Suggestion
     ) -> tuple[_Limits, Suggestion]:
-        """Return the largest requests with which the pod fits, and the suggestion for them."""
+        """Return the largest requests with which the pod fits, and the suggestion for them.
+
+        `fit` is the suggestion without these requests. For a group, the first resource is added to
+        `_short`.
+        """
         first, *others = resources
         amounts: Sequence[int] = ()
         if self._group is not None:
@@ -381,7 +392,10 @@ class _Suggestions:
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
-        """Return sets of nodes (int64 rows) where the end of a few pods may make room."""
+        """Return sets of nodes (int64 rows) where the end of a few pods may make room.
+
+        Nodes where it may free devices are added to `_short_of_devices`.
+        """
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):

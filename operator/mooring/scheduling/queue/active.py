@@ -1,8 +1,9 @@
 """The active queue: pods to be scheduled, in the order of their profile's QueueSort plugin.
 
 Keys of different plugins cannot be compared, so each plugin has its own heap. `pop` compares the
-first pods of all heaps and takes the pod with the highest priority; among equals, the pod that has
-waited longest. If namespaces take turns, this order holds within each namespace and priority.
+first pods of all heaps and takes the pod with the highest priority. Among equals it takes a pod of
+a namespace that does not rest, then the pod that has waited longest. If namespaces take turns, this
+order holds within each namespace and priority.
 """
 
 from collections import OrderedDict
@@ -36,11 +37,11 @@ class ActivePods:
         """Maps a namespace to the time until which it rests, in seconds on the caller's clock."""
 
     def rest(self, namespace: str, until: float) -> None:
-        """Let the namespace rest: pods of other namespaces with equal priority come first."""
+        """Let pods of other namespaces with equal priority come first until the time `until`."""
         self._rests[namespace] = until
 
     def add(self, queued: QueuedPod) -> None:
-        """Add the pod; its QueueSort plugin determines its place."""
+        """Add the pod to the heap of its QueueSort plugin, or of its namespace if this rests."""
         plugin, key = self._order(queued)
         namespace = queued.pod.namespace if queued.pod.namespace in self._rests else ""
         self._heaps.setdefault((plugin, namespace), PodHeap()).push(key, queued)
@@ -62,9 +63,10 @@ class ActivePods:
         return None
 
     def _first(self) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
-        """Return the namespace and heap of the pod that is next, or None; delete empty heaps.
+        """Return the namespace and heap of the pod that is next; None if there is no pod.
 
-        Among pods of the highest priority, pods of namespaces that do not rest come first.
+        Among pods of the highest priority, pods of namespaces that do not rest come first. Empty
+        heaps of namespaces that no longer rest are deleted.
         """
         best: tuple[int, bool, float] | None = None
         chosen: tuple[str, PodHeap[tuple[Any, ...]]] | None = None
@@ -81,7 +83,7 @@ class ActivePods:
         return chosen
 
     def _order(self, queued: QueuedPod) -> _Order:
-        """Return the plugin and the pod's sort key: priority and time if the plugin fails."""
+        """Return the plugin's name and the pod's sort key; "" and `by_priority` if it fails."""
         pipeline = queued.pipeline
         plugin = pipeline.queue_sort
         try:

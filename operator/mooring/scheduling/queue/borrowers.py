@@ -1,8 +1,8 @@
 """The active queue in a cluster with Queues: pods of Queues that have borrowed quota come last.
 
-Among the Queues that have borrowed, the one with the smallest share comes first, as in Kueue's fair
-sharing. Within a Queue the usual order holds. All other pods are in one heap, whatever their Queue
-is.
+A Queue counts as one that has borrowed if an ancestor has. Among these, the one with the smallest
+share comes first, as in Kueue's fair sharing. Within a Queue the order of `ActivePods` holds. All
+other pods share one `ActivePods`, whatever their Queue is.
 """
 
 from collections.abc import Callable
@@ -38,12 +38,12 @@ class ActivePodsWithBorrowers:
         self._decreases = 0
 
     def rest(self, namespace: str, until: float) -> None:
-        """Let the namespace rest: pods of other namespaces with equal priority come first."""
+        """Let pods of other namespaces with equal priority come first until the time `until`."""
         for pods in (self._within, *self._of_borrowers.values()):
             pods.rest(namespace, until)
 
     def add(self, queued: QueuedPod) -> None:
-        """Add the pod; it comes last if its Queue or an ancestor of the Queue has borrowed."""
+        """Add the pod, after all others if its Queue or an ancestor of the Queue has borrowed."""
         queues = self._queues()
         name = queues.borrower_of(queued.pod)
         if not name:
@@ -109,7 +109,7 @@ class ActivePodsWithBorrowers:
         return None
 
     def _first_of(self, parent: str, queues: Queues) -> _First:
-        """Return the first Queue in the heap of the Queue `parent`, with its present shares."""
+        """Return the child Queue of `parent` with the smallest share now; sort its heap anew."""
         siblings = self._siblings[parent]
         while (shares := queues.shares(siblings[0][1]))[-1:] != siblings[0][0]:
             heapreplace(siblings, (shares[-1:], siblings[0][1]))

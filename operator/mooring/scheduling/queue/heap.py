@@ -85,7 +85,7 @@ class PodHeap(Generic[_Key]):
             self._most = max(2 * len(self._entries), _FEW_ENTRIES)
 
     def _with_first(self) -> list[_Entry[_Key]]:
-        """Return the heap with the smallest valid entry; an empty heap without a valid entry."""
+        """Drop void first entries; return the heap with the smallest entry, else an empty heap."""
         del self._dropped[-_FREED:]
         if not self._entries and not self._searched:
             return self._entries
@@ -96,7 +96,7 @@ class PodHeap(Generic[_Key]):
         return self._entries
 
     def _drop_void_first(self, heap: list[_Entry[_Key]]) -> None:
-        """Remove void entries from the head of the heap."""
+        """Remove void entries from the head; if there are very many, remove all void entries."""
         for _ in range(_MANY_VOID):
             if not heap or heap[0].queued() is not None:
                 return

@@ -32,9 +32,9 @@ class InFlight:
         return entry[0] if entry is not None else None
 
     def leave(self, uid: Uid) -> int:
-        """Remove the pod; return the sequence number of the first event that it missed."""
+        """Remove the pod; return the sequence number of the first event since its attempt began."""
         return self._pods.pop(uid)[1]
 
     def oldest(self) -> int | None:
-        """Return the sequence number of the first event that any pod missed; None without pods."""
+        """Return the `since` of the oldest attempt, the smallest of all; None without pods."""
         return next((since for _, since in self._pods.values()), None)

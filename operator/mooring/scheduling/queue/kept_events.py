@@ -1,4 +1,4 @@
-"""Keeps the cluster events, in order, until hints have run for all pods that missed them."""
+"""Keeps cluster events, in order, until no pod's hints need them or there are too many."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -30,11 +30,9 @@ class EventLog:
         """The sequence number of the oldest event that is kept."""
 
     def __len__(self) -> int:
-        """Return how many events are kept."""
         return len(self._events)
 
     def __iter__(self) -> Iterator[ClusterEvent]:
-        """Iterate over the events that are kept."""
         return iter(self._events)
 
     def __getitem__(self, number: int) -> ClusterEvent:

@@ -17,16 +17,19 @@ error or a failed preemption (SchedulerPopFromBackoffQ).
 Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
 wait for all pods of another.
 
-Unschedulable pods with equal signatures form a group, because the same events may help them. An
-event moves only one pod of a group. If this pod is rejected again with an equal signature, the
-others stay unschedulable. Otherwise the next pod of the group is moved.
+To retry a pod is to move it to the active queue, or to backoff until its backoff ends; a pod with a
+gate becomes gated.
+
+The same events may help all unschedulable pods with equal signatures. So an event moves only one of
+them, and all that are nominated to the event's node. If the one is rejected again with an equal
+signature, the others stay unschedulable. Otherwise the next pod with the signature is moved.
 
 Other pods may take the free resources before the moved pod is popped. So its queueing hints run
 again before its attempt, for that event and all later events. If all hints return SKIP, the pod
-stays unschedulable.
+usually returns to the unschedulable pods (`_may_fit`).
 
-The queue only notes events. The scheduling loop runs the hints later, a few at a time, so that
-decisions need not wait for many hints.
+`move_on_events` only keeps events. The scheduling loop runs the hints later, a few at a time, so
+that decisions need not wait for many hints.
 
 A pod is in exactly one queue or in flight. Times are seconds on the caller's monotonic clock.
 """
@@ -122,7 +125,7 @@ class SchedulingQueue:
 
     @property
     def in_flight(self) -> Iterable[QueuedPod]:
-        """The pods whose attempts are running."""
+        """The pods from `pop` until their attempts and bindings end."""
         return tuple(self._in_flight)
 
     def get(self, uid: Uid) -> QueuedPod | None:
@@ -140,7 +143,7 @@ class SchedulingQueue:
 
     @property
     def has_active(self) -> bool:
-        """Whether a pod could be popped at once."""
+        """Whether a pod is active; pods in backoff do not count."""
         return bool(self._counts[SubQueue.ACTIVE])
 
     @property
@@ -175,10 +178,11 @@ class SchedulingQueue:
     ) -> None:
         """Add the pod, or replace the older version of the pod and its pipeline.
 
-        An unschedulable pod is retried if its spec, claims or pipeline changed. If its labels or
-        owner changed, it is retried only if a plugin that rejected it may read them, as in
-        kube-scheduler. If the pod changes in flight and its attempt finds no node, the pod is tried
-        again. `times` are given for a pod that is known but not queued.
+        An unschedulable pod is retried if its spec, claims, running time or pipeline changed. If
+        its labels or owner changed, it is retried only if a plugin that rejected it may read them,
+        as in kube-scheduler. A gated pod is always retried. If the pod changes in flight and its
+        attempt finds no node, it is tried again. `times` are given for a pod that is known but not
+        queued.
         """
         queued = self.get(pod.uid)
         if queued is None:
@@ -207,16 +211,16 @@ class SchedulingQueue:
             self._try_next(queued, now)
 
     def _has_its_signature(self, queued: QueuedPod) -> bool:
-        """Return whether an unschedulable pod still has the signature of its group.
+        """Return whether the pod is unschedulable and still has the signature it was added with.
 
-        Returns False for a pod whose result was copied from an equal group.
+        Returns False after an attempt whose result held for all groups with equal specs.
         """
         if queued.queue is not SubQueue.UNSCHEDULABLE or queued.decided_by_specs:
             return False
         return self._unschedulable.signature_of(queued.pod.uid) == self._hints.signature(queued)
 
     def try_again(self, uid: Uid, now: float) -> None:
-        """Retry an unschedulable pod because its group has changed."""
+        """Retry an unschedulable pod because its pod group changed; a pod in flight, afterwards."""
         queued = self.get(uid)
         if queued is None:
             return
@@ -229,8 +233,8 @@ class SchedulingQueue:
     def try_after(self, uid: Uid, event: ClusterEvent, now: float) -> None:
         """Retry an unschedulable pod if its plugins say that the event may help it.
 
-        The event is about an object that only this pod uses, so other pods of its group are not
-        retried.
+        The event is about an object that only this pod uses, so other pods with its signature are
+        not retried.
         """
         queued = self._pods.get(uid)
         if queued is None or queued.queue is not SubQueue.UNSCHEDULABLE:
@@ -239,7 +243,7 @@ class SchedulingQueue:
             self._retry(queued, now, event.label)
 
     def nominated(self, uid: Uid) -> None:
-        """Note that the pod is nominated, so that events on its nominated node move it."""
+        """Read an unschedulable pod's nomination anew, so that events on that node move it."""
         queued = self._pods.get(uid)
         if queued is not None and queued.queue is SubQueue.UNSCHEDULABLE:
             self._unschedulable.nominated(queued)
@@ -247,7 +251,8 @@ class SchedulingQueue:
     def remove(self, uid: Uid, now: float) -> QueuedPod | None:
         """Remove the pod and return it; return None if it is unknown.
 
-        If the pod is in flight, the end of its attempt is ignored.
+        If the pod is in flight, the end of its attempt is ignored. If it was tried on behalf of
+        the pods with a signature, the next of them may be retried (`_try_next`).
         """
         queued = self._pods.pop(uid, None)
         if queued is not None:
@@ -262,7 +267,11 @@ class SchedulingQueue:
         return queued
 
     def pop(self, now: float) -> QueuedPod | None:
-        """Put the next pod to schedule in flight, and return it; None if there is none."""
+        """Put the next pod to schedule in flight, and return it; None if there is none.
+
+        Pods whose backoff has ended become active first. Pods that no event helps any more return
+        to the unschedulable pods.
+        """
         if not self.has_next:
             return None
         self._flush_backoff(self._backoff, now)
@@ -286,16 +295,19 @@ class SchedulingQueue:
         return queued
 
     def attempted(self, namespace: str, seconds: float, now: float) -> None:
-        """Note the duration of an attempt about pods of a namespace.
+        """Let other namespaces come first if an attempt about pods of `namespace` took long.
 
-        After a long attempt, pods of other namespaces with equal priority come first for as long as
-        it took. So no namespace can use more than half of the time while others wait.
+        Pods of other namespaces with equal priority come first for as long as the attempt took. So
+        no namespace can use more than half of the time while others wait.
         """
         if seconds > _BRIEF_SECONDS:
             self._active.rest(namespace, now + seconds)
 
     def pop_specific(self, uid: Uid, now: float) -> QueuedPod | None:
-        """Put this pod in flight and return it (PopSpecificPod); None if it is gated or unknown."""
+        """Put this pod in flight and return it (PopSpecificPod).
+
+        Return None if it is gated, already in flight, or unknown.
+        """
         queued = self._pods.get(uid)
         if queued is None or queued.queue is SubQueue.GATED:
             return None
@@ -305,7 +317,7 @@ class SchedulingQueue:
         return queued
 
     def postpone(self, queued: QueuedPod, until: float, now: float) -> None:
-        """End the pod's attempt before any decision; try the pod again at `until`."""
+        """End the pod's attempt before any decision, and do not count it; retry it at `until`."""
         if self._in_flight.get(queued.pod.uid) is queued:
             self._in_flight.leave(queued.pod.uid)
             queued.attempts -= 1
@@ -320,8 +332,8 @@ class SchedulingQueue:
 
         `flush_unschedulable` moves the pod at `retry_at` if no event has moved it before. The pod
         is tried again if it changed during the attempt, or if an event during the attempt may help
-        it (`run_hints`). If it was tried for a group and now has another signature, the next pod of
-        that group is tried.
+        it (`run_hints`). If it was tried on behalf of the pods with a signature and now has another
+        one, the next of them may be retried.
         """
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
@@ -350,7 +362,7 @@ class SchedulingQueue:
         self._try_next(queued, now)
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
-        """End the attempt of a pod without a result, and retry it immediately.
+        """End the attempt of a pod without a result, and retry the pod.
 
         Other active pods of its priority come first, so that they need not wait for a pod or a
         group that changes all the time.
@@ -363,7 +375,7 @@ class SchedulingQueue:
         self._retry(queued, now, _ATTEMPT_FAILED)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
-        """Retry the next pod with the signature of `queued`, which has been assumed on a node.
+        """Retry the next pod with the signature of `queued`, which is assumed on a node now.
 
         Nothing happens unless `queued` was tried on behalf of the pods with its signature.
         """
@@ -375,10 +387,10 @@ class SchedulingQueue:
             self.remove(queued.pod.uid, now)
 
     def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
-        """Note the events; return whether a pod was moved or hints have to run (`run_hints`).
+        """Keep the events for `run_hints`; return whether a pod was moved or hints have to run.
 
-        A pod that lost its nomination is always moved, because no other event may come for it
-        (framework/preemption/executor.go activates it).
+        A pod that lost its nomination is always moved, now or by `run_hints`, because no other
+        event may come for it (framework/preemption/executor.go activates it).
         """
         events = tuple(events)
         if not self._in_flight and not self._unschedulable and not self.has_next:
@@ -393,10 +405,11 @@ class SchedulingQueue:
         return moved or self._unschedulable.has_hints_to_run()
 
     def run_hints(self, now: float) -> bool:
-        """Run the hints of one pod for one event; return False if there are none left to run.
+        """Make one step of `UnschedulablePods.run_hints`; return False if no step is left.
 
-        Hints run for one pod per group, and only this pod is moved, so thousands of equal
-        pods need no more hints than one pod (MoveAllToActiveOrBackoffQueue).
+        Hints run for one pod per signature, so thousands of equal pods need no more hints than one
+        pod (MoveAllToActiveOrBackoffQueue). The pods that the step returns are retried. If no step
+        is left, events that no pod needs are dropped.
         """
         if not self._unschedulable.has_hints_to_run():
             self._drop_events()
@@ -423,10 +436,10 @@ class SchedulingQueue:
             self._move_to_error_backoff(queued, now, _ACTIVATED)
 
     def flush_unschedulable(self, now: float) -> int:
-        """Move pods that are unschedulable for five minutes or past `retry_at`; return how many.
+        """Retry pods that are unschedulable for five minutes or past `retry_at`; return how many.
 
-        One call moves at most 10,000 pods, the longest waiting first. At its `retry_at` only one
-        pod of a group is moved, for all pods of the group.
+        One call retries at most 10,000 pods, the longest waiting first. Among pods with equal
+        signatures that are only past their `retry_at`, one is retried on behalf of all.
         """
         tried = set[Hashable]()
 
@@ -447,7 +460,7 @@ class SchedulingQueue:
         return moved
 
     def next_due(self) -> float | None:
-        """Return when the next backoff after an error ends; None if there is none."""
+        """Return when the next backoff ends that must be waited out; None if there is none."""
         first = self._error_backoff.first()
         return first[0] if first is not None else None
 
@@ -458,7 +471,7 @@ class SchedulingQueue:
         queued.outdated = queued.decided_by_specs = False
 
     def _drop_events(self) -> None:
-        """Drop the events that neither pods in flight nor unschedulable pods need any more."""
+        """Drop events after all hints ran; keep those for pods in flight and for `_may_fit`."""
         oldest = self._in_flight.oldest()
         end = self._events.end if oldest is None else oldest
         if self._in_flight or self.has_next:
@@ -468,7 +481,8 @@ class SchedulingQueue:
     def _may_fit(self, queued: QueuedPod, since: int | None) -> bool:
         """Return whether the event with sequence number `since`, or a later one, may help.
 
-        Returns True if `since` is None, or if too many events have come since.
+        Returns True without asking hints if `since` is None, if too many events have come since, or
+        if the pod is nominated; and in spite of hints if `needs_no_hint`.
         """
         hints, events = self._hints, self._events
         if since is None or since < events.start or events.end - since > _ASKED_AGAIN:
@@ -494,13 +508,19 @@ class SchedulingQueue:
             queued.moved_at = moved_at
 
     def _rejected(self, queued: QueuedPod, now: float) -> None:
-        """Retry the next pod of the group, unless the pod still has the group's signature."""
+        """Call `_try_next` after a rejection, unless the pod was rejected with `tries_for` again.
+
+        In this case other pods with the signature stay unschedulable.
+        """
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)
 
     def _try_next(self, queued: QueuedPod, now: float) -> None:
-        """Retry the next pod of the group on whose behalf this pod was tried, if any."""
+        """Retry the first unschedulable pod with the signature `queued.tries_for`, if it may fit.
+
+        Then `queued` is no longer tried on behalf of others.
+        """
         signature, queued.tries_for = queued.tries_for, None
         following = self._unschedulable.first_of(signature) if signature is not None else None
         if following is not None and self._may_fit(following, queued.moved_at):
@@ -554,7 +574,8 @@ class SchedulingQueue:
     ) -> None:
         """Move the pod to the queue; `event` is the reason, as in the metrics.
 
-        `since` is the sequence number of the first event that an unschedulable pod missed.
+        The caller pushes a pod in backoff to its heap. `since` is the sequence number of the first
+        event that an unschedulable pod missed.
         """
         if queued.queue is not queue:
             counted = SubQueue.UNSCHEDULABLE if queue is SubQueue.GATED else queue

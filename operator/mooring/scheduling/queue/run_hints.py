@@ -93,9 +93,10 @@ class QueueingHints:
     def needs_no_hint(self, queued: QueuedPod) -> bool:
         """Return whether an attempt may help the pod although the hints of all events say SKIP.
 
-        An attempt may free devices of a claim, reserve nodes for a group, or evict other pods. New
-        pods may be possible victims, but no hint runs for new pods. A pod in a Queue may evict pods
-        of any priority.
+        An attempt may free devices of a claim, reserve nodes for a group, evict other pods, or run
+        a PostFilter plugin that is not in `_POST_FILTERS`. New pods may be possible victims, but no
+        hint runs for new pods. The victims' own priority does not count for pods in Queues, nor for
+        victims in groups that are disrupted as a whole.
         """
         pod, pipeline, cluster = queued.pod, queued.pipeline, self._cluster
         claims, groups = cluster.dynamic_resources.claims, cluster.pod_groups
@@ -116,9 +117,10 @@ class QueueingHints:
     ) -> bool:
         """Return whether the event may make the pod schedulable (isPodWorthRequeuing, queue.go).
 
-        It returns True if the hint of a plugin that rejected the pod returns QUEUE, or if such a
-        plugin registers for no events. `during_attempt` says whether the event came while the pod
-        was in flight.
+        It returns True if the hint of a plugin that rejected the pod returns QUEUE, if such a
+        plugin has no hint, or if no plugin rejected the pod. Before the hints, it checks budgets of
+        strict profiles, events of the pod's own attempt, and pods for whose end a nominated pod
+        waits. `during_attempt` says whether the event came while the pod was in flight.
         """
         if not queued.unschedulable_plugins:
             return True
@@ -135,7 +137,7 @@ class QueueingHints:
         return any(self._hint(name, queued, event) for name in names)
 
     def _hint(self, name: str, queued: QueuedPod, event: ClusterEvent) -> bool:
-        """Return whether the plugin's hint returns QUEUE; a hint that fails counts as QUEUE."""
+        """Return whether the plugin's hint returns QUEUE, fails, or does not exist."""
         pipeline = queued.pipeline
         plugin = pipeline.enqueue_extensions.get(name)
         if plugin is None:
@@ -147,11 +149,11 @@ class QueueingHints:
         return hint is QueueingHint.QUEUE
 
     def _ends_wait(self, gone: Pod, queued: QueuedPod) -> bool | None:
-        """Return whether the last victim of a nominated pod has left the nominated node.
+        """Return True if a pod like `queued` is nominated where `gone` was and awaits no victims.
 
-        The nominated pod must be tried even if its node is still too full for it. A group must be
-        tried when the last victim has left its nominated nodes; before, an attempt would fail and
-        lengthen its backoff. Return None if the hints of plugins decide.
+        Such a pod must be tried even if its node is still too full for it. Return False if the
+        group of `queued` still awaits victims on its nominated nodes: an attempt would fail and
+        lengthen the group's backoff. Return None if the hints of plugins decide.
         """
         cluster, pod = self._cluster, queued.pod
         if not len(cluster.nominations) or gone.node_name is None:
@@ -166,7 +168,7 @@ class QueueingHints:
         return any(n.spec is pod.spec and not awaits(n) for n in nominated) or None
 
     def _awaits_victims(self, group: PodGroupState) -> bool:
-        """Return whether a victim of the group is still on a node of a nominated member."""
+        """Return whether a victim of the group is still on a member's nominated node."""
         cluster, waiting = self._cluster, group.unscheduled
         victims = map(cluster.pod, cluster.evictions.awaited_by(waiting.keys()))
         rows = (victim.row for victim in victims if victim is not None)
@@ -191,7 +193,8 @@ def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
     """Return whether an event about one pod cannot make the queued pod schedulable.
 
-    Such an event comes from the queued pod's own attempt, or nominates a pod of lower priority.
+    Such an event comes from the queued pod's own attempt, or is about a pod without a node (its
+    nomination) that has a lower priority.
     """
     if about.uid == queued.pod.uid:
         return during_attempt

@@ -6,9 +6,9 @@ event one pod of the group is tried first; the result decides whether the next p
 of them may fit there although another does not. This does not hold for pods that a plugin without a
 filter rejected, such as pods that wait for quota: no single node rejected them.
 
-The caller runs one hint at a time. Each group knows the last event for which its hints have run. If
-there are too many events to check, one pod of the group is retried without hints, because an
-attempt costs less.
+The caller makes one step at a time (`run_hints`). Each group knows the last event for which its
+hints have run. If there are too many events to check, one pod of the group and its nominated pods
+are retried without hints, because an attempt costs less.
 """
 
 from collections import Counter, OrderedDict
@@ -38,7 +38,7 @@ class _Group:
     """Pods with the same signature, in the order in which they were added."""
 
     seen: int
-    """The group's hints have checked all events with smaller sequence numbers."""
+    """The end of the events when the group's hints had last checked all of them."""
     next: int
     """The sequence number of the event that the group's hints check next."""
     pods: dict[Uid, QueuedPod] = field(default_factory=dict)
@@ -161,7 +161,7 @@ class UnschedulablePods:
             del self._groups[entry.signature]
 
     def nominated(self, queued: QueuedPod) -> None:
-        """Note the pod's new nomination."""
+        """Add the pod anew, with its new nomination, and keep the events that it must check."""
         uid = queued.pod.uid
         entry, missed = self._entries[uid], self._missed.get(uid)
         since = max(self._groups[entry.signature].next, entry.since)
@@ -207,10 +207,14 @@ class UnschedulablePods:
         )
 
     def run_hints(self) -> list[tuple[QueuedPod, bool]]:
-        """Run the hints of one pod for one event; return the pods to retry after this event.
+        """Make one step of work; return the pods to retry, which the caller removes at once.
 
-        The bool says whether the pod is tried on behalf of its group. The caller removes the pods
-        at once.
+        The bool says whether the pod is tried on behalf of its group. A step usually runs the hints
+        of one pod for one event: first for a pod that missed events during its attempt, else for
+        the group with the most events to check. If there are too many events to check, or if a
+        pod's nominated node was deleted, no hint runs.
+
+        Call it only if `has_hints_to_run`.
         """
         if self._without_node:
             return self._run_without_node()
@@ -240,13 +244,16 @@ class UnschedulablePods:
         return moved
 
     def _run_without_node(self) -> list[tuple[QueuedPod, bool]]:
-        """Return the next pod whose nominated node was deleted, unless it has a new nomination."""
+        """Return the next pod whose nominated node was deleted, unless it is nominated to it."""
         uid = next(iter(self._without_node))
         event, queued = self._without_node.pop(uid), self._without_nomination(uid)
         return _moved([(queued, False)], event) if queued is not None else []
 
     def _run_missed(self) -> list[tuple[QueuedPod, bool]]:
-        """Run hints for one event that a pod missed during its attempt; return pods to retry."""
+        """Run hints for one event that a pod missed during its attempt.
+
+        Return the pod if the event may help it, or if it missed too many events; else no pod.
+        """
         uid, missed = next(iter(self._missed.items()))
         number, most = missed.next, self._most_events(len(self._missed))
         if (
@@ -263,7 +270,7 @@ class UnschedulablePods:
         return []
 
     def _settle(self, signature: Hashable, group: _Group) -> None:
-        """Note that the group's hints have checked all events."""
+        """Count all events as checked by the group's hints; move the group to the end."""
         group.seen = group.next = self._events.end
         self._groups.move_to_end(signature)
 
@@ -271,16 +278,17 @@ class UnschedulablePods:
         return self._entries[queued.pod.uid].since
 
     def _stands_for(self, group: _Group, number: int) -> QueuedPod:
-        """Return the group's first pod that was added before the event with this number."""
+        """Return the first of `group.free` if it was added before this event, else the oldest."""
         free = next(iter(group.free.values()), None)
         if free is not None and self._since(free) <= number:
             return free
         return next(iter(group.pods.values()))
 
     def _to_try(self, group: _Group, number: int, node: str | None) -> list[tuple[QueuedPod, bool]]:
-        """Return all pods that are nominated to `node`, and a pod without nomination, if any.
+        """Return the pods nominated to `node`, and a pod of `group.free`, tried for the group.
 
-        Pods that were added after the event `number` are left out.
+        If neither exists, return the group's oldest pod. Pods that were added after the event
+        `number` are not returned.
         """
         nominated = [
             queued
@@ -297,7 +305,7 @@ class UnschedulablePods:
     def _most_events(waiting: int) -> int:
         """Return the largest number of events for which a group's hints run.
 
-        `waiting` is the number of groups and pods whose hints must run.
+        `waiting` is the number of groups, or of pods that missed events during their attempts.
         """
         return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
 
@@ -305,7 +313,7 @@ class UnschedulablePods:
 def _moved(
     pods: list[tuple[QueuedPod, bool]], event: str, number: int | None = None
 ) -> list[tuple[QueuedPod, bool]]:
-    """Note in each pod the event that moves it, and return the pods.
+    """Set `moved_by` and `moved_at` of each pod, and return the pods.
 
     `number` is the event's sequence number if a hint decided to move the pods.
     """
@@ -315,9 +323,9 @@ def _moved(
 
 
 def _node_of(event: ClusterEvent) -> str | None:
-    """Return the name of the node that the event changes; None for other events.
+    """Return the name of the node that the event is about; None without one.
 
-    If a pod lost its nomination, this is its former nominated node.
+    If it is about a pod, this is the pod's node or nominated node.
     """
     about = event.after or event.before
     if isinstance(about, Pod):
