@@ -38,7 +38,7 @@ class PodEventFilter:
         """The uids of the pods that kopf has seen."""
 
     def listed(self, pods: Iterable[Mapping[str, Any]], *, goes_on: bool = False) -> None:
-        """Note that kopf gets these pods in one page of a list; the first page has `goes_on` False.
+        """Let kopf get all events of these pods, a page of its list; the first has `goes_on` False.
 
         A first page begins a new list. kopf then forgets every pod that is not in the list.
         """

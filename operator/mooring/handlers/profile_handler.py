@@ -91,8 +91,8 @@ class ProfileHandler:
         """Maps a profile's name to the `_Surroundings` of its last status. They are kept here
         because the API server removes fields that an old CRD does not have."""
         self._uncertified: dict[str, tuple[Mapping[str, Any], CertificatesInvalid]] = {}
-        """Maps the name of each profile that only invalid certificates keep out of force to its
-        object and the error."""
+        """By the name of a profile: its object, and the error. The entry exists while only invalid
+        certificates keep the newest or the last valid spec out of force."""
         self._unsettled: set[str] = set()
         """The profiles whose conflicts have changed since their status was computed."""
         self._just_changed = False
@@ -103,9 +103,10 @@ class ProfileHandler:
         """The uids of profiles that were deleted while another profile was being read."""
 
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Put the profile in force, if it is valid and not older than the known version.
+        """Put the profile in force, if its generation is new and valid.
 
-        Return a merge patch for its status; None if the status needs no change.
+        An older object with the name of a known profile is ignored. Return a merge patch for its
+        status; None if the status needs no change.
         """
         metadata, before = raw["metadata"], _without_moves(raw.get("status") or {})
         verdict = self._verdicts.get(metadata["name"])
@@ -133,7 +134,7 @@ class ProfileHandler:
         """Return the profiles whose status is outdated.
 
         Statuses depend on nodes, on other profiles and on the API server. Profiles that were
-        invalid because of certificate files are checked again.
+        invalid because of certificate files are checked again, and put in force if they are valid.
         """
         outdated = set[str]()
         for name, (raw, error) in tuple(self._uncertified.items()):
@@ -214,7 +215,7 @@ class ProfileHandler:
         return self._history.values()[::-1]
 
     def gone(self, name: str, uid: str) -> None:
-        """Take the profile out of force; its pods wait for another profile that matches them."""
+        """Take the profile with this uid out of force; its pods wait for another profile."""
         self.departures.note(uid)
         if self.knows(name, uid):
             self._remember(name, replace(self._verdicts[name], ready=False, reason="Deleted"), None)
@@ -229,7 +230,7 @@ class ProfileHandler:
             self.pod_enqueuer.profiles_changed()
 
     def _take_up(self, raw: Mapping[str, Any]) -> _Verdict:
-        """Put the profile in force if it is valid; return the verdict, which the status shows."""
+        """Put the profile in force, or the last valid spec of it; return and keep the verdict."""
         name = raw["metadata"]["name"]
         verdict = self._verdicts[name] = self._judge(raw)
         if (why := self._over_budget(name)) is not None:

@@ -304,7 +304,7 @@ class _Read:
         return aiohttp.ClientPayloadError(text)
 
     def works(self) -> None:
-        """Note that a list or an event could be read; log this if the last one was malformed."""
+        """Reset `trouble` and `backoff` after a valid list or event; log the end of a trouble."""
         if self.trouble:
             logger.info("kopf can read %s again", self.resource)
         self.trouble = ""

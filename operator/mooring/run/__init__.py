@@ -1,1 +1,1 @@
-"""The process of `mooring run`."""
+"""Runs `mooring run`: its settings, its process, one replica, and the connections of the parts."""

@@ -91,7 +91,7 @@ class Options:
 
 
 class Engine:
-    """The parts of a scheduler over one state; its tasks run the parts that have a method `run`.
+    """The parts of a scheduler over one state; the caller runs those that have a method `run`.
 
     The engine receives every event of the state from now on.
 
@@ -377,7 +377,7 @@ def _make_plan(
 
 
 def unschedulable(scheduler: SchedulerState, entry: ActiveProfile) -> list[Pod]:
-    """Return the profile's pods that fit nowhere, by descending priority.
+    """Return up to `_MOST_PENDING` unschedulable pods of the profile, by descending priority.
 
     Pods that may not preempt yet are left out, because a cluster autoscaler may help them first.
     """

@@ -660,9 +660,10 @@ class Scheduler:
 
 
 def _published(endpoints: Endpoints, address: str, port: int) -> dict[str, str]:
-    """Return the lease's annotations with the address of a leader outside the cluster.
+    """Return the lease's annotations with address and certificate of a leader outside the cluster.
 
-    A leader in a pod publishes nothing, because clients reach it by a port-forward.
+    A leader in a pod publishes nothing, because clients reach it by a port-forward; nor does a
+    leader without a certificate or with a very large one.
     """
     certificate = endpoints.certificate
     if "KUBERNETES_SERVICE_HOST" in os.environ or not 0 < len(certificate) <= _MOST_CERTIFICATE:

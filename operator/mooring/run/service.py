@@ -41,7 +41,11 @@ class StartError(Exception):
 
 
 def run(settings: RunSettings) -> int:
-    """Run; return 0 after SIGTERM, and 1 if the lease is lost. Raise StartError if impossible."""
+    """Run one replica until it stops; return 0 after SIGTERM or SIGINT.
+
+    Return 1 if the lease is lost, a part fails, or the process must be started again. Raise
+    StartError if the replica cannot start.
+    """
     return uvloop.run(_serve(settings))
 
 
@@ -113,8 +117,9 @@ async def connected_replica(
 def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an error of a task or callback that no code awaits.
 
-    Ignore two errors of kopf while it stops: generators that fail when they are closed half-way,
-    and a callback that expects to run in a task.
+    Three harmless errors get the level debug: generators of kopf that fail when they are closed
+    half-way, a callback of kopf that expects to run in a task, and writes to a connection that was
+    aborted during its TLS handshake.
     """
     from mooring.handlers.runner import is_kopfs  # noqa: PLC0415 - slow, see the top
 

@@ -182,7 +182,7 @@ class PluginMetrics:
             self._statuses[point] = status
 
     def failed(self, point: ExtensionPoint) -> None:
-        """Note that a plugin failed at this point; the decision ends there."""
+        """Add the time since the last `lap` to this point, and set its status to Error."""
         self.lap(point)
         self.ended_with(point, Status.ERROR)
 

@@ -95,7 +95,7 @@ class QueuedPod:
     the backoff."""
     backoff_expiration: float = 0.0
     queue: SubQueue | None = None
-    """The part of the queue that the pod is in; None while an attempt runs."""
+    """The part of the queue that the pod is in; None during an attempt or binding."""
     unschedulable_since: float = inf
     """The end of the pod's first attempt that found no node, in monotonic seconds; infinite without
     such an attempt."""
@@ -104,14 +104,14 @@ class QueuedPod:
     unschedulable_plugins: frozenset[str] = frozenset()
     """Names of the plugins that rejected the pod in the last attempt that ended unschedulable."""
     decided_by_specs: bool = False
-    """Whether the last attempt was about all members of a group, and would have the same result for
-    any group whose members have equal specs."""
+    """Whether the last attempt was about all members of a pod group, and would have the same result
+    for any pod group whose members have equal specs."""
     gated: bool = False
     """Whether a PreEnqueue plugin holds the pod back; set also while an attempt runs."""
     tries_for: Hashable = field(default=None, repr=False)
-    """The signature of a group of unschedulable pods, if this pod is tried on behalf of the group.
+    """A signature, if this pod is tried on behalf of all unschedulable pods with it; else None.
 
-    If the attempt does not end with the same rejection, the next pod of the group is moved.
+    If the attempt does not end with the same signature, the next pod with it is moved.
     """
     moved_by: str = field(default="", repr=False)
     """The event that last moved the pod out of the unschedulable pods, as in the metrics."""

@@ -61,7 +61,10 @@ class SlowDecisions:
         return timed.begin() if timed is not None else pipeline
 
     def decided(self, pipeline: Pipeline, pod: str, seconds: float) -> None:
-        """Note how long a decision took with the pipeline that `pipeline_for` returned."""
+        """Time plugins in the next attempts if this decision was slow; record plugins found slow.
+
+        The decision was made with the pipeline that `pipeline_for` returned.
+        """
         slow = seconds > pipeline.failures.slow_seconds
         if not self._timed and not slow:
             return
