@@ -38,9 +38,10 @@ class PodEventFilter:
         """The uids of the pods that kopf has seen."""
 
     def listed(self, pods: Iterable[Mapping[str, Any]], *, goes_on: bool = False) -> None:
-        """Let kopf get all events of these pods, a page of its list; the first has `goes_on` False.
+        """Let kopf get all later events of these pods, which it gets in one page of a list.
 
-        A first page begins a new list. kopf then forgets every pod that is not in the list.
+        The first page of a list has `goes_on` False. kopf then forgets every pod that is not in the
+        list.
         """
         if not goes_on:
             self._kopfs.clear()

@@ -230,7 +230,7 @@ class ProfileHandler:
             self.pod_enqueuer.profiles_changed()
 
     def _take_up(self, raw: Mapping[str, Any]) -> _Verdict:
-        """Put the profile in force, or the last valid spec of it; return and keep the verdict."""
+        """Put the profile's spec, or its last valid one, in force; keep and return the verdict."""
         name = raw["metadata"]["name"]
         verdict = self._verdicts[name] = self._judge(raw)
         if (why := self._over_budget(name)) is not None:
@@ -297,7 +297,7 @@ class ProfileHandler:
         self.pod_enqueuer.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
-        """Put the last valid spec in force; the profile's status keeps a copy of it."""
+        """Put the last valid spec, which the status keeps, in force if it is still valid."""
         status, metadata = raw.get("status") or {}, raw["metadata"]
         spec, generation = status.get("inForceSpec"), status.get("inForceGeneration")
         if spec is None:

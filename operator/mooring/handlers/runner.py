@@ -116,7 +116,7 @@ class KopfRunner:
         self._random = random or Random()  # noqa: S311 - spreads load, hides nothing
         self._sleep = sleep
         self._unwatched: dict[str, float] = {}
-        """By the path of a needed resource that kopf does not watch: since when, in seconds."""
+        """The monotonic time since when kopf has not watched a needed resource, by its path."""
         self._pods_listed = asyncio.Event()
         self._trouble = ""
         self._class_trouble: str | None = None

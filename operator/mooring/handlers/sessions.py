@@ -78,7 +78,7 @@ class OnWatch(Protocol):
     """A function that is called for each list and watch that kopf requests."""
 
     def __call__(self, path: str, *, accepted: bool) -> None:
-        """Note that a list or watch of `path` was requested, or that a watch was `accepted`."""
+        """Tell that kopf requested a list or watch of `path`; with `accepted`, that it watches."""
 
 
 @dataclass(eq=False, repr=False)
@@ -304,7 +304,7 @@ class _Read:
         return aiohttp.ClientPayloadError(text)
 
     def works(self) -> None:
-        """Reset `trouble` and `backoff` after a valid list or event; log the end of a trouble."""
+        """Reset `trouble` and `backoff` after a valid list or event; log this after trouble."""
         if self.trouble:
             logger.info("kopf can read %s again", self.resource)
         self.trouble = ""

@@ -100,7 +100,7 @@ def unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
 def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
     """Run Permit; return None if all plugins approve now, else a future that ends with the wait.
 
-    A pod that waits is added to `waiting` until `assumed.undo` closes. Raises PodRejected.
+    A pod that must wait is added to `waiting`. Raises PodRejected if a plugin rejects the pod.
     """
     pod, node, pipeline = assumed.pod, assumed.node, assumed.attempt.pipeline
     pending: dict[str, float] = {}

@@ -80,7 +80,7 @@ class Attempts:
 
         `plugins` are the plugins that rejected the pod. `may_preempt` says whether the pod might
         fit if other pods were evicted; the first time this is True, the delay of the pod's
-        preemption begins. The pod is retried when the delay, or the protection of a pod, ends.
+        preemption begins. The pod is retried when this delay or the protection of a victim ends.
         """
         self.count(attempt, "unschedulable")
         now, delayed = self._clock(), 0.0

@@ -202,9 +202,9 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 def _scaled(
     amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return a container's amounts, reduced if the pod requests more than the limit of a resource.
+    """Return a container's amounts; reduce each amount if the pod requests more than its limit.
 
-    Such an amount is multiplied by the smaller of itself and the limit, and divided by the pod's
+    The amount is multiplied by the smaller of itself and the limit, and divided by the pod's
     request. Amounts of 0 are omitted.
     """
     changed = {

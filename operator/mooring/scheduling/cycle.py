@@ -232,7 +232,7 @@ def _fit_error(
 def _post_filter(
     pipeline: Pipeline, state: PostFilterState, error: FitError
 ) -> tuple[FitError | Needed, object]:
-    """Run PostFilter plugins until one decides; return the outcome, and that plugin's result."""
+    """Run PostFilter plugins until one decides; return the outcome and the last plugin's result."""
     answer = None
     reasons: list[str] = []
     keeps_nomination = False

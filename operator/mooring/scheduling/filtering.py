@@ -252,7 +252,7 @@ class NodeSearch:
         return rejected
 
     def _nominated_at(self, row: int) -> Sequence[Pod]:
-        """Return the pods nominated to the node; this pod must leave room for these pods."""
+        """Return those pods nominated to the node for which this pod must leave room."""
         pod = self.pod
         return self.cluster.nominations.at(row, pod.spec.priority, pod.uid, self.ends)
 
@@ -308,7 +308,7 @@ class NodeSearch:
         return self.diagnosis(rejected=(*rejected, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
-        """Return why those candidates at `rows` (int64, ascending) that reject the pod do so."""
+        """Return a Diagnosis of the nodes at `rows` (int64, ascending) that PreFilter left."""
         rows = np.intersect1d(rows, pre_filtered.candidate_rows)
         rejected = self._filter_rejections(pre_filtered, rows, self.pipeline.filters)
         return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))

@@ -142,7 +142,7 @@ class GroupBinding:
                 await asyncio.sleep(pause)
 
     def ended(self, bound: Pod | None) -> None:
-        """Count one running binding less; None means that the member was not bound."""
+        """Count one running binding less; add the member to `self.bound` unless it is None."""
         self._unfinished -= 1
         if bound is not None:
             self.bound.append(bound)

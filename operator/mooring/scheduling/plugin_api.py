@@ -284,10 +284,10 @@ class PluginApi:
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[None]:
-        """Return a context for one caller at a time with an equal `key`, in the order of arrival.
+        """Return a context that callers with the same `key` enter one by one, in order of arrival.
 
         If a caller is cancelled during `update`, its write goes on, and the next caller enters
-        after the answer. The lock exists until nobody wants it and all such writes are answered.
+        after the answer. The lock is deleted when no caller uses it and all writes are answered.
         """
         turns = self._turns.setdefault(key, _Turns(key))
         turns.users += 1
@@ -338,10 +338,11 @@ class PluginApi:
             task.cancel()
 
     async def finish(self, seconds: float) -> None:
-        """Wait for the tasks of `later` and the writes of cancelled callers, at most `seconds`.
+        """Wait for the tasks of `later` and for writes of cancelled callers, at most `seconds`.
 
-        Then these writes are cancelled. Otherwise the next leader could read a claim before such a
-        write changes it. Call it after `stop`, when all other callers have ended.
+        Late writes of cancelled callers are cancelled. Without the wait, the next leader could read
+        a claim before such a write changes it. Call it after `stop`, when all other callers have
+        ended.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + seconds

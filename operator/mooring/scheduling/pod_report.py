@@ -272,9 +272,9 @@ class PodReportBuilder:
         return TextAboutPods(f"{what} {names}", refs, f"{what} {len(about)} members")
 
     async def _of_group(self, group: PodGroupState) -> list[SuggestedChange]:
-        """Return changes after which the group would fit, for two seconds the same ones.
+        """Return changes after which the group would fit; repeat the last answer for two seconds.
 
-        [] if too few members are ready, or if the members are scheduled one by one.
+        Return [] if too few members are ready, or if the members are scheduled one by one.
         """
         scheduler = self._scheduler
         waiting = _decidable(group, scheduler)
@@ -384,7 +384,7 @@ async def smallest_suggestions(
     turn: Turn,
     group: PodGroupState | None = None,
 ) -> list[SuggestedChange]:
-    """Return the five suggestions with the smallest changes, the smallest first.
+    """Return at most five suggestions, the smallest change first.
 
     There are fewer if a plugin fails, or if the search takes too long. The search runs in one
     `turn`; `clock` returns seconds. See `mooring.scheduling.suggestions.suggestions`.

@@ -254,8 +254,7 @@ class PreemptionExecutor:
         return f"queue {mine.name} took back what queue {its.name} had borrowed"
 
     def stays(self, victim: Pod) -> None:
-        """Give up the eviction of the victim; end nominations that wait for it, and retry the pods.
-        """
+        """Give up the eviction; withdraw the nominations that wait for it, and retry these pods."""
         self._try_again(self.scheduler.state.abandon_eviction(victim))
         self.scheduler.work.set()
 

@@ -233,7 +233,10 @@ class SpecEvaluations:
 
 
 class _Kept(NamedTuple):
-    """A node-only filter or score; `kind` is its way to cache results, from `_KEYED` to `_LAST`."""
+    """A node-only filter or score; `kind` is its way to cache results, from `_KEYED` to `_LAST`.
+
+    Pods with equal results of `key` share a column.
+    """
 
     plugin: Any
     kind: int

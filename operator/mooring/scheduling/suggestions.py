@@ -503,9 +503,9 @@ class _Suggestions:
 def _mildest(
     tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
 ) -> tuple[_Item, Suggestion] | None:
-    """Return the first item for which `attempt` has a suggestion, with it; None if no item has one.
+    """Return the first of `tried` with a suggestion from `attempt`, and this; None without one.
 
-    If `attempt` has a suggestion for an item, it must have one for all later items.
+    If `attempt` has a suggestion for an element, it must have one for all later elements.
     """
     first, last, best = 0, len(tried), None
     while first < last:

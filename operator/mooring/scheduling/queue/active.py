@@ -41,7 +41,7 @@ class ActivePods:
         self._rests[namespace] = until
 
     def add(self, queued: QueuedPod) -> None:
-        """Add the pod to the heap of its QueueSort plugin, or of its namespace if this rests."""
+        """Add the pod to a heap of its QueueSort plugin; a resting namespace has its own heap."""
         plugin, key = self._order(queued)
         namespace = queued.pod.namespace if queued.pod.namespace in self._rests else ""
         self._heaps.setdefault((plugin, namespace), PodHeap()).push(key, queued)

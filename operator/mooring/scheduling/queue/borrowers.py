@@ -43,7 +43,7 @@ class ActivePodsWithBorrowers:
             pods.rest(namespace, until)
 
     def add(self, queued: QueuedPod) -> None:
-        """Add the pod, after all others if its Queue or an ancestor of the Queue has borrowed."""
+        """Add the pod to those of its Queue if this or an ancestor has borrowed, else `_within`."""
         queues = self._queues()
         name = queues.borrower_of(queued.pod)
         if not name:

@@ -85,7 +85,7 @@ class PodHeap(Generic[_Key]):
             self._most = max(2 * len(self._entries), _FEW_ENTRIES)
 
     def _with_first(self) -> list[_Entry[_Key]]:
-        """Drop void first entries; return the heap with the smallest entry, else an empty heap."""
+        """Drop void first entries; return the heap with the smallest entry, or an empty heap."""
         del self._dropped[-_FREED:]
         if not self._entries and not self._searched:
             return self._entries

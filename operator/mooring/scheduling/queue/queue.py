@@ -17,8 +17,8 @@ error or a failed preemption (SchedulerPopFromBackoffQ).
 Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
 wait for all pods of another.
 
-To retry a pod is to move it to the active queue, or to backoff until its backoff ends; a pod with a
-gate becomes gated.
+To retry a pod means to move it to the active queue, or to backoff if its backoff has not ended. A
+pod that a PreEnqueue plugin rejects becomes gated instead.
 
 The same events may help all unschedulable pods with equal signatures. So an event moves only one of
 them, and all that are nominated to the event's node. If the one is rejected again with an equal
@@ -213,14 +213,18 @@ class SchedulingQueue:
     def _has_its_signature(self, queued: QueuedPod) -> bool:
         """Return whether the pod is unschedulable and still has the signature it was added with.
 
-        Returns False after an attempt whose result held for all groups with equal specs.
+        Returns False after an attempt whose result held for all groups with equal specs
+        (`decided_by_specs`).
         """
         if queued.queue is not SubQueue.UNSCHEDULABLE or queued.decided_by_specs:
             return False
         return self._unschedulable.signature_of(queued.pod.uid) == self._hints.signature(queued)
 
     def try_again(self, uid: Uid, now: float) -> None:
-        """Retry an unschedulable pod because its pod group changed; a pod in flight, afterwards."""
+        """Retry an unschedulable pod because its pod group changed.
+
+        If the pod is in flight, it is retried after its attempt.
+        """
         queued = self.get(uid)
         if queued is None:
             return
@@ -269,8 +273,8 @@ class SchedulingQueue:
     def pop(self, now: float) -> QueuedPod | None:
         """Put the next pod to schedule in flight, and return it; None if there is none.
 
-        Pods whose backoff has ended become active first. Pods that no event helps any more return
-        to the unschedulable pods.
+        Pods whose backoff has ended become active first. If hints say that no event helps the next
+        pod any more, it returns to the unschedulable pods, and another pod is popped.
         """
         if not self.has_next:
             return None
@@ -304,10 +308,7 @@ class SchedulingQueue:
             self._active.rest(namespace, now + seconds)
 
     def pop_specific(self, uid: Uid, now: float) -> QueuedPod | None:
-        """Put this pod in flight and return it (PopSpecificPod).
-
-        Return None if it is gated, already in flight, or unknown.
-        """
+        """Put this pod in flight and return it (PopSpecificPod); None if gated or not queued."""
         queued = self._pods.get(uid)
         if queued is None or queued.queue is SubQueue.GATED:
             return None
@@ -508,10 +509,7 @@ class SchedulingQueue:
             queued.moved_at = moved_at
 
     def _rejected(self, queued: QueuedPod, now: float) -> None:
-        """Call `_try_next` after a rejection, unless the pod was rejected with `tries_for` again.
-
-        In this case other pods with the signature stay unschedulable.
-        """
+        """Call `_try_next`; retry no other pod if the pod still has the signature `tries_for`."""
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)
@@ -600,7 +598,7 @@ class SchedulingQueue:
 
 
 def _is_another(before: Pod, pod: Pod) -> bool:
-    """Return whether the update changed a field that a plugin or a node reservation may read."""
+    """Return whether the spec, the claims or the running time (for reservations) changed."""
     return (
         before.spec is not pod.spec
         or before.longest_run != pod.longest_run

@@ -118,9 +118,9 @@ class QueueingHints:
         """Return whether the event may make the pod schedulable (isPodWorthRequeuing, queue.go).
 
         It returns True if the hint of a plugin that rejected the pod returns QUEUE, if such a
-        plugin has no hint, or if no plugin rejected the pod. Before the hints, it checks budgets of
-        strict profiles, events of the pod's own attempt, and pods for whose end a nominated pod
-        waits. `during_attempt` says whether the event came while the pod was in flight.
+        plugin has no hint, or if no plugin rejected the pod. Events about disruption budgets, the
+        pod's own attempt, and victims may be decided without hints. `during_attempt` says whether
+        the event came while the pod was in flight.
         """
         if not queued.unschedulable_plugins:
             return True
@@ -149,7 +149,7 @@ class QueueingHints:
         return hint is QueueingHint.QUEUE
 
     def _ends_wait(self, gone: Pod, queued: QueuedPod) -> bool | None:
-        """Return True if a pod like `queued` is nominated where `gone` was and awaits no victims.
+        """Return True if a pod with this spec, nominated where `gone` was, awaits no more victims.
 
         Such a pod must be tried even if its node is still too full for it. Return False if the
         group of `queued` still awaits victims on its nominated nodes: an attempt would fail and

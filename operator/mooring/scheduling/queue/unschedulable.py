@@ -183,7 +183,7 @@ class UnschedulablePods:
         return None
 
     def _without_nomination(self, uid: Uid) -> QueuedPod | None:
-        """Return the pod if the nomination that was noted for it has ended; else None."""
+        """Return the pod if it is no longer nominated to the node of its entry; else None."""
         entry = self._entries.get(uid)
         if entry is None or entry.node is None:
             return None
@@ -244,7 +244,7 @@ class UnschedulablePods:
         return moved
 
     def _run_without_node(self) -> list[tuple[QueuedPod, bool]]:
-        """Return the next pod whose nominated node was deleted, unless it is nominated to it."""
+        """Return the next pod whose nominated node was deleted, unless this is its node again."""
         uid = next(iter(self._without_node))
         event, queued = self._without_node.pop(uid), self._without_nomination(uid)
         return _moved([(queued, False)], event) if queued is not None else []
@@ -278,17 +278,17 @@ class UnschedulablePods:
         return self._entries[queued.pod.uid].since
 
     def _stands_for(self, group: _Group, number: int) -> QueuedPod:
-        """Return the first of `group.free` if it was added before this event, else the oldest."""
+        """Return the first of `group.free` if added before this event, else the group's oldest."""
         free = next(iter(group.free.values()), None)
         if free is not None and self._since(free) <= number:
             return free
         return next(iter(group.pods.values()))
 
     def _to_try(self, group: _Group, number: int, node: str | None) -> list[tuple[QueuedPod, bool]]:
-        """Return the pods nominated to `node`, and a pod of `group.free`, tried for the group.
+        """Return the pods nominated to `node`, and a pod of `group.free` on behalf of the group.
 
-        If neither exists, return the group's oldest pod. Pods that were added after the event
-        `number` are not returned.
+        If neither exists, return the group's oldest pod instead. Pods that were added after the
+        event `number` are not returned.
         """
         nominated = [
             queued
