@@ -1,6 +1,6 @@
 """Records the evictions of this scheduler, and the remaining disruptions of every budget.
 
-An eviction begins when a preemption is decided and ends in one of these ways:
+An eviction begins with a preemption, or a move of rebalancing, and ends in one of these ways:
 
     the victim is deleted or finishes        no preemptor waits for the victim any more
     the victim's binding is given up         the same; the victim never ran: no budget is charged

@@ -83,7 +83,7 @@ class UsageColumns:
         scored: tuple[Column, Column],
         changes: ChangeLog,
     ) -> None:
-        """Copy these columns of the node table; `scored` has the columns `requested_scored_*`."""
+        """Follow these columns of the node table; `scored` has the columns `requested_scored_*`."""
         self._present = present
         self._allocatable = allocatable
         self._requests = requested

@@ -56,7 +56,7 @@ class GroupReservation:
 
     def __init__(self, scheduler: SchedulerState, cache: ResultCache) -> None:
         self._until = 0.0
-        """When the reservation ends, in seconds since the epoch; 0 if nothing is reserved."""
+        """When the present or last reservation ends, in epoch seconds; 0 before the first one."""
         self._scheduler = scheduler
         self._state = scheduler.state
         self._cluster = scheduler.cluster
