@@ -69,7 +69,7 @@ class RunSettings:
     )
     lease_name: str = _setting(
         "mooring",
-        "Name of the Lease; all replicas of a scheduler have the same. The shipped RBAC allows "
+        "Name of the Lease, the same for all replicas of a scheduler. The shipped RBAC allows "
         "access only to `mooring`.",
     )
     lease_duration: int = _setting(
@@ -86,7 +86,7 @@ class RunSettings:
     retry_period: float = _setting(
         2.0,
         "Seconds between two attempts to get or renew the Lease; `--renew-deadline` must be more "
-        "than 1.2 times this.",
+        "than 1.2 times this period.",
         _POSITIVE,
     )
     bind_address: str = _setting(
@@ -116,7 +116,7 @@ class RunSettings:
     )
     authentication_skip_lookup: bool = _setting(
         default=False,
-        text="Whether Mooring does not look up the cluster's CAs of client certificates.",
+        text="Whether Mooring skips the look-up of the cluster's CAs of client certificates.",
         kind=bool,
     )
     authorization_always_allow_paths: str = _setting(
