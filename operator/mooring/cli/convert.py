@@ -116,9 +116,9 @@ def convert(
     A profile for default-scheduler is printed in mode Shadow: it decides for comparison, and
     kube-scheduler goes on to bind the pods.
 
-    Other objects in FILE become Queues: ClusterQueues, Cohorts and LocalQueues of Kueue,
-    ElasticQuotas, and Queues of Volcano and KAI. For the Queues of Volcano and KAI, FILE must also
-    contain the Nodes that they share.
+    Other objects in FILE become Queues: ClusterQueues and Cohorts of Kueue, Queues of Volcano and
+    KAI, and all ElasticQuotas. LocalQueues of Kueue only restrict the namespaces of a Queue. For
+    Queues of Volcano and KAI, FILE must also contain the Nodes that they share.
     """
     queues = list[dict[str, Any]]()
     if source in PROVIDERS:
