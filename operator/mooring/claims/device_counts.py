@@ -79,7 +79,10 @@ class DeviceCounts:
 
 @dataclass(slots=True, eq=False)
 class _SliceDevices:
-    """The devices of a slice that a class selects, and devices for which a selector fails."""
+    """The devices of a slice that a class selects, and devices for which a selector fails.
+
+    `places` has the nodes that can use a device, by the device's name; None if there are none.
+    """
 
     slice: ResourceSlice
     selected: list[Device] = field(default_factory=list)

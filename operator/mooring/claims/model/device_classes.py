@@ -22,8 +22,8 @@ CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 class DeviceClass:
     """A class of devices: it contains the devices that all its selectors match.
 
-    `config` has None for entries that are not opaque. `extended_resource` is "" if the class names
-    none. `created` is in seconds since the epoch.
+    `selectors` has None for selectors of an unknown type, `config` for entries that are not opaque.
+    `extended_resource` is "" if the class names none. `created` is in seconds since the epoch.
     """
 
     name: str

@@ -204,7 +204,7 @@ class ResourceClaim:
 
     Attributes:
         allocation: None if the claim has no devices yet.
-        controller_uid: The uid of the pod for which a template's claim was created.
+        controller_uid: The uid of the pod or PodGroup for which a template's claim was created.
         for_extended_resources: Whether a scheduler created the claim for extended resources.
         malformed: The mistake if no pod can use the claim; see `unreadable_claim`.
     """
@@ -338,7 +338,8 @@ def _readable(read: Callable[[], _Value], otherwise: _Value) -> _Value:
 def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocation | None:
     """Return the devices that an allocation names, although a part of the claim is malformed.
 
-    The devices of `known` are added, unless the allocation can be read completely.
+    The devices of `known` are added, unless all devices of the allocation can be read. Returns None
+    without an allocation.
     """
     status = raw.get("status")
     if status is None or (isinstance(status, Mapping) and status.get("allocation") is None):

@@ -41,7 +41,7 @@ AttributeValue = str | int | bool | Version | None
 
 @dataclass(frozen=True, slots=True)
 class CapacityRange:
-    """The amounts that a claim may request: from `least` to `most` in steps of `step`."""
+    """The amounts that a claim may request: `least` plus steps, up to `most`; None: not set."""
 
     least: Quantity | None
     most: Quantity | None
@@ -110,7 +110,8 @@ class ResourceSlice:
     Attributes:
         node_name: "" if not set.
         slice_count: The number of slices in this generation of the pool.
-        alike: A key; slices with equal keys differ only in devices' names and attributes' values.
+        alike: A key; the devices and counters of slices with equal keys differ only in the names of
+            devices and the values of attributes (see `_alike`).
     """
 
     name: str
@@ -205,7 +206,8 @@ class _Content:
 
 
 _PARSED_PER_BYTE: Final = 4
-"""The estimated bytes of memory for each byte of the devices' JSON, plus `_BYTES_PER_DEVICE`."""
+"""The estimated bytes of memory for each byte of a slice's JSON; each device adds
+`_BYTES_PER_DEVICE`."""
 _BYTES_PER_DEVICE: Final = 350
 _contents: Final[BoundedCache[bytes, _Content]] = BoundedCache(
     32 * 2**20,

@@ -4,10 +4,10 @@ from mooring.framework.verdicts import ObjectError
 
 
 class AllocationError(ObjectError):
-    """Raised if devices cannot be allocated, because claims, classes or selectors are wrong.
+    """Raised if claims, classes, selectors or pools are wrong, or a search takes too many steps.
 
     Attributes:
-        text: The mistake, in kube-scheduler's words.
+        text: The mistake, in kube-scheduler's words where it has the same mistake.
         on_node: True if the mistake concerns one node; False if it concerns all nodes.
     """
 

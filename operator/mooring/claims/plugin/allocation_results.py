@@ -75,7 +75,10 @@ def _of_classes(chosen: Sequence[Slot]) -> list[AllocationConfig]:
 def _of_claim(
     claim: ResourceClaim, chosen: Sequence[Slot], rules: KubernetesRules
 ) -> list[AllocationConfig]:
-    """Return the claim's configuration for the chosen requests and sub-requests."""
+    """Return the claim's configuration for the chosen requests and sub-requests.
+
+    Without `device_configs_once`, an entry is repeated for each chosen request that it names.
+    """
     config = []
     for entry in claim.spec.config:
         times = sum(_named(slot, entry.requests) for slot in chosen) if entry.requests else 1

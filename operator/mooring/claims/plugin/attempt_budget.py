@@ -14,8 +14,8 @@ _UNITS_PER_STEP: Final = 40
 class Budget:
     """Limits the number of steps that searches for devices may take.
 
-    A step is a candidate that the search tries after backtracking. So a search without backtracking
-    uses no steps.
+    A step is roughly one device that the search examines after it has gone back for the first time.
+    So a search that never goes back uses no steps.
 
     Args:
         steps: The limit for all nodes together.
@@ -34,7 +34,7 @@ class Budget:
         self._left_on_node = self._steps_on_node = self.steps_on_node
 
     def begin_node(self) -> None:
-        """Begin to count the steps on the next node."""
+        """Set the limit of steps for the search on the next node."""
         self._left_before = self._left
         self._left_on_node = min(self._steps_on_node, max(self._left, self.least_on_node))
 

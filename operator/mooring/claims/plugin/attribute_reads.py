@@ -1,7 +1,8 @@
 """Finds the attributes of devices that the CEL expressions of claims can read.
 
-Devices are equal for claims if they differ only in attributes that no expression reads, such as a
-UUID. If an attribute is only compared with constants, it matters only which constant it equals.
+Devices are equal for claims if they differ only in attributes that no expression or constraint
+reads, such as a UUID. If an attribute is only compared with constants, it matters only which
+constant it equals.
 """
 
 import re
@@ -122,7 +123,7 @@ def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
     """Return a key of the value; an expression cannot distinguish values with equal keys.
 
     `texts` are the constants with which the expression compares the value; None for any other use.
-    Texts of equal length have the same key if they are not in `texts`.
+    ASCII texts of equal length have the same key if they are not in `texts`.
     """
     if texts is None or type(value) is not str or value in texts or not value.isascii():
         return value

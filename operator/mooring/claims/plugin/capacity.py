@@ -28,9 +28,9 @@ _NOT_REPRESENTABLE: Final = (
 
 
 class CapacityError(Exception):
-    """Raised if a device's capacity is malformed.
+    """Raised if an amount is negative or cannot be computed; `name` is the capacity's name.
 
-    From Kubernetes 1.37 on, this ends the allocation.
+    This ends the allocation. Before Kubernetes 1.37 it is not raised.
     """
 
     def __init__(self, why: str, name: str = "") -> None:

@@ -165,7 +165,8 @@ def devices_to_free(
 ) -> Iterator[tuple[int, int]]:
     """Yield pairs: how many devices must be freed, and the row (of `rows`) where this may help.
 
-    The iterator ends early if the time for an attempt is over.
+    Of each class, only the first `_MOST_ALIKE` rows are yielded. The iterator ends early if the
+    time for an attempt is over.
     """
     numbers, first = np.unique(classes.numbers[rows], return_index=True)
     for number, index in [*zip(numbers.tolist(), first.tolist(), strict=True)][:_MOST_CLASSES]:

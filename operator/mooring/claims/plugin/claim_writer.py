@@ -1,4 +1,4 @@
-"""Writes claims: Reserve adds allocations, Unreserve and PostFilter remove them.
+"""Writes claims: PreBind allocates and reserves, Unreserve removes reservations, PostFilter frees.
 
 Every write names the version of the claim that it changes. If the claim has changed meanwhile, or
 if no answer came, the claim is read and the write is decided anew. So a write is never done twice,
@@ -50,7 +50,8 @@ class ClaimWriter:
     ) -> None:
         """Reserve the claim for the pod, and write the allocation if it is new.
 
-        Raises PluginError if the claim has changed since the decision about the pod.
+        Then the claim is no longer in flight for the pod. Raises PluginError if the claim has
+        changed since the decision about the pod, or if it changes at each try.
         """
         async with self._api.alone(claim.uid):
             claim = self._claims.of_uid(claim.uid) or claim
@@ -122,7 +123,11 @@ class ClaimWriter:
             raise failed
 
     def deallocate_later(self, pod: Pod, claim: ResourceClaim) -> None:
-        """Free the claim's devices in a task, unless another pod uses the claim by then."""
+        """Free the claim's devices in a task, unless a task for this claim runs already.
+
+        Nothing is freed if the claim has another allocation by then, if another pod uses it, or if
+        the pod is on a node.
+        """
         if claim.uid not in self._deallocating:
             self._deallocating[claim.uid] = None
             self._api.later(partial(self._deallocate, pod, claim))
@@ -160,8 +165,8 @@ class ClaimWriter:
     async def _unreserve(self, pod: Pod, claim: ResourceClaim) -> None:
         """Remove the pod from the claim's reservations.
 
-        A claim without devices is written as well: its new version makes a late write of an
-        allocation fail, because the devices may belong to another claim by then.
+        If the pod has none and the claim has no devices, the finalizer is removed. The new version
+        makes a late write of an allocation fail, because the devices may belong to another claim.
         """
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):

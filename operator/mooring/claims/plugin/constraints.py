@@ -1,8 +1,8 @@
 """The constraints of a claim on attributes of its devices (constraint.go).
 
 A value is a pair of type and value, so that the string "1" and the integer 1 differ. None stands
-for a device without the attribute; no constraint admits it. `remove` removes
-the value that was added last.
+for a device without the attribute; no constraint admits it. Devices are removed in the reverse
+order in which they were added.
 """
 
 from collections.abc import Hashable, Sequence
@@ -25,13 +25,13 @@ class ConstraintState(Protocol):
         """Return whether a device with this value may be added."""
 
     def may_ever_admit(self, value: Value) -> bool:
-        """Return False if the constraint can never admit this value in this search."""
+        """Return False if no later state admits the value, unless a device is removed first."""
 
     def add(self, name: str, value: Value) -> None:
         """Add a device's value for request `name`; the constraint must admit the value."""
 
     def remove(self, name: str) -> None:
-        """Remove the last value, which was added for request `name`."""
+        """Remove the device that was added last; it was added for request `name`."""
 
     def state(self) -> Hashable:
         """Return a key; constraints with equal keys give the same answers in future."""
@@ -65,7 +65,7 @@ class MatchAttribute(_OnAttribute):
         self._devices = 0
 
     def admits(self, value: Value) -> bool:
-        """Return whether no device has been added, or all devices have this value."""
+        """Return False if the value is None, or if devices were added with another value."""
         return value is not None and (not self._devices or value == self._value)
 
     def add(self, _name: str, value: Value) -> None:
@@ -92,11 +92,11 @@ class DistinctAttribute(_OnAttribute):
         self._values: list[Value] = []
 
     def admits(self, value: Value) -> bool:
-        """Return whether no device so far has this value."""
+        """Return False if the value is None, or if a device so far has this value."""
         return value is not None and value not in self._values
 
     def add(self, _name: str, value: Value) -> None:
-        """Note that a device has this value."""
+        """Add a device's value."""
         self._values.append(value)
 
     def remove(self, _name: str) -> None:
@@ -109,11 +109,11 @@ class DistinctAttribute(_OnAttribute):
 
 
 class LastDistinctAttribute(_OnAttribute):
-    """The constraint that a device differs from the last device of every request.
+    """The constraint `distinctAttribute` before Kubernetes 1.37, which compares only some devices.
 
-    It applies before Kubernetes 1.37. kube-scheduler then keeps only the last value of each
-    request, so one request may get the values a, b, a. After a device is removed, its request has
-    no value.
+    kube-scheduler then keeps only the value that each request got last, and a new value must differ
+    from these. So one request may get the values a, b, a. When a device is removed, its request has
+    no value, even if other devices of the request remain.
     """
 
     __slots__ = ("_devices", "_values")
@@ -124,7 +124,7 @@ class LastDistinctAttribute(_OnAttribute):
         self._devices = 0
 
     def admits(self, value: Value) -> bool:
-        """Return whether the last device of every request has another value."""
+        """Return False if the value is None, or if it is the last value of a request."""
         return value is not None and (not self._devices or value not in self._values.values())
 
     def may_ever_admit(self, value: Value) -> bool:
@@ -132,12 +132,12 @@ class LastDistinctAttribute(_OnAttribute):
         return value is not None
 
     def add(self, name: str, value: Value) -> None:
-        """Remember the value as the last value of the request."""
+        """Set the last value of the request, and count the device."""
         self._values[name] = value
         self._devices += 1
 
     def remove(self, name: str) -> None:
-        """Forget the last value of the request."""
+        """Drop the last value of the request, and count one device less."""
         self._values.pop(name, None)
         self._devices -= 1
 

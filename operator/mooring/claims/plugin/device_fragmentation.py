@@ -84,6 +84,7 @@ class DeviceFragmentation:
         )
         self._typical = TypicalClaims()
         self._places: dict[Hashable, int] = {}
+        """Caches the results of `_number`."""
         self._known: dict[Hashable, dict[Hashable, list[int]]] = {}
         """Caches the numbers of lost places that `_lost` computes, by kinds and by node class."""
         self._classes_version = -1
@@ -213,7 +214,7 @@ class DeviceFragmentation:
         unused: bool,  # noqa: FBT001 - as in `_number`
         beside: Sequence[ResourceClaim],
     ) -> int:
-        """Return how often the claims can be allocated on the node, at most MOST_PLACES times."""
+        """Return the number of places, at most MOST_PLACES; for the arguments see `_number`."""
         node, pools = self._cluster.node(at.row), self._nodes.pools(at.row)
         if node is None:
             raise ValueError(f"row {at.row} is no node")
@@ -222,7 +223,7 @@ class DeviceFragmentation:
         budget = Budget(0, _MOST_STEPS, _MOST_STEPS, self._evaluations)
 
         def take(allocator: Allocator, number: str) -> bool:
-            """Allocate the claims once more; return False if too few devices are left."""
+            """Allocate the claims once more; return False if that fails."""
             try:
                 found = allocator.allocate(node.name, node.labels, lambda: number, pools)
             except AllocationError:

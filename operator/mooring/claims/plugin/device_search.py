@@ -41,7 +41,10 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Devices(_Frame):
-    """The choice of one device; the candidates before `position` have been tried."""
+    """The choice of one device for a request that has `taken` devices already.
+
+    The search tries the candidate at `position` now, and has tried all candidates before it.
+    """
 
     slot: Slot
     taken: int
@@ -62,7 +65,7 @@ class _Alternatives(_Frame):
     slots: Sequence[Slot]
     chosen: int = 0
     all_too_many: bool = True
-    """Whether every sub-request so far had more devices than a claim's status can hold."""
+    """Whether every sub-request that failed so far needs too many devices (`_Fail.too_many`)."""
 
 
 @dataclass(slots=True)
@@ -76,14 +79,17 @@ class _EndOfClaim(_Frame):
 
 @dataclass(slots=True)
 class _State(_Frame):
-    """The state of the search at a request; equal states lead to equal results."""
+    """Marks the beginning of a request; `key` is the state of the search (`Pruning.state`).
+
+    It is no choice: the search goes back past it, and remembers that this state has failed.
+    """
 
     key: Hashable
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The next step: begin a request."""
+    """The next step: begin a request; `claim` and `request` are indices in `Search.claims`."""
 
     claim: int
     request: int
@@ -103,14 +109,14 @@ class _Fail:
     """The next step: go back to the last choice, because there is no solution with it."""
 
     too_many: bool
-    """Whether every choice had more devices than a claim's status can hold."""
+    """Whether the only reason is that the claim needs more devices than its status can hold."""
 
 
 _NO_SOLUTION: Final = _Fail(too_many=False)
 _TOO_MANY: Final = _Fail(too_many=True)
 _MOST_STATES: Final = 4096
-"""The search remembers this many failed states, of some hundred bytes each; it may repeat
-others."""
+"""The most failed states that the search remembers, of some hundred bytes each. Further failed
+states are not remembered, so their work may be repeated."""
 _Next = _Request | _Slot | _Fail | None
 
 
@@ -179,9 +185,10 @@ class Search:
         }
 
     def _reach(self, claim: int, request: int) -> _Next:
-        """Begin the request, or after the last one the next claim; return the next step.
+        """Return the step that begins the request; a failure if no solution can follow.
 
-        Returns None if all claims have their devices.
+        After the last request of a claim, the next step is the first request of the next claim.
+        Returns None if all claims have their devices. May add a mark or a choice to the frames.
         """
         if claim == len(self.claims):
             return None
@@ -199,7 +206,12 @@ class Search:
         return _Slot(alternatives[0], 0, 0)
 
     def _known_to_fail(self, pruning: Pruning, claim: int, request: int) -> _Fail | None:
-        """Return a failure if earlier results show that no solution can follow; else None."""
+        """Return a failure if no solution can follow from this request on; else None.
+
+        That is so if an equal state has failed, or if the remaining requests need more devices,
+        values or counters than exist. A state that has not failed yet is marked in the frames, and
+        counting takes steps from the budget.
+        """
         key = (claim, request, pruning.state(claim))
         if (known := self._failed.get(key)) is not None:
             return known
@@ -212,9 +224,10 @@ class Search:
         return _NO_SOLUTION if pruning.too_many_requests(rest) else None
 
     def _fill(self, slot: Slot, taken: int, start: int) -> _Next:
-        """Take the device after the first `taken` devices of a request; return the next step.
+        """Take one more device for a request that has `taken` devices; return the next step.
 
-        If the request has all its devices, the next step is to begin the next request.
+        If the request has all its devices, the next step is to begin the next request. If it can
+        have no further device, or its claim no more devices, the next step is a failure.
         """
         if slot.every is not None and not slot.every:
             return _NO_SOLUTION
@@ -232,7 +245,10 @@ class Search:
         return self._next_candidate(frame)
 
     def _next_candidate(self, frame: _Devices) -> _Next:
-        """Take the next candidate that the request can have; return the next step."""
+        """Take the first possible candidate from `frame.position` on; return the next step.
+
+        If there is none, the choice is removed from the frames and the next step is a failure.
+        """
         trial, slot, pruning = self.trial, frame.slot, self._pruning
         if self._gave_back:
             self.budget.spend(1 + trial.size - frame.position)
@@ -253,7 +269,10 @@ class Search:
         return _NO_SOLUTION
 
     def _go_back(self, failure: _Fail) -> _Next:
-        """Undo the last choice; return the step that tries another option or goes back further."""
+        """Undo the last choice; return the step that tries another option or goes back further.
+
+        Going back past a `_State` stores this state as failed.
+        """
         frame = self._frames[-1]
         match frame:
             case _Devices():
@@ -272,7 +291,11 @@ class Search:
         return failure
 
     def _after_device(self, frame: _Devices, failure: _Fail) -> _Next:
-        """Give the device back and try the next candidate; return the next step."""
+        """Give the device back and try the next candidate; return the next step.
+
+        If the failure is `too_many`, other candidates cannot help and are not tried. After the
+        first device that is given back, the whole search may begin anew (`_begin_anew`).
+        """
         self.trial.give_back()
         if failure.too_many:
             self._frames.pop()
@@ -299,7 +322,7 @@ class Search:
         return _Request(0, 0)
 
     def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
-        """Return the step that tries the next sub-request; a failure if there is none."""
+        """Choose the next sub-request and return the step that tries it; a failure without one."""
         frame.all_too_many &= failure.too_many
         frame.chosen += 1
         if frame.chosen < len(frame.slots):

@@ -36,7 +36,11 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """A device that the search took for a request, with the data to undo this."""
+    """A device that the search took for a request, with the data to undo this.
+
+    `shared`: only a share of the device was taken. `first_share`: this search had no share of the
+    device before. `counters`: taking the device consumed counters.
+    """
 
     slot: Slot
     position: int
@@ -96,7 +100,8 @@ class DeviceTrial:
     def take(self, slot: Slot, position: int, *, must: bool = False) -> bool:
         """Take a device that the request selects; return False if that is impossible now.
 
-        Raises AllocationError if `must` is True and a constraint does not admit the device.
+        Raises AllocationError if the capacity cannot be computed, or if `must` is True and a
+        constraint does not admit the device.
         """
         candidate = self._candidates[position]
         device = candidate.device
@@ -150,8 +155,8 @@ class DeviceTrial:
     def why_not(self, slot: Slot, position: int) -> str:
         """Return the first reason why the device cannot be taken now; "" without a reason.
 
-        Reasons that do not depend on devices in use come first. Raises AllocationError if a
-        selector fails, or if the capacity cannot be computed.
+        The order of reasons is: selectors, taints, use, capacity, counters, constraints. Raises
+        AllocationError if a selector fails, or if the capacity cannot be computed.
         """
         candidate = self._candidates[position]
         taint = slot.first_untolerated(candidate.device)
@@ -164,7 +169,7 @@ class DeviceTrial:
         )
 
     def _constraint_or(self, obstacle: str, slot: Slot, position: int) -> str:
-        """Return the obstacle; if a constraint is the obstacle, name its attribute."""
+        """Return the obstacle; if the device lacks a constraint's attribute, name the attribute."""
         if obstacle != _CONSTRAINT:
             return obstacle
         specs = self._claims[slot.claim].spec.constraints
@@ -174,7 +179,10 @@ class DeviceTrial:
         return obstacle
 
     def _obstacle(self, slot: Slot, position: int) -> str:
-        """Return why the request cannot take the device, free or not; "" without a reason."""
+        """Return whether counters, a taint or a constraint prevents taking the device; "" if none.
+
+        The device may be in use.
+        """
         candidate = self._candidates[position]
         if self._needs_counters(candidate, position) and not self._counters.fit(
             candidate.pool, candidate.device
@@ -203,7 +211,7 @@ class DeviceTrial:
         return others + sum(self._counters.most(pool, some) for pool, some in consuming.values())
 
     def distinct_values(self, slot: Slot) -> list[Sequence[Value]]:
-        """Return the values of all devices, for each constraint that wants different values."""
+        """Return all devices' values for each `DistinctAttribute` constraint on the request."""
         return [c.values for c in self._constraints_on[slot] if isinstance(c, DistinctAttribute)]
 
     def suits(self, slot: Slot, position: int) -> bool:
@@ -361,9 +369,10 @@ class DeviceTrial:
 
 
 def _value(attribute: str, driver: str, device: Device, *, by_text: bool) -> Value:
-    """Return the attribute's type and value; a name without a domain is in the driver's domain.
+    """Return the attribute's type and value; None if the device does not have the attribute.
 
-    If `by_text` is False, versions that differ only in build metadata are equal.
+    An attribute whose name has no domain is in the driver's domain. If `by_text` is False, versions
+    that differ only in build metadata are equal.
     """
     if attribute not in device.attributes:
         domain, _, name = attribute.partition("/")

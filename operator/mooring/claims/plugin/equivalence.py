@@ -3,10 +3,11 @@
 The result of a search on a node depends on the node's pools in order: their devices, the devices in
 use, and the attribute values that the claims read. A number, the node's signature, stands for all
 of this except the values. It is computed again when the node's slices or labels change, or the use
-of its devices. For pools that several nodes share, the signature has only the pools' names.
+of its devices. For a pool that several nodes share, the signature has only the names of the pool
+and of its slices, and which devices the node can use.
 
 For each set of attributes that claims read, a column has the class of each node: the nodes of a
-class have equal signatures, attribute values and shared pools.
+class have equal attribute values, and equal pools except for names.
 
 Columns and results are in one cache, with a limit in bytes. The cache always keeps what the current
 nodes need for the last claims, so that an attempt after an interrupted one continues its work.
@@ -104,8 +105,9 @@ class _Numbers:
 class _Row:
     """A node with its pools.
 
-    `keys` name all pools that the node has or had. `shared` are pools that other nodes may use too;
-    `own` are the slices of all other pools.
+    `keys` name all pools with a slice for the node; `pools` lacks a pool if its newer generation
+    has no slice for the node. `shared` are pools that other nodes may use too; `own` are the slices
+    of all other pools.
     """
 
     node: Node
@@ -118,8 +120,9 @@ class _Row:
 class NodeClasses:
     """The class of each node, for claims that read the same attributes.
 
-    A node's key stands for its signature (see the module) and its attribute values. A class
-    consists of nodes with equal keys and equal shared pools.
+    A node's key is a number for its signature (see the module) and the attribute values of its own
+    pools. Nodes with equal keys are of one class. Nodes with shared pools are also of one class if
+    their keys differ only in the names of these pools and the pools are in equal states.
     """
 
     def __init__(self, reads: Reads) -> None:
@@ -138,9 +141,10 @@ class NodeClasses:
         """For each key, the value of `signature_versions` when the key's class was computed."""
         self._key_classes: IntArray = np.zeros(0, np.int64)
         self._unused: set[int] = set()
-        """Keys that no node had when the classes were last computed."""
+        """Keys that no node had when their class should have been computed."""
         self._read: dict[Hashable, list[tuple[int, str, frozenset[str] | None]]] = {}
-        """The attributes that claims read from a slice, by the slice's `alike`."""
+        """The attributes that claims read from a slice, by the slice's `alike`: the device's index,
+        the attribute's name, and the texts with which it is compared (see `attributes_among`)."""
         self.counted = 0
         """The bytes that the cache has counted for this object."""
 
@@ -211,7 +215,7 @@ class NodeClasses:
         nodes.spend(units)
 
     def _values(self, slices: Iterable[ResourceSlice]) -> tuple[Hashable, ...]:
-        """Return the values of the attributes that claims read, for all devices of the slices."""
+        """Return keys (see `value_seen`) of the attribute values that claims read in the slices."""
         values = list[Hashable]()
         for each in slices:
             read, devices = self._read.get(each.alike), each.devices
@@ -246,11 +250,11 @@ class _Results:
         self.moves: dict[int, Moves] = {}
         """The solution for each class; it is valid on every node of the class."""
         self.verdicts = np.zeros(0, np.int8)
-        """For each class, `_UNKNOWN`, `_TOO_FEW` or `_FITS`."""
+        """int8: `_UNKNOWN`, `_TOO_FEW` (also for an error) or `_FITS`, for each class."""
         self.scores = np.zeros(0, np.int64)
-        """The score of each class, from the alternatives that claims get on its nodes."""
+        """int64: the score of each class, from the alternatives that claims get on its nodes."""
         self.budget: Budget | None = None
-        """The budget of the searches; None once every class has a result."""
+        """The budget of searches that were interrupted; None if none were."""
         self._bytes = self.counted = 0
         """The estimated bytes of this object now, and the bytes that the cache has counted for
         it."""
@@ -277,7 +281,7 @@ class _Results:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultsOnNodes:
-    """The results of a search for devices, for the nodes of a NodeView."""
+    """The results of a search for devices; `numbers` has the class of each node of a NodeView."""
 
     numbers: IntArray
     _known: _Results
@@ -311,8 +315,8 @@ class ResultsOnNodes:
 class EquivalentNodes:
     """The pools and classes of all nodes, and the results of searches for devices.
 
-    Each call first applies the changes of the cluster. `allocated` are the devices that count as in
-    use; None means the cluster's devices in use.
+    `classes` and `results` first apply the changes of the cluster. `allocated` are the devices that
+    count as in use; None means the cluster's devices in use.
     """
 
     rules: KubernetesRules
@@ -334,16 +338,16 @@ class EquivalentNodes:
         self._rows_of: dict[PoolKey, set[int]] = {}
         """Maps a pool to the rows of the nodes that have a slice of the pool."""
         self._moved: set[int] = set()
-        """Rows of nodes whose name, labels or slices have changed."""
+        """Rows whose node, labels or slices have changed, until `_take_rows` computes them."""
         self._outdated: set[int] = set()
-        """Rows of nodes whose signature may have changed."""
+        """Rows whose signature may have changed, until `_take_rows` computes them."""
         self.versions: IntArray = np.zeros(0, np.int64)
-        """For each node, how often its signature or attribute values have changed."""
+        """For each row, a count that grows when its signature or attribute values may change."""
         self.signatures: IntArray = np.zeros(0, np.int64)
         self._forget()
 
     def _forget(self) -> None:
-        """Drop all signatures, classes and results."""
+        """Drop all signatures, classes and results, and mark all rows as outdated."""
         self._parts, self._signatures = _Numbers(), _Numbers()
         self._signatures.of(None)
         self._own_parts: list[int | None] = [None]
@@ -555,9 +559,10 @@ class EquivalentNodes:
                 yield row
 
     def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
-        """Mark the signatures of nodes with these devices as outdated.
+        """Mark the signatures, or for shared pools the classes, of nodes with these devices.
 
-        `changed` are devices that were taken or freed; None means any device.
+        They are computed again before they are read. `changed` are devices that were taken or
+        freed; None means any device.
         """
         if changed is None:
             self._outdated.update(range(len(self._rows)))
@@ -620,7 +625,11 @@ class EquivalentNodes:
             self._rows_of.setdefault(key, set()).add(row)
 
     def _signature(self, known: _Row | None) -> int:
-        """Return a number for all data of the node that searches read, except attribute values."""
+        """Return a number for all data of the node that searches read.
+
+        Attribute values, and the states of shared pools, do not count. Records that the node's
+        shared pools belong to this signature.
+        """
         if known is None:
             return _NO_NODE
         parts, shared, names = list[Hashable](), list[PoolKey](), list[str]()
@@ -678,7 +687,10 @@ class EquivalentNodes:
         claims: Sequence[ResourceClaim],
         cluster: ClusterView,
     ) -> None:
-        """Search for devices on one node of each class that has no result."""
+        """Search for devices on one node of each class without a result, and store it in `known`.
+
+        If the attempt's budget ends, `known` keeps the results so far and the searches' budget.
+        """
         places = np.flatnonzero(known.verdicts[numbers] == _UNKNOWN)
         if not len(places):
             return

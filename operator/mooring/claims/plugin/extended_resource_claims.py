@@ -149,7 +149,10 @@ class ExtendedResources:
 def extended_resources_of(
     pod: Pod, cluster: ClusterView, rules: KubernetesRules
 ) -> ExtendedResources | None:
-    """Return the pod's extended resources; None if no DeviceClass offers any of them."""
+    """Return the pod's extended resources; None if no DeviceClass offers any.
+
+    Before Kubernetes 1.36, the result is always None.
+    """
     if not pod.spec.containers or not rules.devices_of_extended_resources:
         return None
     devices = cluster.dynamic_resources

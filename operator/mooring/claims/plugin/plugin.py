@@ -127,18 +127,22 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._metrics, self._profile = handle.device_metrics, handle.profile
         self._nodes = EquivalentNodes(handle.kubernetes, handle.evaluations)
         self._expected: dict[Uid, dict[str, Allocation]] = {}
-        """The allocations that Reserve chose, by the pod's uid and the claim's uid."""
+        """The allocations that a pod's claims had at Reserve, by the pod's uid and the claim's uid.
+
+        This, `_begun` and `_new` have entries until PreBind succeeds, or `unreserve` is called.
+        """
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
         """The claims that PreBind has begun to write, by the pod's uid and the claim's uid."""
         self._unreserved = count()
-        """Numbers the calls of `unreserve`, so that each holds claims under a unique id."""
+        """Numbers the calls of `unreserve`; each call uses its number in the id of a holder, under
+        which allocations stay in flight after the pod is forgotten."""
         self._new: dict[Uid, NewClaim] = {}
         """The claims for extended resources that PreBind must create, by the pod's uid."""
         self._overdue: dict[str, None] = {}
-        """The uids of claims whose devices were not bound in time."""
+        """The uids of claims whose devices were not bound in time, until PostFilter frees them."""
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """Return why the pod must wait for its claims; None if all claims exist."""
+        """Return why the pod must wait for its claims; None if all exist and it may use them."""
         claims = claims_of(pod, self._cluster) if pod.spec.resource_claims else None
         return claims if isinstance(claims, Unschedulable) else None
 
@@ -159,7 +163,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims
 
     def filter(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return bool[nodes]: True where the pod can use its devices and get missing devices."""
+        """Return bool[nodes]: True where the pod can use its claims' devices and get the others."""
         fits = self._available(nodes, claims)
         left = np.flatnonzero(fits)
         if len(left):
@@ -193,7 +197,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
         """Return the states of the pod's claims, and why claims have no devices.
 
-        Returns None if the pod names no claims.
+        Returns None if the pod names no claims. Renews the attempt's budget of evaluations.
         """
         if not pod.spec.resource_claims:
             return None
@@ -217,7 +221,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return devices_excluded(pod, self._cluster, self._nodes, classes, allocator)
 
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return those of `rows` whose nodes might have enough devices if all devices were free."""
+        """Return those of `rows` whose nodes might have enough devices if all devices were free.
+
+        Renews the attempt's budget of evaluations.
+        """
         claims, found = self.pre_filter(pod, self._cluster), list[tuple[int, int]]()
         if isinstance(claims, PodClaims):
             nodes = self._cluster.nodes.take(rows)
@@ -234,8 +241,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def post_filter(self, state: PostFilterState) -> Unschedulable:
         """Free a claim that makes nodes unsuitable, if no other pod uses the claim.
 
-        The result is never a nomination: it says what was freed, or why nothing was. It is "not
-        found" if another plugin's PreFilter rejected the pod, as in kube-scheduler.
+        The devices are freed in a task. The result is never a nomination: it says what is freed, or
+        why nothing is. If other plugins' PreFilter rejected the pod, the result is "not found", as
+        in kube-scheduler, or "" if this was only CapacityScheduling.
         """
         rejected_by = state.diagnosis.pre_filter_plugins
         if rejected_by == {CAPACITY_SCHEDULING}:
@@ -294,7 +302,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return scores
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Mark devices of the node as in flight for the pod; return why this fails, or None."""
+        """Mark devices of the node as in flight for the pod; return why this fails, or None.
+
+        Also stores what `pre_bind` needs. Does nothing if the node is gone.
+        """
         row = self._cluster.row(node)
         if row is None:
             return None
@@ -323,7 +334,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def unreserve(self, pod: Pod, _node: str) -> None:
-        """Remove the pod's reservation from its claims.
+        """In a task, remove the pod's reservations, and delete its claim for extended resources.
 
         Devices in flight are freed when the pod is forgotten. But a claim that PreBind has begun to
         write stays in flight until the claim is read again, because the write may have succeeded.
@@ -343,7 +354,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     async def pre_bind(self, pod: Pod, node: str) -> None:
         """Write the devices to the pod's claims, and wait until they are bound.
 
-        Raises PluginError if a claim has changed, or its devices cannot be bound.
+        If necessary, create the claim for extended resources. Raises PluginError if a claim has
+        changed, or if its devices cannot be bound, or not in time.
         """
         new = self._new.get(pod.uid)
         if not pod.spec.resource_claims and new is None:
@@ -367,7 +379,12 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._new.pop(pod.uid, None)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if devices were added or freed, or if a claim of the pod has changed."""
+        """Return QUEUE if the event may free or add devices, or may change the pod's claims.
+
+        An update of a node counts if labels or allocatable changed; a deleted class, if it offered
+        a resource that the pod requests; a deleted pod, if it was pending and had claims. Other
+        events of nodes, classes, slices and taint rules always count.
+        """
         match event.before, event.after:
             case None, None:  # all devices are known now
                 return QueueingHint.QUEUE
@@ -420,8 +437,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def _freed(self, pod: Pod, claims: PodClaims, nodes: NodeView | None) -> str | None:
         """Begin to free or delete the first claim that makes some of the nodes unsuitable.
 
-        Returns PostFilter's message; None if there is no claim to free. Of several claims,
-        kube-scheduler frees any.
+        In a trial, nothing is freed or deleted. Returns PostFilter's message; None if there is no
+        claim to free. Of several claims, kube-scheduler frees any.
         """
         if claims.extended is not None and claims.extended.stale is not None:
             self._api.later(partial(self._writer.delete, pod, claims.extended.stale))
@@ -435,7 +452,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _unavailable(self, claims: PodClaims, nodes: NodeView | None) -> Iterator[ResourceClaim]:
-        """Yield the allocated claims that some of the nodes cannot use, or whose binding failed."""
+        """Yield the allocated claims that some of the nodes cannot use, or that are broken."""
         if nodes is None:
             return
         for claim in claims.claims:
@@ -453,7 +470,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims.extended.rejections(nodes)
 
     def _available(self, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return bool[nodes]: True where the pod can use the devices of its allocated claims."""
+        """Return bool[nodes]: True where the pod can use the devices of its allocated claims.
+
+        The node must also offer the extended resources for which there is no DeviceClass.
+        """
         if claims.broken:
             return np.zeros(len(nodes), np.bool_)
         fits = nodes.present.copy()
@@ -495,10 +515,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return new
 
     async def _created(self, pod: Pod, new: NewClaim, allocation: Allocation) -> ResourceClaim:
-        """Create the claim for the pod's extended resources, with its devices.
+        """Create the claim for the pod's extended resources, and write its devices and reservation.
 
-        Returns the claim. Raises PluginError if the watch does not show it, or if it was changed
-        meanwhile.
+        Also writes the claim's name to the pod's status. Returns the claim. Raises PluginError if
+        the watch does not show the claim in time, or if the claim was changed meanwhile.
         """
         try:
             claim = await self._writer.create(pod, new)

@@ -102,7 +102,6 @@ def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedul
 def _why_unusable(
     pod: Pod, entry: PodClaim, claim: ResourceClaim, cluster: ClusterView
 ) -> str | None:
-    """Return why the pod cannot use the claim of this entry; None if nothing prevents this."""
     if claim.malformed:
         return f"a claim cannot be read: {claim.malformed}"
     if claim.deleting:
@@ -124,7 +123,7 @@ def is_owned(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 
 
 def _group(pod: Pod, cluster: ClusterView) -> PodGroup | None:
-    """Return the pod's group as defined by its object; None without a group."""
+    """Return the pod's group as its object defines it; None without a group or its object."""
     group = cluster.pod_groups.of(pod)
     return group.definition if group is not None else None
 
@@ -234,7 +233,7 @@ _TRUE: Final = "True"
 def _with_conditions(
     claim: ResourceClaim,
 ) -> Iterator[tuple[DeviceResult, Sequence[DeviceCondition]]]:
-    """Yield each device that has binding conditions, with these conditions."""
+    """Yield each device that has binding conditions, with the conditions in the device's status."""
     results = claim.allocation.results if claim.allocation is not None else ()
     for result in results:
         if result.binding_conditions:
@@ -243,7 +242,7 @@ def _with_conditions(
 
 
 def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
-    """Return whether the claim's allocation is in flight only for members of the pod's group."""
+    """Return whether the allocation is in flight only for the pod and members of its group."""
     group = cluster.pod_groups.key_of(pod)
     for holder in cluster.dynamic_resources.claims.holders(claim.uid):
         placed = cluster.pod(holder)

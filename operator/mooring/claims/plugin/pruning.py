@@ -49,10 +49,16 @@ class Pruning:
             for position in range(self.trial.size)
         ]
         self.kinds = range(self.trial.size) if may_fail or self.trial.order_matters else kinds
-        """For each position of a device in `NodeDevices`, the number of the device's kind."""
+        """For each position of a device in `NodeDevices`, the number of the device's kind.
+
+        If constraints may fail or depend on the order of devices, each device has its own kind.
+        """
 
     def too_few(self, slot: Slot, count: int, start: int) -> bool:
-        """Return whether fewer than `count` devices from position `start` on can be taken."""
+        """Return True if the request surely cannot get `count` devices from position `start` on.
+
+        False may also mean that this is not known.
+        """
         trial = self.trial
         try:
             found = [p for p in range(start, trial.size) if trial.could_take(slot, p)]
@@ -76,7 +82,8 @@ class Pruning:
     def too_many_requests(self, rest: Sequence[Sequence[Slot]]) -> bool:
         """Return whether the remaining requests need more devices, values or counters than exist.
 
-        The answer is False if a selector may still end the search with an error.
+        Requests with admin access are ignored. The answer is False if a selector, a capacity or a
+        constraint may still end the search with an error.
         """
         if self._fails:
             return False
@@ -140,7 +147,10 @@ class Pruning:
         )
 
     def _answer(self, slot: Slot, position: int) -> Hashable:
-        """Return a key that is equal for devices that the request cannot tell apart."""
+        """Return a key that is equal for devices that the request cannot tell apart.
+
+        Sets `_fails` if a selector or a capacity fails for the device.
+        """
         device = self.node.candidates[position].device
         in_all = slot.every is not None and position in slot.every
         try:
@@ -178,8 +188,9 @@ def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
 def _give_one(request: int, left: dict[int, int], given: list[dict[int, int]]) -> bool:
     """Give the request a device, and if necessary give other requests different devices.
 
-    Returns False if that is impossible. This is a shortest augmenting path of a bipartite matching
-    in which equal devices are one node.
+    Returns False if that is impossible. `left` has the free devices by mask, and `given` the
+    devices of each request by mask; both are updated. The method is a shortest augmenting path of a
+    bipartite matching in which equal devices are one node.
     """
     came_by: dict[int, tuple[int, int]] = {}
     waiting = deque([request])

@@ -34,7 +34,7 @@ class CandidateDevice(NamedTuple):
 
 
 class NodeDevices:
-    """The pools of a node, and their devices in the order of the search."""
+    """The pools of a node, and the devices of its usable pools in the order of the search."""
 
     def __init__(self, name: str, labels: Mapping[str, str], pools: Sequence[Pool]) -> None:
         self.name = name
@@ -81,7 +81,7 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """The name of the request or sub-request."""
+        """The name of the request; for a sub-request, the name of its parent."""
         return self.parent or self.wanted.name
 
     @property
@@ -209,9 +209,10 @@ class Requests:
         return slot
 
     def _all_devices(self, slot: Slot, where: str) -> list[int]:
-        """Return the positions of all devices that the request selects, also of those in use.
+        """Return the positions of all devices that the request selects and that are large enough.
 
-        Raises AllocationError if a pool is incomplete or invalid, or if a selector fails.
+        Devices in use count too. Raises AllocationError if a pool is incomplete or invalid, if a
+        selector fails, or if a capacity cannot be computed.
         """
         positions = []
         for pool, start, end in zip(

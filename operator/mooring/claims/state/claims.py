@@ -125,7 +125,7 @@ class ResourceClaims:
     def assume(self, claim: ResourceClaim) -> ResourceClaim | None:
         """Use the API server's answer until the watch shows this version or a newer version.
 
-        Returns the former version; None if the claim is gone or its known version is newer.
+        Returns the former version; None if the claim is gone, or not newer than its known version.
         """
         known = self._latest(claim.key)
         if known is None or known.uid != claim.uid or not _is_newer(claim, known):
@@ -255,7 +255,10 @@ class ResourceClaims:
 
 
 def _is_newer(claim: ResourceClaim, than: ResourceClaim) -> bool:
-    """Return whether the claim is newer than the version `than`; False if that is unknown."""
+    """Return whether the claim is newer than `than`; a claim without a version is the oldest.
+
+    Returns False for another uid, or if the versions cannot be compared.
+    """
     if claim.uid != than.uid:
         return False
     versions = claim.resource_version, than.resource_version

@@ -92,7 +92,6 @@ class ResourceSlices:
 
 
 def _may_select(rule: DeviceTaintRule, each: ResourceSlice) -> bool:
-    """Return whether the rule may select devices of the slice."""
     return (
         rule.selects
         and rule.driver in (None, each.driver)
