@@ -106,8 +106,8 @@ class Extenders:
         """Make the calls in `needed` for several pods at a time; add the results to `answers`.
 
         Raises:
-            ExtenderError: if an extender that may not be ignored fails, or if the answers about the
-                members of a group are too different.
+            ExtenderError: if an extender that may not be ignored fails, if an object to send cannot
+                be read, or if the answers about the members of a group are too different.
         """
         remaining = deque(needed)
 
@@ -126,8 +126,9 @@ class Extenders:
         """Let the first extender with a bind verb bind the pod; return whether it is bound.
 
         An extender that fails is skipped if it is ignorable, as in kube-scheduler. It may still
-        have bound the pod, so the pod's node is read after each failure. Raises ExtenderError if
-        the extender fails and the pod is not bound to the node.
+        have bound the pod, so the pod's node is read after each failure. Raises ExtenderError if an
+        extender that is not ignorable fails and the pod is not bound to the node, and NotLeading if
+        this replica no longer leads.
         """
         for extender in extenders:
             if not extender.bind_verb:
@@ -185,8 +186,9 @@ class Extenders:
     ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
         """Return the nodes that pass all extenders, and why each other node was rejected.
 
-        Each extender gets the nodes that the previous one passed (findNodesThatPassExtenders).
-        Raises ExtenderError if an extender fails that is not ignorable.
+        Each extender gets the nodes that the previous one passed (findNodesThatPassExtenders). An
+        ignorable extender that fails is skipped and added to `answers.ignored`. Raises
+        ExtenderError if another extender fails.
         """
         passed, failed = asked.nodes, dict[str, NodeFailure]()
         for extender in extenders:
@@ -215,9 +217,10 @@ class Extenders:
         raw: Json,
         answers: ExtenderResults,
     ) -> dict[str, IntArray]:
-        """Return the weighted scores of the nodes by extender; extenders that fail are left out.
+        """Return the weighted scores of the nodes by extender, without extenders that fail.
 
-        The scores of extenders with the same name (two verbs of one service) are added.
+        Extenders that fail are put into `answers.ignored`. The scores of extenders with the same
+        name (two verbs of one service) are added.
         """
         scoring = [
             extender

@@ -67,7 +67,7 @@ class ApiObjects:
     async def pod(self, pod: Pod) -> Json | None:
         """Return the kept JSON of the pod, or read the pod; None if it is gone.
 
-        Raises ExtenderError if the API server does not answer.
+        Raises ExtenderError if the pod cannot be read.
         """
         if (seen := self._pods.get(pod.uid)) is not None:
             return seen

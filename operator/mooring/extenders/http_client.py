@@ -70,7 +70,7 @@ class ExtenderClient:
         decode: Callable[[bytes], _Result],
         may_send: Callable[[], bool] | None = None,
     ) -> _Result:
-        """POST the body and return the decoded answer; `what` names the call in errors.
+        """POST the body and return the decoded answer; `what` names the call in errors and metrics.
 
         There is only one try, as in kube-scheduler; the time limit begins after the wait for other
         calls. `may_send` is called immediately before the request. Raises ExtenderError if no
@@ -109,7 +109,7 @@ class ExtenderClient:
             raise ExtenderError(f"{blamed}: {error}") from None
 
     def _leave(self, result: str) -> None:
-        """Note that a call has ended, and adapt the number of calls allowed at the same time.
+        """Let a waiting call begin, and adapt the number of calls allowed at the same time.
 
         A time-out lowers the number by one, down to 1, because the extender may be able to serve
         only one call at a time. After as many successful answers as this number, the number grows

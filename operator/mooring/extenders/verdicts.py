@@ -161,6 +161,7 @@ class PodExtenderResults:
         rounds: How often extenders were asked to filter all nodes that fit.
         nominee: The nominated node, if extenders were asked about it alone.
         passes_nominee: Whether the nominated node passed.
+        nodes: The results of the last round; None before the first round.
         processed: The preemption candidates that the extenders kept.
     """
 

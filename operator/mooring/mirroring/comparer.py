@@ -176,6 +176,8 @@ class CacheComparer:
         """Read at most `MOST_FETCHED` of the unknown objects, and call `found` with each.
 
         The first key read is the one after `_last_read`, so that every object is read at some time.
+        Objects that Mooring still lacks afterwards are added to `_unusable`. If there are more
+        objects, the next comparison begins soon.
         """
         found, last = 0, self._last_read.get(compared.resource, "")
         slices, by_key = TimeSlices(clock=self.clock), dict[str, Mapping[str, Any]]()
@@ -207,7 +209,7 @@ class CacheComparer:
     async def _read(
         self, compared: WatchedResource, metadata: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Return the object from the API server; None if it was deleted."""
+        """Return the object from the API server; None if it was deleted or replaced."""
         name, namespace, uid = metadata["name"], metadata.get("namespace"), metadata["uid"]
         with compared.gone_meanwhile() as gone:
             try:

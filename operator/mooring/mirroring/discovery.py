@@ -132,10 +132,9 @@ class Discovery:
         return plurals
 
     async def _look_at_version(self) -> bool:
-        """Note the server's version; return whether an API server has answered.
+        """Ask for the server's version; return whether an API server has answered.
 
-        Raises:
-            UnreachableError: Nothing has answered.
+        Calls `versioned` if a new version counts. Raises UnreachableError if nothing has answered.
         """
         try:
             found = await self._client.server_version()
@@ -156,7 +155,8 @@ class Discovery:
     def _counts(self, about: Kind | None, found: object, known: object) -> bool:
         """Return whether to use the answer `found`: it equals `known`, or came often in a row.
 
-        `about` is the kind that was asked for; None stands for the server's version.
+        `about` is the kind that was asked for; None stands for the server's version. An answer that
+        is not used yet is counted in `_changes`.
         """
         before, times = self._changes.pop(about, (found, 0))
         times = times + 1 if before == found else 1

@@ -137,7 +137,7 @@ class Mirror:
         return MirroredList(self._state, _KINDS[resource])
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Store one object that was added, changed or deleted."""
+        """Store an object that was added or changed, or remove an object that was deleted."""
         kind = _KINDS[resource]
         _, seconds = timed(lambda: self._take_over(kind, event, obj), self._clock)
         self._handled(event_label(kind, ACTIONS[event]), seconds)
@@ -184,6 +184,10 @@ class MirroredList:
         self._values.pop(identity(self._kind, obj), None)
 
     def apply(self) -> None:
-        """Put the objects into the state, and remove known objects that are not in the list."""
+        """Put the objects into the state, and remove known objects that are not in the list.
+
+        An assumed pod that was already bound before the list, and is missing in it, is checked with
+        the API server soon (`ClusterState.doubt`).
+        """
         self._state.replacing(self._kind, self._values, self._before)
         self._state.doubt(uid for uid in self._unconfirmed if uid not in self._values)

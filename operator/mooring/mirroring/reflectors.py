@@ -41,6 +41,8 @@ _UNLISTED: Final = "{} of resource.k8s.io are not listed yet"
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
+    """A failing list or watch: since when (a time of `clock`), and the last error as text."""
+
     since: float
     words: str
     is_forbidden: bool
@@ -48,6 +50,8 @@ class _Trouble:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
+    """A kind with its reflector; kinds of EXPECTED have one unless they are known as not served."""
+
     kind: Kind
     resource: Resource
     reflector: Reflector
@@ -84,9 +88,10 @@ class Reflectors:
     """Runs one reflector for each served resource; the reflectors write to `sink`.
 
     Every `look_seconds` the API server is asked for its kinds. If it does not serve a kind, the
-    kind has no objects. If a kind of `MIRRORED_IF_SERVED` was never listed, the replica is ready
-    nevertheless, because only pods that name an unknown PodGroup wait. The kinds of `DEVICE_KINDS`
-    never make a replica unready: while one of them is unknown, no device is allocated.
+    kind has no objects. If a kind of `MIRRORED_IF_SERVED` fails before its first list, the replica
+    is ready nevertheless, because only pods that name an unknown PodGroup wait. The kinds of
+    `DEVICE_KINDS` never make a replica unready: while one of them is unknown, no device is
+    allocated.
 
     `devices_known` is called with the reason why no device is allocated, and with None when all
     device kinds are known. `relisted` is called with the name of a resource after each later list,
@@ -134,7 +139,10 @@ class Reflectors:
                 await self._discovery.look()
 
     async def synced(self) -> None:
-        """Wait until all resources are listed, except optional ones that fail or are not served."""
+        """Wait until each resource is listed or known as not served.
+
+        For optional resources and those of devices, a failure to list or watch is enough.
+        """
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
         await self._looked.wait()
@@ -173,7 +181,10 @@ class Reflectors:
         return None
 
     def is_current(self) -> bool:
-        """Return whether every needed resource is listed and no watch is broken."""
+        """Return whether every needed resource is listed and no watch is broken.
+
+        Device kinds count only once they are listed. Also calls `devices_known`.
+        """
         self._tell_of_devices()
         if self.problem() is not None:
             return False
@@ -219,9 +230,10 @@ class Reflectors:
         return served.is_listed and self._lag(served.resource) <= DEAD_SECONDS
 
     def _tell_of_devices(self) -> None:
-        """Give `devices_known` the reason why no device can be allocated, and log a new reason.
+        """Give `devices_known` the reason why no device can be allocated; None without a reason.
 
-        Nothing is logged before the first list of each kind, so that one line names all kinds.
+        New reasons, and their end, are logged. While a kind is neither listed nor failing, nothing
+        is logged, so that one line names all kinds.
         """
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
@@ -238,7 +250,11 @@ class Reflectors:
     async def _follow(
         self, kind: Kind, resource: Resource | None, group: asyncio.TaskGroup
     ) -> None:
-        """Start a reflector of the kind; stop the kind's reflector if `resource` is None."""
+        """Start a reflector of the kind if it has none.
+
+        If `resource` is None, stop the reflector and remove the kind's objects from the state. If
+        the reflector has another resource, call `outdated`.
+        """
         served = self._served.get(kind)
         if served is not None and resource not in (None, served.resource):
             before = served.resource.version
