@@ -201,7 +201,7 @@ class Checker:
         return self._resolved(node, known[name])
 
     def _resolved(self, node: FunctionCall, overloads: Sequence[Overload]) -> Type:
-        """Return the type of a call, and store the overloads that suit its arguments."""
+        """Return a call's type and store its suitable overloads; without any, report a mistake."""
         if node.function in {AND, OR}:
             return self._logical(node, overloads[0].name)
         parts = [*([node.target] if node.target is not None else []), *node.args]
@@ -261,7 +261,10 @@ class Checker:
         return list_of(joined or self._known.new_parameter())
 
     def _element(self, node: Expression, optional: bool) -> Type:
-        """Return the type of a list element; if `optional`, the element must be an optional."""
+        """Return the type of an element or of a map's value.
+
+        With `optional`, this is the type inside the optional; it is a mistake if there is none.
+        """
         found = self._check(node)
         if optional:
             found, is_optional = unwrapped(found)

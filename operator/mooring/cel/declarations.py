@@ -22,7 +22,10 @@ from mooring.cel.types import (
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One signature of a function; the first parameter of a method is the object before the dot."""
+    """One signature of a function; the first parameter of a method is the object before the dot.
+
+    `name` is the overload's id. `is_generic`: some type has a type parameter, such as A in list(A).
+    """
 
     name: str
     parameters: tuple[Type, ...]

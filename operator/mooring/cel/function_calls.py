@@ -139,7 +139,8 @@ def _of_operator(function: str, operator: operators.Operator) -> Implementation:
 def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Implementation:
     """Return a function that calls the first overload that suits the types of its arguments.
 
-    If no overload does, the result is a Failure.
+    If no overload does, the result is a Failure. For functions in `_UNGUARDED`, only the number of
+    arguments counts.
     """
     unguarded = function in _UNGUARDED
     known = _OVERLOADS if newer else _OVERLOADS | _OVERLOADS_1_36

@@ -87,7 +87,7 @@ def _range_1_36(count: int) -> Value:
 
 
 def _numbers(count: int) -> Value:
-    """Return the numbers from 0 to `count` - 1; other tasks may run meanwhile."""
+    """Return the numbers from 0 to `count` - 1; this takes `count` units of work."""
     numbers = list[int]()
     for first in range(0, count, _MADE_AT_ONCE):
         end = min(first + _MADE_AT_ONCE, count)

@@ -194,7 +194,11 @@ class _Planner:
         return self._function(node, args)
 
     def _function(self, node: FunctionCall, args: Sequence[_Planned]) -> _Planned:
-        """Return the planned call; the conversion of a constant is computed at once."""
+        """Return the planned call.
+
+        The conversion of a constant is computed at once. A constant list after `in` becomes a set.
+        Raises EvaluationCrash if a conversion fails, unless the plan is lenient.
+        """
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
         if (
             overload == "in_list"

@@ -71,7 +71,7 @@ class QuantityValue(Opaque):
         return QuantityValue(total, lowest, not fits, True)
 
     def as_int(self) -> int | None:
-        """Return the amount as an int64; None if Kubernetes stores it as a decimal."""
+        """Return the amount as an int64; None if it is a decimal, too large or has a power < 0."""
         if self.is_decimal or self.power < 0:
             return None
         value = self.number * 10 ** min(self.power, 40)
@@ -173,7 +173,7 @@ def _decimal(sign: int, number: int, power: int, binary: bool) -> "QuantityValue
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VersionValue(Opaque):
-    """A semantic version; comparisons ignore build metadata."""
+    """A semantic version; `before` identifies a pre-release; comparisons ignore build metadata."""
 
     cel_type: ClassVar[Type] = NAMED["Semver"]
     go_type: ClassVar[str] = "cel.Semver"

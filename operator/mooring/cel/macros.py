@@ -173,7 +173,8 @@ def _transform_map(
 def _bound(at: int, name: str, value: Expression, result: Expression) -> Comprehension:
     """Return an expression that computes `result` with the variable `name` set to `value`.
 
-    The expression is a loop that runs once.
+    The expression is a loop over an empty list. No step runs; the loop's start value is the value
+    of the variable.
     """
     return Comprehension(
         at,

@@ -170,7 +170,8 @@ def _contains(value: Value, items: Value) -> Value:
 def insert(target: Value, *entry: Value) -> Value:
     """Return the map with a new entry; `entry` is a key and a value, or a map to add.
 
-    Returns a Failure if the map has the key already.
+    A map that a loop builds is changed itself; any other map is copied. Returns a Failure if the
+    map has the key already.
     """
     added = [entry] if len(entry) == 2 else [*entry[0].items()]
     for key, value in added:

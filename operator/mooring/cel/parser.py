@@ -189,7 +189,10 @@ class _Parser:
     def _call(
         self, at: int, function: str, *args: Expression, target: Expression | None = None
     ) -> Expression:
-        """Return a call; if it is a macro, return the tree that replaces the call."""
+        """Return a call; for a macro, return the tree that replaces the call.
+
+        For a macro with wrong arguments, store the mistake and return a literal.
+        """
         macro = self._macros.get((function, len(args), target is not None))
         if macro is not None:
             try:

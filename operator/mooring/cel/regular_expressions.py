@@ -104,7 +104,10 @@ def _compiled(pattern: str) -> Pattern | str:
 
 
 def compile_pattern(pattern: str) -> Pattern:
-    """Return the compiled pattern; raise PatternError if it is malformed."""
+    """Return the compiled pattern; raise PatternError if it is malformed or too large.
+
+    Takes work from the evaluation's budget, even if the compiled pattern was cached.
+    """
     found = _compiled(pattern) if len(pattern) <= _LONGEST else "expression too large"
     if isinstance(found, str):
         work.spend(_PER_CHARACTER * min(len(pattern), _LONGEST))  # `||` may go on with the next one

@@ -124,7 +124,10 @@ def _plain(value: float) -> str:
 
 
 def add_times(first: Value, second: Value) -> Value:
-    """Return the sum of two durations, or of a duration and a timestamp; else NO_OVERLOAD."""
+    """Return the sum of two durations, or of a duration and a timestamp.
+
+    Returns NO_OVERLOAD for other types, and a Failure if the sum is out of range.
+    """
     kinds = {type(first), type(second)}
     if kinds == {Duration}:
         return _span(first.nanoseconds + second.nanoseconds)
@@ -137,7 +140,7 @@ def add_times(first: Value, second: Value) -> Value:
 def subtract_times(first: Value, second: Value) -> Value:
     """Return the difference of two durations or two timestamps, or a timestamp minus a duration.
 
-    Returns NO_OVERLOAD for other types.
+    Returns NO_OVERLOAD for other types, and a Failure if the result is out of range.
     """
     if type(first) is type(second):
         return _span(first.nanoseconds - second.nanoseconds)

@@ -153,7 +153,8 @@ class MapOf(Expression):
 class Comprehension(Expression):
     """A loop over `items` that computes `result`; macros such as `exists` become loops.
 
-    `variables` are one or two names; `collects` is the name of the variable for the result.
+    `variables` are one or two names; `collects` is the name of another variable. It is `start`
+    first, and `step` after each item; the loop ends early if `condition` is False.
     """
 
     __slots__ = ("collects", "condition", "items", "result", "start", "step", "variables")

@@ -210,7 +210,7 @@ class Substitutions:
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
         """Return whether type parameter `free` may be `given`, and whether it had a type before.
 
-        If so, the parameter gets the type, or a more general one.
+        If it may, the parameter gets the type, or the more general of this and its former type.
         """
         if given == free:
             return True, True

@@ -62,7 +62,11 @@ ABSENT: Final = Optional(False)
 
 
 class Opaque:
-    """The base class of values with a type that Kubernetes adds to CEL."""
+    """The base class of values with a type that Kubernetes adds to CEL.
+
+    `go_type` and `short_name` name the type in cel-go's messages. `hashable` says whether Go can
+    use the value as a key of a map.
+    """
 
     __slots__ = ()
     cel_type: ClassVar[Type]
@@ -129,7 +133,10 @@ class WorkBudget(threading.local):
         self._until = max(0, most - _WORK_PER_STEP)
 
     def spend(self, items: int) -> None:
-        """Subtract work; raise EvaluationCrash if too little is left; let other tasks run."""
+        """Subtract `items` units of work; raise EvaluationCrash if too little is left.
+
+        Lets other tasks run every few thousand units.
+        """
         self.left -= items
         if self.left < self._until:
             if self.left < 0:
@@ -182,7 +189,8 @@ def _key(key: Value) -> Any:
 class MapValue:
     """A map of CEL; `default` is the value of all missing keys, unless it is None.
 
-    Only a loop that builds the map (`is_building`) changes it; other code gets a changed copy.
+    Only code that makes the map changes it, for example a loop (`is_building`); other code makes a
+    changed copy.
     """
 
     __slots__ = ("_entries", "default", "is_building")
@@ -202,7 +210,7 @@ class MapValue:
         return made
 
     def put(self, key: Value, value: Value) -> None:
-        """Set the value of the key; only a loop that builds the map may do this."""
+        """Set the value of the key; only the code that makes the map may do this."""
         self._entries[_key(key)] = (key, value)
 
     def remove(self, key: Value) -> None:
@@ -223,7 +231,10 @@ class MapValue:
         return (self._entries.get(key) if type(key) is str else self._of_number(key)) is not None
 
     def _of_number(self, key: Value) -> "tuple[Value, Value] | None":
-        """Return the entry whose key is an equal number of another type, or None."""
+        """Return the entry of a key that is no text; None without an entry.
+
+        A number also finds the entry of an equal int or uint.
+        """
         if not self._entries:
             return None
         found = self._entries.get(_key(key))
@@ -395,7 +406,7 @@ def _equal_optionals(first: Optional, second: Optional) -> "bool | Failure":
 
 
 def _directly_equal(first: Value, second: Value) -> "bool | Failure":
-    """Return whether two values are equal; if the first is an Opaque, its `equals` decides."""
+    """Return whether two values are equal; the `equals` of an Opaque decides even about None."""
     if second is None and isinstance(first, Opaque):
         return first.equals(second)
     return equal(first, second)
