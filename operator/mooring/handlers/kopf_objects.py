@@ -30,8 +30,8 @@ _USUAL_BYTES: Final = 4096
 class ObjectHandlers:
     """Handles the objects that kopf reads; the methods `on_...` are kopf's handlers.
 
-    Each handler waits until no other task holds the lock `turn`. `listed` is called when kopf has
-    listed a resource again, `seen` with each queued pod and its raw object. `handled` is called
+    The state changes only while no other task holds the lock `turn`. `listed` is called when kopf
+    has listed a resource again, `seen` with each queued pod and its raw object. `handled` is called
     after each event of a pod, with the event's name in the metrics and the seconds that the handler
     took.
     """
@@ -46,7 +46,7 @@ class ObjectHandlers:
     clock: Callable[[], float] = time.monotonic
 
     async def on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
-        """Queue a pod, or remove it if it got a node or was deleted; wait for the `turn`."""
+        """Queue a pod, or remove it if it got a node or was deleted, once the `turn` is free."""
         # kopf gives no type to what it lists, which is new to it.
         action = ACTIONS.get(event["type"], Action.ADD)
         self._note_listing(event)

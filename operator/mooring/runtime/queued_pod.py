@@ -48,8 +48,8 @@ _ENDS: Final = (PodState.BOUND, PodState.GONE)
 class StateTimes:
     """The time that a pod was in each state, in seconds on the scheduler's monotonic clock.
 
-    It is still used after the pod has left the queue. A change of the state takes a few hundred
-    nanoseconds.
+    It is still used after the pod has left the queue. `began` is the time when the first state
+    began, `since` the time when the present `state` did.
     """
 
     __slots__ = ("_seconds", "began", "since", "state")

@@ -54,7 +54,7 @@ class SlowDecisions:
         self._timed: dict[Pipeline, _TimedPipeline] = {}
 
     def pipeline_for(self, pipeline: Pipeline) -> Pipeline:
-        """Return the pipeline, or its timed copy after a slow decision."""
+        """Return the pipeline, or after a slow decision its timed copy, with all times reset."""
         if not self._timed:
             return pipeline
         timed = self._timed.get(pipeline)

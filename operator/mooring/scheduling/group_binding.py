@@ -192,6 +192,7 @@ class Meeting:
 
     def __init__(self) -> None:
         self.came = 0
+        """The number of members that wait here or have passed."""
         self.over = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 

@@ -389,7 +389,7 @@ class SpecResults:
         return tuple([run_devices_version(pipeline, plugin, pod) for plugin in reading])
 
     def filter(self, pod: Pod, nodes: NodeView, devices: Hashable) -> tuple[BoolArray, BoolArray]:
-        """Return bool[rows] for the filters that ignore the pods on nodes, and for all filters."""
+        """Return two bool[rows]: nodes that pass the filters that ignore pods on nodes, and all."""
         if self._taken_as_of != self._cluster.node_set_version:
             self._release()
             self._take(pod)

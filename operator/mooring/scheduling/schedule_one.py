@@ -82,7 +82,7 @@ extenders."""
 
 @dataclass(eq=False, repr=False)
 class ScheduleOne:
-    """Makes attempts, one at a time, and binds pods in tasks.
+    """Makes attempts, one decision at a time, and binds pods in tasks.
 
     If the scheduler stops, it may interrupt an attempt in a pause. Then nothing is assumed, and the
     pods of the attempt stay in flight until the process ends.
@@ -127,8 +127,9 @@ class ScheduleOne:
         """Make one attempt about a popped pod and the queued members of its group.
 
         When this returns, each pod is being bound or is in a queue, unless extenders must be called
-        first (`go_on`). No attempt is made about a pod that has a node, is terminating or has no
-        profile, nor if its group is in backoff or waits for extenders.
+        first (`go_on`). A pod that has a node or is terminating leaves the queue without an
+        attempt. There is also no attempt if no profile takes the pod, or if its group is in backoff
+        or waits for extenders.
         """
         scheduler, pod, now = self.scheduler, queued.pod, self._clock()
         # A former leader may have bound it a moment ago.
@@ -260,7 +261,10 @@ class ScheduleOne:
         return ()
 
     def _decide_pod(self, attempt: CurrentAttempt) -> Outcome | Needed:
-        """Decide about the pod and record the decision; return it, or the question to extenders."""
+        """Decide about the pod and record the decision; return it, or the question to extenders.
+
+        Add the time to `attempt.took`; the next sampled search begins where this one ended.
+        """
         scheduler, pipeline, pod = self.scheduler, attempt.pipeline, attempt.first.pod
         answers = None
         if attempt.answers is not None:

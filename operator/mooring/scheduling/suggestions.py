@@ -114,7 +114,8 @@ def suggestions(
     A pod or group that fits now gets only the suggestion that says so. If it fits only on nodes
     that are reserved for others, the suggestion is to wait. Each suggestion is tried in a trial of
     `what_if`; nothing else may use its cache. The function pauses after each decision, and the
-    cluster may change in a pause. Decisions about a group take at most `steps` in total.
+    cluster may change in a pause. For a group, at most `steps` decisions about single pods are made
+    in total.
     """
     return _Suggestions(members, pipeline, what_if, group, SearchBudget(steps)).found()
 

@@ -207,6 +207,7 @@ class WhatIf:
         """Return a search for nodes that fit the pod.
 
         Nodes that are reserved from a later time on do not fit, even if the pod would end earlier.
+        The pipeline's budget of evaluations is reset, as for a new attempt.
         """
         pipeline.evaluations.begin_attempt()
         return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline))

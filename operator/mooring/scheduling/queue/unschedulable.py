@@ -200,7 +200,7 @@ class UnschedulablePods:
         return group.first if group is not None else None
 
     def has_hints_to_run(self) -> bool:
-        """Return whether a call of `run_hints` would run a hint or return pods."""
+        """Return whether `run_hints` has a step to make."""
         group = next(iter(self._groups.values()), None)
         return bool(self._without_node or self._missed) or (
             group is not None and group.seen < self._events.end
