@@ -47,7 +47,7 @@ class ResolvedProfile:
 
     Attributes:
         plugins: The plugins of every extension point, in the order they run.
-        args: The arguments of the plugins that run and take arguments, by plugin name.
+        args: The arguments of the plugins that run and take any, and the rules, by plugin name.
         percentage_of_nodes_to_score: 0 to 100; 0 stands for kube-scheduler's adaptive rule.
         kubernetes: The rules of the version that the profile names, else of the server.
     """
@@ -162,7 +162,7 @@ def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
 
 
 class _LoadedPlugins:
-    """A catalog without the plugins that cannot be loaded; `failed` says why."""
+    """A catalog in which a plugin that cannot be loaded has no points; `failed` says why."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

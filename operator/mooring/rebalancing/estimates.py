@@ -116,9 +116,9 @@ class _Rows:
         ]
 
     def _fits_alone(self) -> BoolArray:
-        """Return bool[rows]: True where node-only filters accept a pod of the node without itself.
+        """Return bool[rows]: True where PreFilter and node-only filters accept a pod of the node.
 
-        PreFilter must not exclude the node either.
+        The pod counts as if it had left the node.
         """
         search, pre_filtered = self._search, self._pre_filtered
         fits = search.results.fits_without_pods[self._rows]

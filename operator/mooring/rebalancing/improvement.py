@@ -203,7 +203,7 @@ def improve(planning: Planning, candidates: list[GainingPod]) -> None:
     """Add steps for the candidates, the largest gain first.
 
     Earlier moves may change a gain. So each gain is computed again. If it is now less than the
-    possible gain of another candidate, the candidate is put back. `candidates` is used up.
+    possible gain of another candidate, the candidate is put back. The list `candidates` is changed.
     """
     heapify(candidates)
     while candidates and not planning.done:

@@ -62,7 +62,7 @@ def takes_of(
 def make_plan(planning: Planning, *, only_for: PodRef | GroupKey | None = None) -> Plan:
     """Return the plan; `only_for` names one pending pod or group that is to fit.
 
-    With `only_for` the plan has only the fewest moves that make room for this pod or group.
+    With `only_for` the plan has only the fewest moves found that make room for this pod or group.
     `planning` must not have any change yet. If its `position` is the end of the last plan, this
     plan first examines the pods that the last plan did not reach.
     """

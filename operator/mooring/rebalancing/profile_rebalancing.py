@@ -318,9 +318,9 @@ class ProfileRebalancing:
         """Begin the moves if they are possible now; return whether they have begun.
 
         Moves that are impossible now may be possible when earlier moves have ended. If the check
-        takes too long, the next call continues it. Nominations then keep room for waiting pods and
-        replacements. Each move has a task of its own, which ends the move even if the work for this
-        profile is cancelled.
+        takes too long, the next call continues it. When moves begin, nominations keep room for
+        waiting pods and replacements. Each move has a task of its own, which ends the move even if
+        the work for this profile is cancelled.
 
         Raises:
             Stopped: The plan or step must end, or the moves are impossible and none is under way.

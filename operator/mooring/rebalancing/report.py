@@ -77,7 +77,7 @@ class PlanReport:
         examined: The number of pods examined for Violations and Spread; absent without these goals.
         moves: The number of pods that would move.
         more: Whether more pods may gain, but the profile's limits allow no more moves.
-        spent: Whether the budget of decisions ended before all pods were examined.
+        spent: Whether the budget of decisions was spent, or pods were left unexamined.
         message: Why there are no steps; empty if moves gain nothing.
         nodes: The nodes that change, with their state when the document is read.
         time: When the leader or the page made the plan.
@@ -155,7 +155,7 @@ def planned_step(step: Step, only: Move | None = None) -> PlannedStep:
 
 
 def with_nodes(report: PlanReport, cluster: ClusterView) -> PlanReport:
-    """Return the plan with `nodes`: the current state of the nodes that change, sorted by name.
+    """Return the plan with `nodes`: how full the nodes are now and after the moves, by name.
 
     Nodes that no longer exist are left out. A pod that has left its source is not counted.
     """

@@ -33,7 +33,7 @@ class Candidate:
 
     Attributes:
         row: The node's row.
-        violations: The number of victims whose eviction violates a disruption budget.
+        violations: The number of the victims' pods whose eviction violates a disruption budget.
         evicting: Pods on the node that this scheduler is evicting already; the pod can use their
             resources at no further cost.
         matches: How many disruption budgets were found for the potential victims; a budget counts
@@ -94,7 +94,7 @@ def select_victims(
     does not fit. Victims whose eviction violates a disruption budget are added back first, then the
     others, the most important first in each part. Pods that are being evicted already are not added
     back. Without `budgets_of`, the budgets are those that `evictions` finds for the pods. For
-    `members_first` see `by_importance`, for `strict` see `split_by_budgets`.
+    `members_first` see `victims.by_importance`, for `strict` see `split_by_budgets`.
     """
     evicting: list[Pod] = []
     staying: list[Victim] = []

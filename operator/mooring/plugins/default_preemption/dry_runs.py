@@ -47,7 +47,7 @@ def checks_of(pod: Pod) -> float:
 
 
 class DryRuns:
-    """Makes the dry runs of one preemption attempt; for `members_first` see `by_importance`."""
+    """Makes the dry runs of one attempt; for `members_first` see `victims.by_importance`."""
 
     def __init__(self, state: PostFilterState, *, members_first: bool = False) -> None:
         self._state = state

@@ -395,7 +395,10 @@ class DefaultPreemption:
 
 
 def _few_enough(victims: list[Victim]) -> list[Victim]:
-    """Return the victims for a dry run; leave out the largest groups if there are too many pods."""
+    """Return the victims for a dry run; if they have too many pods, leave out the largest groups.
+
+    Single pods are never left out.
+    """
     left = _MOST_IN_DRY_RUN - sum(not isinstance(victim, WholeGroup) for victim in victims)
     chosen = list[Victim]()
     for victim in sorted(victims, key=lambda victim: len(pods_of(victim))):

@@ -284,7 +284,11 @@ class _Rules:
         return found
 
     def _may_reclaim_from(self, number: int) -> bool:
-        """Return whether the preemptor may evict pods of the Queue with this number."""
+        """Return whether the preemptor may evict pods of the Queue with this number.
+
+        That Queue and its ancestors must have borrowed a resource that the preemptor needs, and the
+        top Queue on the preemptor's side must stay within its nominal quota (see `_sides`).
+        """
         state = self._cluster.queues.numbered(number)
         if state is None or state is self._queue:
             return False

@@ -238,10 +238,10 @@ class _Reprieve:
         return self._searches >= _MOST_SEARCHES or self._preemptor.is_last()
 
     def _needed(self, units: Sequence[Unit], *, some: bool = False) -> list[Unit]:
-        """Return the subset of `units` that must be evicted for the preemptor.
+        """Return the subset of `units` that must be evicted for the preemptor; add back the others.
 
         Half of the units are tried together: if the half can stay, each unit in it can stay. `some`
-        says that the units cannot all stay.
+        says that the units cannot all stay. After the last search, all remaining units must leave.
         """
         if not units:
             return []

@@ -156,7 +156,7 @@ def may_be_victims(
 ) -> list[PodGroupState]:
     """Return the groups that may be evicted as a whole, the oldest group first.
 
-    A member may not be a victim if its node does not exist, or if the profile's limits protect it.
+    The nodes of all members must exist, and the profile's limits must protect no member.
     """
     left, columns = {group.number: group for group in groups}, cluster.pod_columns
     slots = np.flatnonzero(columns.in_groups(left) & (columns.rows >= 0))

@@ -287,7 +287,6 @@ def _normalized(raw: IntArray) -> IntArray:
 
 
 def _is_counted(pod: object | None, rule: _Rule, cluster: ClusterView) -> bool:
-    """Return whether the rule's constraint counts the pod."""
     return (
         isinstance(pod, Pod)
         and rule.pods is not None

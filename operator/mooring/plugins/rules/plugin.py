@@ -121,9 +121,9 @@ class Rules:
         """Return QUEUE if the rule is true now for a node that the event concerns.
 
         The event concerns its node, if something that the rule reads has changed there. If counted
-        pods come or go, it concerns all nodes in these pods' domains. The hint is also QUEUE if a
-        namespace changed that is the pod's, or any namespace if the rule selects namespaces by
-        labels, or if the evaluation would take too long.
+        pods come or go, it concerns all nodes in these pods' domains. A changed namespace gives
+        QUEUE if it is the pod's own, or if the rule counts pods by labels of namespaces. An
+        evaluation that takes too long gives QUEUE, too.
         """
         if event.kind is Kind.NAMESPACE:
             return queue_if(self._is_about(pod, event))

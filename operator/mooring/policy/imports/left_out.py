@@ -72,8 +72,8 @@ class WithLeftOut:
     def points(self, name: str) -> frozenset[Point] | None:
         """Return a plugin's extension points; None if the plugin is unknown.
 
-        Points of plugins of scheduler-plugins are not known. So every point except bind is
-        returned, and queueSort only for plugins that are known to sort pods.
+        The points of left-out plugins of scheduler-plugins are not known. They get every point
+        except bind, and queueSort only if they are known to sort pods.
         """
         if name not in self._left_out:
             return self._catalog.points(name)

@@ -51,7 +51,7 @@ class QueueImport:
 
     @property
     def has_queues(self) -> bool:
-        """Whether an object was read that is converted to a Queue."""
+        """Whether an object other than Nodes was read."""
         return bool(self._used)
 
     def read(self, group: str, kind: str, raw: Mapping[str, Any]) -> bool:
