@@ -229,7 +229,7 @@ class EventRecorder:
         return self.gives_way()
 
     async def _write(self, series: _Series) -> None:
-        """Create the Event, or patch the series of an existing one."""
+        """Create the Event, again if the server has dropped it; or patch the series in it."""
         count = series.count
         if count > 1:
             series.body["series"] = {"count": count, "lastObservedTime": micro_time(series.last)}

@@ -190,7 +190,7 @@ class _Stages:
     def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
         """Return, by resource, the largest total of any stage.
 
-        A missing request counts with `defaults`.
+        A missing request of a container counts with `defaults`.
         """
         largest: dict[str, int] = {}
         for containers, init in self.of_containers:

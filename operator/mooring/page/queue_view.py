@@ -319,7 +319,7 @@ class Queue:
         return rows.pending_pods(self.clock())
 
     async def workload(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
-        """Return the pods of a workload: up to 500 pods, and the numbers of all pods.
+        """Return up to 500 pending pods of a workload, and the numbers of all its pods.
 
         `placed` is the number of pods with a node, `total` the number of pending pods. `pods` has
         the pods that have been pending longest.

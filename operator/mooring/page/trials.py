@@ -406,7 +406,7 @@ class WhatIfRunner:
     async def _decided(
         self, units: "Iterable[_Unit]", what_if: WhatIf, *, detailed: bool
     ) -> "AsyncIterator[tuple[_Unit, list[DecisionInFull]]]":
-        """Yield single pods and groups with their decisions; earlier pods are on their nodes."""
+        """Yield single pods and groups with their decisions; later ones count the earlier pods."""
         nodes, left = 100 if detailed else 0, deque(units)
         while left:
             slices = TimeSlices(0.0, rest=REST, clock=self.clock)
@@ -696,7 +696,7 @@ def _nominated(
     answer: GroupPreemption,
     what_if: WhatIf,
 ) -> list[DecisionInFull]:
-    """Return the decisions about a group that does not fit, and nominate its members.
+    """Return the decisions about a group that does not fit; in `what_if`, nominate its members.
 
     If preemption does not help, the decisions say why. The decision about the first member has all
     victims.

@@ -91,10 +91,10 @@ def run_case(
 def inputs_of_case(
     file: PolicyTestFile, number: int, registry: Registry, kubernetes: str | None = None
 ) -> Inputs:
-    """Return the cluster of a case and its pods, with the profiles that it names.
+    """Return the cluster of a case and its pods, with the profiles of the case or the test.
 
-    For `kubernetes` see `run_case`. Raises InputError if a file, an object or a profile has a
-    mistake.
+    If the case has `pods`, other pending pods and new controllers are left out. For `kubernetes`
+    see `run_case`. Raises InputError if a file, an object or a profile has a mistake.
     """
     test, case = file.test, file.test.cases[number]
     folder = Path(file.path).parent

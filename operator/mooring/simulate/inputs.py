@@ -231,7 +231,10 @@ class _Reader:
         self._admission[group_and_kind].append(raw)
 
     def _add_template(self, manifest: Manifest, *, new: bool) -> None:
-        """Store a template of claims; a new template replaces a stored one of the same name."""
+        """Store a template of claims; a new template replaces a stored one of the same name.
+
+        Every other repetition raises ManifestError.
+        """
         key = resource_claim_template_key(manifest.raw)
         known, was_new = self._templates.get(key, (None, None))
         if known is not None and new == was_new:
