@@ -45,7 +45,7 @@ def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
 def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
     """Return `value` plus `sign` (1 or -1) times another quantity or number.
 
-    As in Kubernetes 1.36, a decimal `value` itself also changes to the result.
+    As before Kubernetes 1.37, a decimal `value` itself also changes to the result.
     """
     made = _changed(sign, value, other)
     if value.is_decimal:
@@ -242,4 +242,4 @@ OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     name: partial(_changed_1_36, -1 if "sub" in name else 1)
     for name in ("quantity_add", "quantity_add_int", "quantity_sub", "quantity_sub_int")
 }
-"""The implementations that only Kubernetes 1.36 uses, by the id of the overload."""
+"""The implementations before Kubernetes 1.37, by the id of the overload."""

@@ -254,4 +254,4 @@ OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     "lists_range": _range_1_36,
     "list_includes_dyn_dyn": _includes_1_36,
 }
-"""The implementations that only Kubernetes 1.36 uses, by the id of the overload."""
+"""The implementations before Kubernetes 1.37, by the id of the overload."""

@@ -52,7 +52,7 @@ def _last_index_of(text: str, part: str, offset: int | None = None) -> Value:
 
 
 def _found_from(search: Callable[[str, str, int], Value]) -> Callable[[str, str, int], Value]:
-    """Return `search` as in Kubernetes 1.36, where the text "" is found at any offset.
+    """Return `search` as before Kubernetes 1.37, where the text "" is found at any offset.
 
     The offset may even be negative, or behind the end of the searched text.
     """
@@ -162,4 +162,4 @@ OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     "string_index_of_string_int": _found_from(_index_of),
     "string_last_index_of_string_int": _found_from(_last_index_of),
 }
-"""The implementations that only Kubernetes 1.36 uses, by the id of the overload."""
+"""The implementations before Kubernetes 1.37, by the id of the overload."""

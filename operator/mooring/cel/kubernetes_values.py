@@ -34,8 +34,8 @@ class QuantityValue(Opaque):
     is_decimal: bool
     is_pointer: bool = False
     source: "QuantityValue | None" = None
-    """The decimal from which Kubernetes 1.36 made this sum; adding to the sum changes this decimal
-    too."""
+    """Before Kubernetes 1.37, the decimal from which this sum was made; adding to the sum changes
+    this decimal too. Otherwise None."""
 
     @classmethod
     def of(cls, amount: Quantity) -> "QuantityValue":

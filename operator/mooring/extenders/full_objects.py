@@ -49,7 +49,7 @@ class ApiObjects:
         self._watch: asyncio.Task[None] | None = None
 
     def seen(self, pod: Pod, raw: Mapping[str, Any]) -> None:
-        """Keep the JSON of a pod without a node, if the pod is wanted and there is room."""
+        """Drop the pod's older JSON; keep `raw` if the pod is wanted and `most_bytes` allows it."""
         self.forget(pod.uid)  # it may have changed since it was kept
         if not self.wanted(pod):
             return

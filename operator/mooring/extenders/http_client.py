@@ -109,7 +109,7 @@ class ExtenderClient:
             raise ExtenderError(f"{blamed}: {error}") from None
 
     def _leave(self, result: str) -> None:
-        """Let a waiting call begin, and adapt the number of calls allowed at the same time.
+        """Adapt the number of calls allowed at the same time, and let waiting calls begin.
 
         A time-out lowers the number by one, down to 1, because the extender may be able to serve
         only one call at a time. After as many successful answers as this number, the number grows

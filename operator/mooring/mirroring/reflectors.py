@@ -183,7 +183,7 @@ class Reflectors:
     def is_current(self) -> bool:
         """Return whether every needed resource is listed and no watch is broken.
 
-        Device kinds count only once they are listed. Also calls `devices_known`.
+        A kind of `DEVICE_KINDS` counts only while it is known. Also calls `devices_known`.
         """
         self._tell_of_devices()
         if self.problem() is not None:

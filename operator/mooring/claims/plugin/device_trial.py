@@ -179,9 +179,9 @@ class DeviceTrial:
         return obstacle
 
     def _obstacle(self, slot: Slot, position: int) -> str:
-        """Return whether counters, a taint or a constraint prevents taking the device; "" if none.
+        """Return the obstacle: too few counters, a taint or a constraint; "" without an obstacle.
 
-        The device may be in use.
+        The use of the device itself does not count.
         """
         candidate = self._candidates[position]
         if self._needs_counters(candidate, position) and not self._counters.fit(

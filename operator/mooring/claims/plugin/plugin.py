@@ -381,9 +381,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if the event may free or add devices, or may change the pod's claims.
 
-        An update of a node counts if labels or allocatable changed; a deleted class, if it offered
-        a resource that the pod requests; a deleted pod, if it was pending and had claims. Other
-        events of nodes, classes, slices and taint rules always count.
+        An updated node counts if its labels or allocatable changed, a deleted class if it offered a
+        resource that the pod requests, and a deleted pod if it was pending and had claims. All
+        other events of nodes, classes, slices and taint rules count.
         """
         match event.before, event.after:
             case None, None:  # all devices are known now

@@ -2,7 +2,7 @@
 
 A driver publishes a pool as several slices of one generation; the pool is complete when all slices
 exist. The search takes pools, and the slices of a pool, in the order of their names, because
-drivers set priorities by names.
+drivers set priorities by names; but pools with binding conditions come last.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -34,7 +34,10 @@ class _InFlight:
 
 
 class ResourceClaims:
-    """All claims, the allocations in flight, and the devices of both."""
+    """All claims, the allocations in flight, and the devices of both.
+
+    In a trial, `get` and `of_uid` return claims as `without` and `asking` change them.
+    """
 
     def __init__(self, objects: Objects) -> None:
         self._mirrored: Mapping[str, ResourceClaim] = objects.of(Kind.RESOURCE_CLAIM)
@@ -148,10 +151,10 @@ class ResourceClaims:
     def release(
         self, pod: Uid, claims: Iterable[str] | None = None
     ) -> list[tuple[ResourceClaim, Allocation]]:
-        """Stop holding these claims for the pod; None means all of its claims.
+        """Remove the mark that `hold` has set on these claims for the pod; None means all claims.
 
-        A claim that another pod also holds stays in flight. Returns the claims that are no longer
-        in flight, with their former allocations; deleted claims are included.
+        A claim that is in flight for another pod too stays in flight. Returns the claims that are
+        no longer in flight, with their former allocations; deleted claims are included.
         """
         held = self._held.get(pod, {})
         freed = []
