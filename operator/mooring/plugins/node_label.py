@@ -38,7 +38,7 @@ class NodeLabelArgs(PolicyModel):
     """Keys whose absence adds to a node's score."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake for a label that is both required and forbidden, or preferred and not."""
+        """Yield a mistake for a label that must or should be both present and absent."""
         for field, wanted, unwanted in (
             ("absentLabels", self.present_labels, self.absent_labels),
             (

@@ -134,7 +134,8 @@ error."""
 _Score = Callable[[Any, Any, _Arithmetic], Any]
 """A function that computes scores (0-100) from requested and allocatable amounts (not 0)."""
 _ScoreOfUsage = Callable[[Usage, FloatArray], FloatArray]
-"""A function that computes scores, float64[2, nodes], from the usage and the pod's requests."""
+"""A function that computes scores, float64[2, nodes], from the usage and the pod's requests. The
+result is in `Usage.scratch`, so the next call overwrites it."""
 
 
 @dataclass(frozen=True, slots=True)

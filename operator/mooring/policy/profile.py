@@ -293,7 +293,7 @@ class _Document(PolicyModel):
 
 
 def read_profile(document: object) -> SchedulingProfile:
-    """Read a profile, but check no plugins; raise ProfileInvalid with every mistake."""
+    """Read a profile, but check no plugins; raise ProfileInvalid as `reading.read` does."""
     whole = read(_Document, document, "")
     return SchedulingProfile(
         whole.metadata["name"], whole.spec, whole.metadata.get("generation", 0)

@@ -212,7 +212,7 @@ def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
 
 
 def _made(planning: Planning, step: Step) -> Step | None:
-    """Make the step again and return it; None if it is impossible, then the caller undoes changes.
+    """Make the step again and return it. If it is impossible, return None; the caller undoes it.
 
     A pod that moves alone for its own gain goes to the node that would be chosen now. The pods for
     which the step makes room are put on their nodes.

@@ -90,8 +90,8 @@ _MOST_LOOKED_AT: Final = 8_000
 """If there are more potential victims, a decision compares only about this many with disruption
 budgets, which takes 8 us for each."""
 _MOST_IN_DRY_RUN: Final = 200
-"""The most potential victims in one dry run, including members of their groups on other nodes. A
-dry run removes and restores all of them, which takes 60 us for each pod."""
+"""A dry run leaves out pod groups that would give it more potential victims, including members on
+other nodes. It removes and restores all of them, which takes 60 us for each pod."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _PREEMPT_VERB: Final = "preemption: extenders with a preemptVerb are not asked for pods in a queue"
 _NO_CANDIDATE: Final = "no candidate node for preemption"

@@ -167,9 +167,10 @@ class _Rules:
         return all(used[r] + amount <= nominal[r] for r, amount in self._demand.items())
 
     def units(self) -> Iterator[Unit]:
-        """Yield the pods and gangs that the preemptor may evict.
+        """Yield the pods that the preemptor may evict; pods that must leave together are one unit.
 
-        Whether their Queues keep their nominal quotas is not checked here; see `within_nominal`.
+        Only units with a pod of `_regarded` are yielded. Whether their Queues keep their nominal
+        quotas is not checked here; see `within_nominal`.
         """
         cluster, columns = self._cluster, self._cluster.pod_columns
         borrow, others = self._allowed()

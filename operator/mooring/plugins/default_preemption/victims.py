@@ -66,7 +66,7 @@ def pods_of(victim: Victim) -> Sequence[Pod]:
 
 
 def pods_on(victim: Victim, row: int) -> Sequence[Pod]:
-    """Return a group's pods on the node of this row; return a single pod without a check."""
+    """Return the victim's pods on the node of this row; a single pod must be there."""
     return victim.on(row) if isinstance(victim, WholeGroup) else (victim,)
 
 

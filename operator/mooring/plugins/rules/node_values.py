@@ -57,7 +57,7 @@ class NodeValues:
 
     @property
     def is_current(self) -> bool:
-        """Whether no node has changed since the values were evaluated."""
+        """Whether nothing that the step reads can have changed since the values were evaluated."""
         if self._is_stable and self._version == self._cluster.nodes.topology_version:
             return True
         return self._position == self._cluster.node_changes.position

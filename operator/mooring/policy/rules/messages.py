@@ -103,7 +103,7 @@ def _of_two(operator: str, types: Sequence[str]) -> str:
 
 
 def _conversion(types: Sequence[str]) -> str:
-    """Return how to write the expression so that values of both types can be combined."""
+    """Return how to combine values of both types; "" if that is not possible."""
     both = {*types}
     if both == {"int", "double"}:
         return ": CEL does not mix these, write double(...) around the int"
