@@ -196,7 +196,7 @@ class _Planner:
     def _function(self, node: FunctionCall, args: Sequence[_Planned]) -> _Planned:
         """Return the planned call.
 
-        The conversion of a constant is computed at once. A constant list after `in` becomes a set.
+        The conversion of a constant is computed at once. A constant list after `in` may be a set.
         Raises EvaluationCrash if a conversion fails, unless the plan is lenient.
         """
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
@@ -301,8 +301,8 @@ def _run_loop(
 ) -> Callable[[Frame, Value], None]:
     """Return a function that runs a loop over the items of a value.
 
-    In the `Frame`, index `slot` has the result, and the `variables` follow. Each iteration takes
-    `size` units of work.
+    In the `Frame`, index `slot` has the result, and the loop's one or two `variables` follow. The
+    loop ends early if `condition` is False. Each iteration takes `size` units of work.
     """
 
     def run(values: Frame, over: Value) -> None:

@@ -136,7 +136,7 @@ def _collected(
     step: Expression,
     predicate: Expression | None,
 ) -> Expression:
-    """Return a loop that runs `step` only for items for which `predicate` is true."""
+    """Return a loop that runs `step` for the items for which `predicate` is true; None: for all."""
     if predicate is not None:
         step = FunctionCall(at, CONDITIONAL, [predicate, step, Ident(at, RESULT)])
     return _loop(at, target, names, start, Literal(at, True), step)

@@ -84,7 +84,7 @@ class Discovery:
         return {kind: _VERSIONS[kind][0] for kind, found in self._served.items() if found is None}
 
     async def look(self) -> None:
-        """Ask for the version, and for each kind whether it is served.
+        """Ask for the version, and for each kind whether it is served; update `served`.
 
         A server that does not state its version may be something else, for example a load balancer
         without a server behind it. In this case no kind counts as missing.

@@ -82,7 +82,7 @@ def consumed_capacity(
 ) -> dict[str, Quantity]:
     """Return how much the request consumes of each capacity of the device.
 
-    Raises CapacityError if an amount cannot be computed.
+    Raises CapacityError if an amount cannot be computed, or if a requested amount is negative.
     """
     consumed = {}
     for name in sorted(device.capacity):

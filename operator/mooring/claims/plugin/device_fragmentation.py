@@ -56,9 +56,9 @@ _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node that represents all nodes of its class.
+    """A node that represents all nodes of its class (not one of the places of a claim).
 
-    `unused` is the class that the node would have if no device were in use.
+    `of_class` is the node's class; `unused` is its class if no device were in use.
     """
 
     row: int

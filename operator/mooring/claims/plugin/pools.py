@@ -66,7 +66,7 @@ class Inventory:
         return self._by_name.get(name)
 
     def put(self, name: str, after: ResourceSlice | None) -> None:
-        """Set the slice of this name; None removes it."""
+        """Set the slice of this name (None removes it), and drop its pools from the cache."""
         before = self._by_name.get(name)
         for each in (before, after):
             if each is not None:
