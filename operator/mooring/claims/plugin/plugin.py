@@ -452,7 +452,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _unavailable(self, claims: PodClaims, nodes: NodeView | None) -> Iterator[ResourceClaim]:
-        """Yield the allocated claims that are broken or that a node cannot use; none for None."""
+        """Yield the claims that are broken or that a node cannot use; none if `nodes` is None."""
         if nodes is None:
             return
         for claim in claims.claims:
