@@ -85,6 +85,9 @@ def test_resource_columns_and_trials_agree_about_nominated_pods() -> None:
     for search, said in ((counted, pre_filtered), (tried, pre_filtered_too)):
         rejected = search.rejected_with_nominated(said, search.feasible(said))
         assert [row for group in rejected for row in group.rows.tolist()] == [0]
+    for search, said, others in ((counted, pre_filtered, []), (tried, pre_filtered_too, [1])):
+        full, untold = search.full_with_nominated(said, search.feasible(said))
+        assert (full.tolist(), untold.tolist()) == ([0], others)
 
 
 def test_filters_that_read_the_node_alone_do_not_run_again_beside_nominated_pods() -> None:

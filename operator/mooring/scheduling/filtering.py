@@ -171,11 +171,34 @@ class NodeSearch:
         self, pre_filtered: PreFiltered, fits: BoolArray
     ) -> tuple[RejectedNodes, ...]:
         """Return why nodes that fit the pod reject it beside their nominated pods."""
-        if not len(self.cluster.nominations):
-            return ()
-        wanted = np.array(self.cluster.nominations.rows(), np.int64)
         with self.pipeline.metrics.all_at(FILTER):
-            return self._rejected_with_nominated(wanted[fits[wanted]], pre_filtered)
+            return self._rejected_with_nominated(self._nominated_rows(fits), pre_filtered)
+
+    def _nominated_rows(self, fits: BoolArray) -> IntArray:
+        """Return the rows in `fits` with nominated pods."""
+        rows = np.array(self.cluster.nominations.rows(), np.int64)
+        return rows[fits[rows]]
+
+    def full_with_nominated(
+        self, pre_filtered: PreFiltered, fits: BoolArray
+    ) -> tuple[IntArray, IntArray]:
+        """Return the rows that fit the pod, but have too little free beside their nominated pods.
+
+        Second, return the rows where other filters may reject the pod beside the nominated pods:
+        the caller tries these with `rejections_with_nominated`.
+        """
+        rows, full = self._nominated_rows(fits), [np.zeros(0, np.int64)]
+        for name, plugin in self.pipeline.resource_filters.items() if len(rows) else ():
+            if pre_filtered.runs(plugin):
+                state = pre_filtered.states.get(name)
+                needs = run_resource_requests(self.pipeline, plugin, state)
+                nodes = self.cluster.nodes_with_nominated(rows, needs, self.pod, self.ends)
+                passed = run_filter(self.pipeline, plugin, self.pod, nodes, state)
+                full.append(nodes.rows[~passed])
+                rows = nodes.rows[passed]
+        if self.resource_filter(pre_filtered) is not None:
+            rows = rows[:0]
+        return np.concatenate(full), rows
 
     def _rejected_with_nominated(
         self, rows: IntArray, pre_filtered: PreFiltered

@@ -21,6 +21,7 @@ from group_searching import (
 )
 from mooring.extenders.verdicts import ExtenderResults
 from mooring.groups.search.group_search import Assignment
+from mooring.groups.search.search_budget import SearchBudget
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
@@ -34,6 +35,22 @@ def test_the_search_changes_nothing() -> None:
     deciding = Deciding(node("a", cpu="3"))
     placed(deciding, [pod(f"x{i}", cpu="1", affinity=apart("x")) for i in range(3)])
     assert len(deciding.state.pods) == 0
+
+
+def test_trying_a_node_with_its_nominated_pods_takes_a_step_of_the_budget() -> None:
+    names = [f"n{number}" for number in range(50)]
+    members = [pod(f"x{number}", cpu="1", ports=[80]) for number in range(2)]
+
+    def steps(cpu: str) -> int:
+        deciding, budget = Deciding(*(node(name, cpu=cpu) for name in names)), SearchBudget()
+        for name in names:
+            deciding.nominate(pod(f"to-{name}", cpu="3", priority=9), name)
+        before = budget.remaining
+        search_for(deciding, members, budget=budget).place()
+        return before - budget.remaining
+
+    assert steps("4") > 2 * len(names)
+    assert steps("3") < len(names)  # requests alone say that the nominated pods leave no room
 
 
 THREE_NODES = (node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="4"))

@@ -427,6 +427,31 @@ def test_a_slice_of_a_preemption_is_a_few_steps(
     assert max(slices) <= at_most
 
 
+def test_victims_of_members_with_ports_are_found_by_requests_and_only_checked_one_by_one(
+    placed: list[int],
+) -> None:
+    members = [*gang(16, **PORTS)]
+    for number, member in enumerate(members):
+        member["metadata"]["labels"] = {"own": str(number)}  # as a Job's pods have
+    by_requests = victims(Deciding(*lower_on(NAMES), pod_group("g", 16)), gang(16))
+    placed.clear()
+    assert victims(Deciding(*lower_on(NAMES), pod_group("g", 16)), members) == by_requests
+    assert placed.count(1) < 16 * 8
+    assert placed.count(16) > 16
+
+
+def test_victims_that_requests_do_not_tell_are_found_with_all_filters() -> None:
+    deciding = Deciding(
+        node("a", cpu="4"),
+        node("b", cpu="4"),
+        pod_group("g", 2),
+        running("x", "a", priority=1),
+        running("y", "a", **PORTS),
+        running("z", "b"),
+    )
+    assert victims(deciding, gang(2, **PORTS)) == ["y"]
+
+
 def test_a_search_looks_up_the_pods_that_leave_only_once_and_removes_none(
     placed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

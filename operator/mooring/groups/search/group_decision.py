@@ -408,6 +408,7 @@ class _GroupDryRun:
             self._pipeline.preemption,
             now,
             unschedulable_seconds,
+            None if self._search.is_counted() else self.place_by_requests,
         )
 
     def is_last(self) -> bool:
@@ -425,11 +426,24 @@ class _GroupDryRun:
         self._dearest = max(self._dearest, before - self._budget.remaining)
         return rows
 
+    def place_by_requests(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
+        """Return the same as `place`, but compare only requests; other filters may reject nodes."""
+        slots = self._cluster.pod_columns.slots_of(without)
+        if not self._is_within_quota(slots):
+            return None
+        placement = self._placement or Placement(self._cluster.nodes_in_order)
+        assignment = self._search.place_once_ended(slots, placement.rows)
+        return assignment.rows if assignment.complete else None
+
+    def _is_within_quota(self, slots: IntArray) -> bool:
+        """Return whether the quota suffices once the pods in these slots have left."""
+        with self._cluster.queues.without(used_at(slots, self._cluster)):
+            return _quota_rejection(self._members, self._pipeline, self._cluster) is None
+
     def _rows(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
         slots = self._cluster.pod_columns.slots_of(without)
-        with self._cluster.queues.without(used_at(slots, self._cluster)):
-            if _quota_rejection(self._members, self._pipeline, self._cluster) is not None:
-                return None
+        if not self._is_within_quota(slots):
+            return None
         if self._placement is not None:
             assignment = self._place(without, slots, self._placement.rows)
             return assignment.rows if assignment.complete else None

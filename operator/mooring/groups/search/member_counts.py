@@ -4,7 +4,7 @@ The result is exact if the members' filters depend on other pods only through re
 hardly depends on the number of members.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -158,14 +158,23 @@ class CountingSearch:
         return self._known_counts
 
     def _all_requests(self) -> list[CountedClass]:
-        """Return a CountedClass for every class, approximate for classes that cannot be counted."""
+        """Return a CountedClass for every class, approximate for classes that cannot be counted.
+
+        If there are such classes, those that differ neither in requests nor in nodes are merged.
+        """
         counted = self.all_counted()
         if counted is not None:
             return counted
         if not self._known_requests:
+            alike = dict[tuple[Hashable, bytes], CountedClass]()
             for members in self.classes:
-                self._known_requests.append(self.counted(members) or self._requesting(members))
+                found = self.counted(members) or self._requesting(members)
+                key = frozenset(found.needs.items()), found.eligible.tobytes()
+                if key not in alike:
+                    alike[key] = replace(found, members=replace(members, pods=[]))
+                alike[key].members.pods.extend(members.pods)
                 pause()
+            self._known_requests = [*alike.values()]
         return self._known_requests
 
     def counted(self, members: MemberClass) -> CountedClass | None:
@@ -221,7 +230,8 @@ class CountingSearch:
             return self._place_one(counted[0], allowed)
         self.searched.budget.spend(_COST * len(counted))
         free = self._free(_resources(counted))
-        return self._assigned(pack(self._items(counted, free, allowed, self._ranked), free))
+        items = self._items(counted, free, allowed, self._ranked)
+        return self._assigned(counted, pack(items, free))
 
     def is_counted(self) -> bool:
         """Return whether the filters of all members depend on other pods only through requests."""
@@ -248,13 +258,13 @@ class CountingSearch:
         found = {pod.uid: row for pod, row in zip(pods, at, strict=False)}
         return Assignment(found, item.count, packing.tries, packing.impossible)
 
-    def _assigned(self, packing: Packing) -> Assignment:
+    def _assigned(self, counted: Sequence[CountedClass], packing: Packing) -> Assignment:
         """Return a node for each placed member; the packing only counts members on each node."""
         rows: Rows = {}
-        for members, on_rows in zip(self.classes, packing.members, strict=True):
+        for each, on_rows in zip(counted, packing.members, strict=True):
             chosen = np.flatnonzero(on_rows)
             at = np.repeat(chosen, on_rows[chosen]).tolist()
-            rows |= {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
+            rows |= {pod.uid: row for pod, row in zip(each.members.pods, at, strict=False)}
         wanted = len(self.searched.members)
         return Assignment(rows, wanted, packing.tries, packing.impossible)
 
@@ -300,7 +310,8 @@ class CountingSearch:
         def as_given(_: CountedClass, rows: IntArray) -> tuple[IntArray, bool]:
             return candidates[np.isin(candidates, rows)], True
 
-        return self._assigned(pack(self._items(counted, free, among, as_given), free))
+        items = self._items(counted, free, among, as_given)
+        return self._assigned(counted, pack(items, free))
 
     def rows_of_class(self, counted: CountedClass, allowed: BoolArray) -> list[int]:
         """Return a row, ascending, for each of as many members of the class as possible."""

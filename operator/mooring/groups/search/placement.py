@@ -161,11 +161,12 @@ class GroupSearch(CountingSearch):
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
             return search, np.zeros(0, np.int64)
-        fits = search.feasible(pre_filtered)
-        taken = search.rejected_with_nominated(pre_filtered, fits)
-        fits = fits & allowed
-        for group in taken:
-            fits[group.rows] = False
+        fits = search.feasible(pre_filtered) & allowed
+        full, others = search.full_with_nominated(pre_filtered, fits)
+        fits[full] = False
+        self.searched.budget.spend(len(others))
+        for row in others.tolist():
+            fits[row] = not search.rejections_with_nominated(row)
         self.exclude_rejected(fits, members)
         if members.extended is not None:
             fits &= members.extended.passed

@@ -52,6 +52,7 @@ def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
         state.is_last,
         state.limits,
         state.now,
+        place_by_requests=state.place_by_requests,
     )
     if (queue := state.cluster.queues.of(state.members[0])) is not None:
         return reclaim(preemptor, queue)

@@ -5,12 +5,14 @@ kube-scheduler (preemption/podgrouppreemption.go), which removes all units, and 
 the most important first, while the preemptor still fits. The units that cannot be added back are
 the victims. Only as many of the last units are removed here as the preemptor needs, because to
 remove a pod takes long. But the first search for a group is without all units, because it
-determines the group's placement.
+determines the group's placement. If other filters than the requests matter, the victims are found
+by the requests first, and only checked with all filters.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Final, Literal
 
@@ -37,11 +39,14 @@ _MOST_SEARCHES: Final = 256
 """The most searches for nodes in one preemption; after them, all remaining units are victims."""
 
 
+_Place = Callable[[Collection[Pod]], Mapping[Uid, int] | None]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Preemptor:
     """The pod or pod group (`what`) that needs nodes.
 
-    For `place` and `is_last` see `PodGroupPostFilterState`. `tree` has the numbers of all Queues in
+    For the functions see `PodGroupPostFilterState`. `tree` has the numbers of all Queues in
     the tree of the preemptor's Queue; it is empty if the preemptor is in no Queue. `leaving` has
     pods that leave without being victims, with their nodes' rows; see `with_leaving`.
     `by_requests` says that the filters of a single pod depend on other pods only through requests.
@@ -51,13 +56,14 @@ class Preemptor:
     pods: Sequence[Pod]
     priority: int
     cluster: ClusterView
-    place: Callable[[Collection[Pod]], Mapping[Uid, int] | None]
+    place: _Place
     is_last: Callable[[], bool]
     limits: Preemption
     now: float
     tree: frozenset[int] = frozenset()
     leaving: Mapping[Pod, int] = field(default_factory=dict)
     by_requests: bool = False
+    place_by_requests: _Place | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +140,7 @@ def not_helpful(preemptor: Preemptor) -> Unschedulable:
 
 
 def with_leaving(preemptor: Preemptor) -> Preemptor:
-    """Return the preemptor with the pods that are already leaving; its `place` removes them, too.
+    """Return the preemptor with the pods that are already leaving; its searches remove them, too.
 
     These are pods of lower priority that this scheduler is evicting, and all pods of the
     preemptor's tree of Queues that are terminating or being evicted, because their end frees quota.
@@ -159,16 +165,22 @@ def with_leaving(preemptor: Preemptor) -> Preemptor:
     elsewhere = [*chain.from_iterable(beside_victims.values())]
     quota = used_at(columns.slots_of(elsewhere), cluster) if elsewhere else {}
 
-    def place(without: Collection[Pod]) -> Mapping[Uid, int] | None:
+    def place(search: _Place, without: Collection[Pod]) -> Mapping[Uid, int] | None:
         if not elsewhere:
-            return preemptor.place([*always, *without])
+            return search([*always, *without])
         rows = {placed.row for pod in without if (placed := cluster.pod(pod.uid)) is not None}
         also = [pod for row in rows for pod in beside_victims.get(row, ())]
         removed = used_at(columns.slots_of(also), cluster)
         with cluster.queues.without(quota), cluster.queues.with_more(removed):
-            return preemptor.place([*always, *also, *without])
+            return search([*always, *also, *without])
 
-    return replace(preemptor, leaving=leaving, place=place)
+    by_requests = preemptor.place_by_requests
+    return replace(
+        preemptor,
+        leaving=leaving,
+        place=partial(place, preemptor.place),
+        place_by_requests=partial(place, by_requests) if by_requests is not None else None,
+    )
 
 
 def _fits_only_after(pod: Pod, slots: IntArray, cluster: ClusterView) -> BoolArray:
@@ -197,6 +209,7 @@ class _Reprieve:
     def __init__(self, preemptor: Preemptor, units: Sequence[Unit]) -> None:
         self.rows: Mapping[Uid, int] = {}
         self._preemptor = preemptor
+        self._place = preemptor.place
         self._units = units
         self._gone = dict[Unit, None]()
         self._ended_early = False
@@ -204,6 +217,16 @@ class _Reprieve:
 
     def victims(self) -> list[Unit] | None:
         """Return the units that must be evicted; None if the preemptor does not fit without all."""
+        if (by_requests := self._preemptor.place_by_requests) is not None:
+            self._place = by_requests
+            chosen = self._found()
+            self._place = self._preemptor.place
+            if chosen is not None and self._fits_without(chosen):
+                return chosen
+            self._searches, self._ended_early = 0, False
+        return self._found()
+
+    def _found(self) -> list[Unit] | None:
         few, some, units = 0, False, self._units
         number = 0 if self._preemptor.what == "pod" else min(len(self._preemptor.pods), len(units))
         while not self._fits_without(units[len(units) - number :]):
@@ -229,7 +252,7 @@ class _Reprieve:
     def _fits(self) -> bool:
         """Return whether the preemptor fits beside the units that have not left."""
         self._searches += 1
-        rows = self._preemptor.place([pod for unit in self._gone for pod, _ in unit.pods])
+        rows = self._place([pod for unit in self._gone for pod, _ in unit.pods])
         if rows is not None:
             self.rows = rows
         return rows is not None
