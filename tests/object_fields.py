@@ -168,6 +168,7 @@ _LIKE = {
     "scheduling.k8s.io/v1alpha3 PodGroup": "scheduling.k8s.io/v1beta1 PodGroup",
     "resource.k8s.io/v1 DeviceTaintRule": "resource.k8s.io/v1beta2 DeviceTaintRule",
     "scheduling.sigs.k8s.io/v1alpha1 PodGroup": "scheduling.x-k8s.io/v1alpha1 PodGroup",
+    "scheduling.sigs.k8s.io/v1alpha1 ElasticQuota": "scheduling.x-k8s.io/v1alpha1 ElasticQuota",
 }
 """Kinds whose fields are those of another: versions of Kubernetes 1.37, and an older group."""
 _ADDED = {

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mooring.policy.imports.queues import QueueImport
+from mooring.quota.model.elastic_quota import KOORDINATOR
 
 
 def queue_object(api: str, name: str, spec: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
@@ -21,6 +22,28 @@ def elastic_quota(namespace: str, name: str = "quota", **spec: Any) -> dict[str,
     """Return an ElasticQuota of scheduler-plugins."""
     api = "scheduling.x-k8s.io/v1alpha1 ElasticQuota"
     return queue_object(api, name, spec, namespace=namespace, uid=f"uid-{namespace}-{name}")
+
+
+def koordinator_quota(
+    name: str,
+    parent: str = "",
+    *,
+    namespace: str = "kube-system",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """Return an ElasticQuota of Koordinator; labels and annotations get Koordinator's prefix."""
+    raw = elastic_quota(namespace, name, **spec)
+    raw["apiVersion"] = "scheduling.sigs.k8s.io/v1alpha1"
+    for field, fields in (
+        ("labels", {"parent": parent, **(labels or {})}),
+        ("annotations", annotations),
+    ):
+        raw["metadata"][field] = {
+            f"{KOORDINATOR}{key}": value for key, value in (fields or {}).items()
+        }
+    return raw
 
 
 def node(name: str, **allocatable: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from cli.running import ask, kubeconfig_of
 from kube.api_server import ApiServer, Objects
 from mooring.cli.queues import queues
 from mooring.testing.builders import queue_object
-from queue_files import elastic_quota
+from queue_files import elastic_quota, koordinator_quota
 
 READY = {"type": "Ready", "status": "True", "reason": "InForce", "message": "in force"}
 AMOUNTS = ("nominal", "used", "borrowed", "lent")
@@ -167,6 +167,43 @@ async def test_elastic_quotas_are_a_tree_of_their_own_and_marked(tmp_path: Path)
         "  team-a (ElasticQuota)                   8    2500m          0      4         -       0",
         "  team-b (ElasticQuota)                   8       12          4      0         -    0.25",
     ]
+
+
+async def test_quotas_of_koordinator_are_a_tree_with_their_own_names(tmp_path: Path) -> None:
+    used = {"status": {"used": {"cpu": "3"}}}
+    quotas = [
+        koordinator_quota("koordinator-root-quota", labels={"is-parent": "true"}) | used,
+        koordinator_quota("dept", labels={"is-parent": "true"}, min={"cpu": 4}) | used,
+        koordinator_quota("a", "dept", min={"cpu": 2}) | used,
+        koordinator_quota("b", "dept", min={"cpu": 2}),
+        koordinator_quota("c", "gone", min={"cpu": 2}) | used,
+    ]
+    result = await asked(tmp_path, of=[], elastic_quotas=quotas)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "cpu",
+        "QUEUE                   NOMINAL   USED   BORROWED   LENT   WAITING   SHARE",
+        "  dept (ElasticQuota)         4      3          0      0         -       -",
+        "    a (ElasticQuota)          2      3          1      0         -    0.25",
+        "NOT READY  c: spec.parent: queue gone does not exist (c -> gone)",
+        "NOT READY  b: no replica of Mooring has read it yet",
+    ]
+    top = await asked(tmp_path, "dept", "-o", "json", of=[], elastic_quotas=quotas)
+    assert [each["name"] for each in json.loads(top.stdout)["queues"]] == ["dept", "a", "b"]
+
+
+async def test_quotas_are_read_of_the_group_that_is_served(tmp_path: Path) -> None:
+    of_koordinator = "/apis/scheduling.sigs.k8s.io/v1alpha1"
+    objects = {
+        "/queues": [],
+        of_koordinator: {"resources": [{"name": "elasticquotas"}]},
+        "/elasticquotas": [koordinator_quota("a", min={"cpu": 2})],
+    }
+    async with ApiServer(Objects(objects)) as server:
+        words = ("-o", "json", f"--kubeconfig={kubeconfig_of(tmp_path, server.url)}")
+        result = await ask(queues, *words)
+    found = json.loads(result.stdout)["queues"]
+    assert [each["name"] for each in found] == ["koordinator-root-quota", "a"]
 
 
 async def test_an_elastic_quota_that_does_not_count_says_why(tmp_path: Path) -> None:

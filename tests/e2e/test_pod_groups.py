@@ -42,10 +42,12 @@ from mooring.kube.api_resources import (
     KAI_POD_GROUP,
     POD_GANG,
     POD_GROUP,
+    SIGS_ELASTIC_QUOTA,
     VOLCANO_POD_GROUP,
     Resource,
 )
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.quota.model.elastic_quota import KOORDINATOR
 from mooring.testing.builders import (
     coscheduling_pod_group,
     hyper_node,
@@ -55,6 +57,7 @@ from mooring.testing.builders import (
     volcano_pod_group,
 )
 from policies import profile
+from queue_files import koordinator_quota
 
 ROOT: Final = Path(__file__).parents[2]
 CRD: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.x-k8s.io"
@@ -380,10 +383,12 @@ def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_
 VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
 
 
-def serve(client: Client, scheduler: Replica, resource: Resource) -> None:
+def serve(
+    client: Client, scheduler: Replica, resource: Resource, definition: Raw | None = None
+) -> None:
     """Let the API server serve the resource, and wait until the replica reads it."""
     with suppress(ApiError):  # another test has had it served
-        client.post(CRDS, crd(resource))
+        client.post(CRDS, definition or crd(resource))
     scheduler.wait_until_says(f"{resource} ({resource.version}) is served")
 
 
@@ -454,6 +459,41 @@ def test_a_group_of_kai_is_placed_with_a_member_of_each_subgroup_or_not_at_all(
     client.patch(f"{collection}/pg-train", {"spec": {"subGroups": parts[1:], "minMember": 1}})
     eventually(lambda: bound(client, namespace), lambda names: {*names} == {"w0", "w1"}, "workers")
     assert "status" not in client.get(f"{collection}/pg-train")
+
+
+def test_a_pod_is_in_the_koordinator_quota_of_its_label_and_the_quotas_show_what_is_used(
+    client: Client, namespace: str, scheduler: Replica
+) -> None:
+    definition = crd(SIGS_ELASTIC_QUOTA)
+    definition["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, a test"}
+    del definition["spec"]["versions"][0]["subresources"]  # as in Koordinator's CRD
+    serve(client, scheduler, SIGS_ELASTIC_QUOTA, definition)
+    config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["Koordinator"]}}]
+    match = {"schedulerNames": ["koord"]}
+    client.post(PROFILES, profile("koord", match=match, pluginConfig=config))
+    collection = SIGS_ELASTIC_QUOTA.path(namespace)
+    for raw in (
+        koordinator_quota("dept", labels={"is-parent": "true"}, max={"cpu": 1}),
+        koordinator_quota("team", "dept", min={"cpu": 1}),
+    ):
+        del raw["metadata"]["uid"], raw["metadata"]["namespace"]
+        client.post(collection, raw)
+
+    def show(used: str) -> None:
+        for name in ("dept", "team"):
+            shown = partial(client.get, f"{collection}/{name}")
+            eventually(shown, lambda raw: raw.get("status") == {"used": {"cpu": used}}, name)
+
+    show("0")
+    for name in ("p", "q"):
+        raw = pod(name, cpu="1", scheduler="koord")
+        raw["metadata"]["labels"] = {f"{KOORDINATOR}name": "team"}
+        create_pods(client, namespace, raw)
+    why = "queue team: 1 of 1 cpu used, 1 asked, and its parent dept may borrow only 0"
+    said = partial(messages_of, client, namespace)
+    eventually(said, lambda found: any(why in text for text in found), "why one waits")
+    assert len(bound(client, namespace)) == 1
+    show("1")
 
 
 @pytest.mark.usefixtures("scheduler")

@@ -21,6 +21,7 @@ from mooring.kube.api_resources import (
     POD_GROUP_V1ALPHA2,
     POD_GROUP_V1ALPHA3,
     QUEUE,
+    SIGS_ELASTIC_QUOTA,
     SIGS_POD_GROUP,
     VOLCANO_POD_GROUP,
     Resource,
@@ -128,18 +129,24 @@ async def test_of_the_versions_of_a_kind_the_newest_that_is_served_is_used(
 
 
 @pytest.mark.parametrize(
-    ("served", "used"),
+    ("kind", "served", "used"),
     [
-        ({SIGS_POD_GROUP}, SIGS_POD_GROUP),
-        ({SIGS_POD_GROUP, COSCHEDULING_POD_GROUP}, COSCHEDULING_POD_GROUP),
+        (Kind.COSCHEDULING_POD_GROUP, {SIGS_POD_GROUP}, SIGS_POD_GROUP),
+        (
+            Kind.COSCHEDULING_POD_GROUP,
+            {SIGS_POD_GROUP, COSCHEDULING_POD_GROUP},
+            COSCHEDULING_POD_GROUP,
+        ),
+        (Kind.ELASTIC_QUOTA, {SIGS_ELASTIC_QUOTA}, SIGS_ELASTIC_QUOTA),
+        (Kind.ELASTIC_QUOTA, {SIGS_ELASTIC_QUOTA, ELASTIC_QUOTA}, ELASTIC_QUOTA),
     ],
 )
-async def test_pod_groups_of_coscheduling_are_read_by_the_name_that_is_served(
-    answers: Answers, discovery: Discovery, served: set[Resource], used: Resource
+async def test_kinds_of_scheduler_plugins_are_read_by_the_name_that_is_served(
+    answers: Answers, discovery: Discovery, kind: Kind, served: set[Resource], used: Resource
 ) -> None:
     answers.served |= served
     await discovery.look()
-    assert discovery.served[Kind.COSCHEDULING_POD_GROUP] == used
+    assert discovery.served[kind] == used
 
 
 @pytest.mark.parametrize(

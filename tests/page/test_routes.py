@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from mooring.model.events import Kind
-from mooring.model.objects import parse_object
+from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import parse_pod
 from mooring.page import MOST_BYTES
 from mooring.page.routes import MOST_STREAMS, MOST_STREAMS_OF_A_USER, WHAT_IF, Page
@@ -26,7 +26,7 @@ from mooring.testing.builders import (
     uid_of,
 )
 from pages import page, served
-from queue_files import elastic_quota
+from queue_files import elastic_quota, koordinator_quota
 from scheduler_states import put_profile, scheduler_state
 from served_endpoints import EVERYTHING, Rights
 
@@ -132,6 +132,23 @@ async def test_queues_come_as_a_tree_with_what_their_statuses_say() -> None:
     assert found[1]["resources"] == status["resources"]
     amounts = {"nominal": "4", "used": "1500m", "borrowed": "0", "lent": "0"}
     assert found[3]["resources"] == [{"name": "cpu", **amounts}]
+
+
+async def test_quotas_of_koordinator_are_shown_to_users_of_their_namespaces() -> None:
+    shared = state()
+    for raw in (
+        koordinator_quota("dept", namespace="hidden", labels={"is-parent": "true"}),
+        koordinator_quota("team", "dept", namespace="z"),
+        koordinator_quota("team", "dept", namespace="other"),
+        koordinator_quota("secret", "dept", namespace="hidden"),
+        koordinator_quota("secret", "dept", namespace="other-too"),
+    ):
+        key, quota = object_key(Kind.ELASTIC_QUOTA, raw), parse_object(Kind.ELASTIC_QUOTA, raw)
+        shared.state.put(Kind.ELASTIC_QUOTA, key, quota)
+    ann = Rights(ann=[*may("queues"), pods_of("other"), pods_of("other-too")])
+    async with served(page(shared), rights=ann, user="ann") as client:
+        found = (await got(client, "queues"))["queues"]
+    assert [each["name"] for each in found] == ["koordinator-root-quota", "team"]
 
 
 async def test_no_other_file_of_the_package_is_served() -> None:

@@ -14,12 +14,15 @@ from mooring.groups.plugins.gang_args import GangSchedulingArgs
 from mooring.groups.search.group_decision import GroupDecision, decide_group
 from mooring.groups.search.group_search import SearchedMembers
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.model.workloads import parse_namespace
 from mooring.quota.capacity_scheduling import CapacityScheduling
+from mooring.quota.model.elastic_quota import parse_elastic_quota
 from mooring.quota.model.queue import QUEUE_LABEL, parse_queue
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.testing.builders import kai_pod_group, namespace, node, pod, pod_group, queue_object
+from queue_files import koordinator_quota
 
 Raw = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -242,6 +245,15 @@ def test_hints_are_about_queues_namespaces_and_pods_of_the_same_tree() -> None:
     assert hint(deciding, gone("z")) is QueueingHint.SKIP
     quota = ClusterEvent(Kind.QUEUE, Action.UPDATE, None, None)
     assert hint(deciding, quota) is QueueingHint.QUEUE
+
+
+def test_a_hint_is_given_for_a_node_if_koordinators_quotas_share_the_nodes() -> None:
+    event = ClusterEvent(Kind.NODE, Action.ADD, None, parse_node(a_node()))
+    plain = Deciding(a_node(), queue_object("a", {GPU: 1}))
+    assert hint(plain, event) is QueueingHint.SKIP
+    sharing, quota = Deciding(a_node()), koordinator_quota("a", min={GPU: 1})
+    sharing.state.put(Kind.ELASTIC_QUOTA, "kube-system/a", parse_elastic_quota(quota))
+    assert hint(sharing, event) is QueueingHint.QUEUE
 
 
 def test_a_hint_is_given_for_a_pod_that_leaves_the_tree_by_a_new_label() -> None:

@@ -35,6 +35,17 @@ def test_a_resource_that_a_node_no_longer_lists_is_zero() -> None:
     assert table.allocatable.at(GPU, 0) == 0
 
 
+def test_a_total_is_the_sum_of_all_nodes_whatever_they_report() -> None:
+    table = table_of(*(node(f"n{i}", cpu="2", pods=5) for i in range(100)), node("n0", cpu="1"))
+    assert [table.total(name) for name in ("cpu", "pods", GPU)] == [199_000, 99 * 5 + 110, 0]
+    for name in ("n1", "n2"):
+        table.put(parse_node(node(name, resources={GPU: 2**63 - 1})))
+    assert table.total(GPU) == 2**64
+    for name in ("n1", "n2"):
+        table.drop(name)
+    assert (table.total(GPU), table.total("cpu")) == (0, 195_000)
+
+
 def test_put_returns_what_was_known_before() -> None:
     first, second = parse_node(node("n1")), parse_node(node("n1", cpu="9"))
     table = NodeTable()

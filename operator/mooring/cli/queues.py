@@ -21,7 +21,7 @@ from mooring.cli.console import (
     print_table,
     printable,
 )
-from mooring.kube.api_resources import ELASTIC_QUOTA, QUEUE
+from mooring.kube.api_resources import ELASTIC_QUOTA, QUEUE, SIGS_ELASTIC_QUOTA
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import ForbiddenError, KubeError, explain
@@ -53,9 +53,9 @@ def queues(name: str | None, kubeconfig: str | None, context: str | None, output
 
     Reads the Queues, the ElasticQuotas and their statuses from the cluster of the kubeconfig; the
     user must be allowed to list them (ClusterRole mooring-explain). Mooring writes the statuses
-    once a second. An ElasticQuota has the name of its namespace. With QUEUE it shows only this
-    queue and the queues below it. There is a table for each resource; docs/queues.md explains its
-    columns.
+    once a second. An ElasticQuota has the name of its namespace; Koordinator's have their own.
+    With QUEUE it shows only this queue and the queues below it. There is a table for each resource;
+    docs/queues.md explains its columns.
 
     Exits with 0 if every queue shown is in force, with 1 if a queue is not in force, and with 2 if
     the queues cannot be read.
@@ -89,11 +89,12 @@ async def _read(kubeconfig: str | None, context: str | None, top: str | None) ->
 
 async def _elastic_quotas(client: ApiClient) -> dict[str, Queue]:
     """Return the ElasticQuotas; none, with a note, if the user may not list them."""
-    kind = ELASTIC_QUOTA
     try:
-        if kind.plural in await client.served_in(kind.group, kind.version):
-            raws = (await client.list_all(kind)).items
-            return {f"{namespace_of(raw)}/{name_of(raw)}": parse_elastic_quota(raw) for raw in raws}
+        for kind in (ELASTIC_QUOTA, SIGS_ELASTIC_QUOTA):
+            if kind.plural in await client.served_in(kind.group, kind.version):
+                raws = (await client.list_all(kind)).items
+                named = ((f"{namespace_of(raw)}/{name_of(raw)}", raw) for raw in raws)
+                return {key: parse_elastic_quota(raw) for key, raw in named}
     except ForbiddenError as error:
         note(f"ElasticQuotas are not shown: {error}; {_GRANT}")
     return {}

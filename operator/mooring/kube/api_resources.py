@@ -192,4 +192,8 @@ SCHEDULING_PROFILE: Final = Resource(
     MOORING_GROUP, "v1alpha1", "schedulingprofiles", "SchedulingProfile", namespaced=False
 )
 ELASTIC_QUOTA: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
+SIGS_ELASTIC_QUOTA: Final = Resource(
+    "scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota"
+)
+"""The same kind under its older group name, which Koordinator uses."""
 QUEUE: Final = Resource(MOORING_GROUP, "v1alpha1", "queues", "Queue", namespaced=False)

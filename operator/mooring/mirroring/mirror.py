@@ -56,6 +56,7 @@ MIRRORED_IF_SERVED: Final[Mapping[Resource, Kind]] = {
     resources.HYPER_NODE: Kind.HYPER_NODE,
     resources.QUEUE: Kind.QUEUE,
     resources.ELASTIC_QUOTA: Kind.ELASTIC_QUOTA,
+    resources.SIGS_ELASTIC_QUOTA: Kind.ELASTIC_QUOTA,
     resources.DEVICE_TAINT_RULE: Kind.DEVICE_TAINT_RULE,
     resources.DEVICE_TAINT_RULE_V1BETA2: Kind.DEVICE_TAINT_RULE,
 }

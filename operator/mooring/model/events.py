@@ -33,7 +33,7 @@ class Kind(StrEnum):
     QUEUE = "Queue"
     """Mooring's own Queues, of the API group scheduling.mooring.dev."""
     ELASTIC_QUOTA = "ElasticQuota"
-    """ElasticQuotas of the API group scheduling.x-k8s.io."""
+    """ElasticQuotas of the API group scheduling.x-k8s.io or scheduling.sigs.k8s.io."""
     RESOURCE_CLAIM = "ResourceClaim"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"

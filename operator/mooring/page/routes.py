@@ -46,7 +46,6 @@ from mooring.page.policy_view import PolicyView
 from mooring.page.queue_view import Queue, Selected
 from mooring.page.rebalancing_view import PlanRequest, PlansView
 from mooring.page.turns import TooLongError, TrialsBusy
-from mooring.quota.model.elastic_quota import ROOT
 from mooring.quota.status.queue_status import queue_documents
 from mooring.simulate.manifests import InputError
 
@@ -283,14 +282,21 @@ class Page:
     async def _show_queues(self, request: web.Request) -> web.Response:
         """Return the Queues as `mooring queues` prints them, without names of pods.
 
-        An ElasticQuota, which has the name of its namespace, is left out if the user may not get
-        the pods there.
+        An ElasticQuota is left out if the user may not get the pods of its namespace; the roots
+        above all of them stay.
         """
         viewer, objects = await self._viewer(request), self.queue.scheduler.state.objects
         elastic = objects.of(Kind.ELASTIC_QUOTA)
-        visible = {ROOT, *await viewer.visible(each.name for each in elastic.values())}
-        found = queue_documents(objects.of(Kind.QUEUE), elastic)
-        kept = [each for each in found if each["kind"] == "Queue" or each["name"] in visible]
+        first_last = sorted(elastic, reverse=True)  # of equal names, the first one counts
+        namespaces = {elastic[key].name: key.partition("/")[0] for key in first_last}
+        visible = await viewer.visible(namespaces.values())
+        kept = [
+            each
+            for each in queue_documents(objects.of(Kind.QUEUE), elastic)
+            if each["kind"] == "Queue"
+            or each["parent"] is None
+            or namespaces[each["name"]] in visible
+        ]
         return _json({"queues": kept})
 
     async def _show_plans(self, request: web.Request) -> web.Response:

@@ -16,6 +16,7 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.wording import listed
 from mooring.pausing import pause
+from mooring.quota.model.elastic_quota import ROOT_OF_KOORDINATOR
 from mooring.quota.model.queue import CAPACITY_SCHEDULING
 from mooring.quota.state.queue_tree import QueueState
 from mooring.quota.state.queues import below, demand_of
@@ -36,6 +37,7 @@ class CapacityScheduling:
             (Kind.POD, Action.DELETE),
             (Kind.POD, Action.UPDATE),
             (Kind.RESOURCE_CLAIM, Action.ADD),
+            *product((Kind.NODE,), (Action.ADD, Action.UPDATE)),
             *product((Kind.VOLCANO_POD_GROUP, Kind.KAI_POD_GROUP), Action),
             *product((Kind.QUEUE, Kind.ELASTIC_QUOTA, Kind.NAMESPACE), Action),
         }
@@ -52,7 +54,8 @@ class CapacityScheduling:
         """Return QUEUE if quota may have become free, or the pod may be in another Queue.
 
         That is so if a Queue, a namespace or the Queue of a pod group has changed, if a claim of
-        the pod was created, if any pod was resized, or if a pod has left a Queue of the same tree.
+        the pod was created, if any pod was resized, if a pod has left a Queue of the same tree, or
+        if a node has changed whose resources the tree shares.
         """
         before, after = event.before, event.after
         if isinstance(before, PodGroup) or isinstance(after, PodGroup):
@@ -60,11 +63,13 @@ class CapacityScheduling:
             return queue_if(named[0] != named[1])
         if isinstance(after, ResourceClaim):
             return queue_if(any(each.claim == after.name for each in pod.spec.resource_claims))
+        queues = cluster.queues
         if event.kind is not Kind.POD:
-            return QueueingHint.QUEUE
+            mine = queues.of(pod)
+            shares = mine is not None and mine.root.name == ROOT_OF_KOORDINATOR
+            return queue_if(shares or event.kind is not Kind.NODE)
         if not isinstance(before, Pod):
             return QueueingHint.SKIP
-        queues = cluster.queues
         if isinstance(after, Pod) and queues.name_in(after) == queues.name_in(before):
             return queue_if(after.spec.demand != before.spec.demand)
         mine, its = queues.of(pod), queues.of(before)

@@ -192,7 +192,7 @@ class Engine:
             served=served,
             busy=self.is_busy,
         )
-        self.queue_reports = QueueStatusReporter(scheduler, client)
+        self.queue_reports = QueueStatusReporter(scheduler, client, served)
 
     def _make_loop(self, client: ApiClient, extender_client: ApiClient, writer: PodWriter) -> None:
         scheduler, metrics = self.scheduler, self.metrics

@@ -79,7 +79,7 @@ class ClusterState:
         self.dynamic_resources = ClaimTables(self.objects)
         self.pod_groups = PodGroups(self.pods)
         self.pod_columns = PodColumns(self.pods)
-        self._queues = Queues(self.objects, self.pod_groups.queue_of)
+        self._queues = Queues(self.objects, self.nodes, self.pod_groups.queue_of)
         self.nominations = Nominations(self.pod_columns, self._queues.number_of, demand_of)
         self._arrivals = count()
         self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
@@ -188,6 +188,8 @@ class ClusterState:
                 before: object | None = self.nodes.put(value)
             row = self.nodes.row_of[value.name]
             self.devices.node_changed(row, value)
+            if not isinstance(before, Node) or _offered(before) != _offered(value):
+                self._queues.changed(kind, key, before, value)
             if before is None:
                 self._move(self._on_unknown_nodes.get(key, {}).values(), row)
                 self.storage.node_changed(key)
@@ -222,6 +224,7 @@ class ClusterState:
                 if pods := self.pods.on(row):
                     self._move(pods, self.nodes.unknown_row)
             before = self.nodes.drop(key)
+            self._queues.changed(kind, key, before, None)
             if row is not None:
                 self.devices.node_changed(row, None)
             self.storage.node_changed(key)
@@ -892,6 +895,10 @@ class ClusterState:
     def _leave_unknown_node(self, placed: PlacedPod) -> None:
         if self.nodes.is_unknown(placed.row):
             drop_item(self._on_unknown_nodes, placed.pod.node_name or "", placed.pod.uid)
+
+
+def _offered(node: Node) -> tuple[int, Mapping[str, int]]:
+    return node.pod_slots, node.allocatable
 
 
 def _same_object(before: object | None, after: object) -> bool:

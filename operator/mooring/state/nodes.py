@@ -128,6 +128,14 @@ class NodeTable:
             self.topology_version += 1
         return self._unknown_row
 
+    def total(self, resource: str) -> int:
+        """Return the sum of the nodes' allocatable amounts; for `pods`, how many pods they take."""
+        if resource == "pods":
+            return int(self.pod_slots.first(self.row_count).sum())
+        amounts = self.allocatable.amounts(resource, self.row_count)
+        # The sum of a few absurd amounts is no int64.
+        return int(amounts.sum(dtype=np.float64)) if amounts is not None else 0
+
     def is_unknown(self, row: int) -> bool:
         """Return whether `row` is the row of all pods whose node does not exist."""
         return row == self._unknown_row

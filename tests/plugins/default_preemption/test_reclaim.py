@@ -10,11 +10,13 @@ from mooring.framework.per_node import NodeInfo, per_node
 from mooring.framework.post_filter import GroupNomination, GroupPreemption, Nomination
 from mooring.groups.search.group_decision import preempt_for_group
 from mooring.model.events import Kind
+from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.testing.builders import node, pdb, pod, pod_group, queue_object
 from pod_terms import apart, to_pods
+from queue_files import koordinator_quota
 
 Raw = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -125,6 +127,22 @@ def test_the_limits_of_the_profile_protect_borrowers(limit: dict[str, Any], reas
 def test_one_pod_takes_back_one_gpu_whatever_the_priorities_are() -> None:
     deciding = Deciding(*two_teams(), *borrowers(priority=1000))
     assert len(pod_victims(deciding, using("p", "a"))) == 1
+
+
+def test_a_pod_takes_back_the_minimum_of_its_koordinator_quota() -> None:
+    deciding, eight = Deciding(gpus("n1"), gpus("n2")), {GPU: 8}
+    for raw in (
+        koordinator_quota("dept", labels={"is-parent": "true"}, min={GPU: 16}),
+        koordinator_quota("a", "dept", min=eight),
+        koordinator_quota("b", "dept", min=eight),
+        koordinator_quota("c"),
+    ):
+        key, quota = object_key(Kind.ELASTIC_QUOTA, raw), parse_object(Kind.ELASTIC_QUOTA, raw)
+        deciding.state.put(Kind.ELASTIC_QUOTA, key, quota)
+    for raw in borrowers():
+        deciding.state.put(Kind.POD, object_key(Kind.POD, raw), parse_pod(raw))
+    assert len(pod_victims(deciding, using("p", "a"))) == 1
+    assert "No preemption victims" in refusal(deciding, using("p", "c"))
 
 
 def test_a_pod_takes_a_whole_node_where_it_needs_one() -> None:

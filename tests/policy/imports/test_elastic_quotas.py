@@ -5,27 +5,8 @@ from typing import Any
 import pytest
 
 from mooring.model.manifest_error import ManifestError
-from queue_files import imported, node, queue_object, quotas
-
-KOORDINATOR = "quota.scheduling.koordinator.sh/"
-
-
-def elastic_quota(
-    namespace: str,
-    name: str = "quota",
-    annotations: dict[str, str] | None = None,
-    labels: dict[str, str] | None = None,
-    **spec: Any,
-) -> dict[str, Any]:
-    """Return an ElasticQuota; labels and annotations get Koordinator's prefix."""
-    api = f"scheduling.{'x-k8s' if labels is None else 'sigs.k8s'}.io/v1alpha1 ElasticQuota"
-    prefixed = [
-        {f"{KOORDINATOR}{key}": value for key, value in (each or {}).items()}
-        for each in (labels, annotations)
-    ]
-    return queue_object(
-        api, name, spec, namespace=namespace, labels=prefixed[0], annotations=prefixed[1]
-    )
+from mooring.quota.model.elastic_quota import KOORDINATOR
+from queue_files import elastic_quota, imported, koordinator_quota, node, quotas
 
 
 def selected(spec: dict[str, Any]) -> list[str]:
@@ -58,28 +39,28 @@ def test_koordinators_labels_make_a_tree_that_shares_the_nodes() -> None:
     found, notes = imported(
         [
             node("a", cpu="100"),
-            elastic_quota("kube-system", "koordinator-root-quota", labels={"is-parent": "true"}),
-            elastic_quota("kube-system", "koordinator-default-quota", labels={}, max={"cpu": 9}),
-            elastic_quota(
-                "kube-system",
+            koordinator_quota("koordinator-root-quota", labels={"is-parent": "true"}),
+            elastic_quota("kube-system", "koordinator-default-quota", max={"cpu": 9}),
+            koordinator_quota(
                 "department",
-                labels={"is-parent": "true", "parent": "koordinator-root-quota"},
+                "koordinator-root-quota",
+                labels={"is-parent": "true"},
                 min={"cpu": 40},
                 max={"cpu": 60},
             ),
-            elastic_quota(
-                "kube-system",
+            koordinator_quota(
                 "a",
-                labels={"parent": "department", "allow-lent-resource": "false"},
+                "department",
+                labels={"allow-lent-resource": "false"},
                 annotations={"namespaces": '["x", "z"]', "runtime": '{"cpu": 15}'},
                 min={"cpu": 10},
                 max={"cpu": 20},
             ),
-            elastic_quota("b", "b", labels={"parent": "department"}, min={"cpu": 5}),
-            elastic_quota("b", "c", labels={"parent": "department"}),
+            koordinator_quota("b", "department", namespace="b", min={"cpu": 5}),
+            koordinator_quota("c", "department", namespace="b"),
         ]
     )
-    assert list(found) == ["koordinator-root-quota", "department", "a", "b", "c"]
+    assert list(found) == ["koordinator-root-quota", "department", "b", "c", "a"]
     assert quotas(found["koordinator-root-quota"]) == {"cpu": ("60", None, None)}
     assert quotas(found["department"]) == {"cpu": ("25", "20", None)}
     assert "namespaceSelector" not in found["department"]
@@ -87,23 +68,23 @@ def test_koordinators_labels_make_a_tree_that_shares_the_nodes() -> None:
     assert [selected(found["a"]), selected(found["b"])] == [["x", "z"], ["b"]]
     assert found["c"]["namespaceSelector"] == {}
     why = "pods that name no quota are in no Queue"
-    label = "pods need the label scheduling.mooring.dev/queue instead of"
+    label = "pods need the label scheduling.mooring.dev/queue, or a profile with the preset"
     assert notes == [
         f"ElasticQuota kube-system/koordinator-default-quota is left out: {why}",
-        f"{label} {KOORDINATOR}name",
+        f"{label} Koordinator",
     ]
 
 
 def test_each_field_without_counterpart_has_a_note() -> None:
     weight = {"shared-weight": '{"cpu": 4}', "used": ""}
     _, notes = imported(
-        [elastic_quota("x", "a", labels={"tree-id": "t"}, annotations=weight, more=1)]
+        [koordinator_quota("a", labels={"tree-id": "t"}, annotations=weight, more=1)]
     )
     left_out = [note.partition(" is left out")[0] for note in notes if "is left out" in note]
     assert left_out == [
-        "ElasticQuota x/a: spec.more",
+        "ElasticQuota kube-system/a: spec.more",
         *(
-            f"ElasticQuota x/a: {KOORDINATOR}{name}"
+            f"ElasticQuota kube-system/a: {KOORDINATOR}{name}"
             for name in ("shared-weight", "used", "tree-id")
         ),
     ]
@@ -112,11 +93,28 @@ def test_each_field_without_counterpart_has_a_note() -> None:
 @pytest.mark.parametrize("written", ["a,b", "{}", "[1]", "[" * 100_000])
 def test_namespaces_that_are_no_list_are_one_clear_line(written: str) -> None:
     with pytest.raises(ManifestError) as error:
-        imported([elastic_quota("x", "a", labels={}, annotations={"namespaces": written})])
-    path = f"ElasticQuota x/a metadata.annotations[{KOORDINATOR}namespaces]"
-    assert str(error.value) == f"{path}: must be a list of names in JSON"
+        imported([koordinator_quota("a", annotations={"namespaces": written})])
+    path = f"metadata.annotations[{KOORDINATOR}namespaces]"
+    why = "must be a list of names in JSON"
+    assert str(error.value) == f"ElasticQuota kube-system/a: {path}: {why}"
 
 
 def test_two_quotas_of_one_namespace_cannot_be_one_queue() -> None:
-    with pytest.raises(ManifestError, match="ElasticQuota a/q and ElasticQuota a/p are one Queue"):
+    with pytest.raises(ManifestError, match="ElasticQuota a/q: is one Queue with ElasticQuota a/p"):
         imported([elastic_quota("a", "p"), elastic_quota("a", "q")])
+
+
+def test_quotas_of_namespaces_stay_beside_those_of_koordinator() -> None:
+    found, _ = imported([koordinator_quota("a", min={"cpu": 1}), elastic_quota("b")])
+    parents = {name: spec.get("parent") for name, spec in found.items()}
+    assert parents == {
+        "koordinator-root-quota": None,
+        "elastic-quota.root": None,
+        "a": "koordinator-root-quota",
+        "b": "elastic-quota.root",
+    }
+
+
+def test_a_circle_of_koordinators_quotas_is_one_clear_line() -> None:
+    with pytest.raises(ManifestError, match=r"^the parents form a circle: [abc] -> "):
+        imported([koordinator_quota(name, parent) for name, parent in ("ab", "bc", "cb")])

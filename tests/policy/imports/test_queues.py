@@ -7,7 +7,7 @@ import pytest
 from mooring.model.manifest_error import ManifestError
 from mooring.policy.imports import queues
 from mooring.policy.imports.queues import QueueImport
-from mooring.quota.state.queues import DEEPEST
+from mooring.quota.model.queue import DEEPEST
 from queue_files import imported, node, queue_object
 
 

@@ -8,7 +8,7 @@ from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import parse_pod
 from mooring.pausing import Work
-from mooring.quota.model.elastic_quota import ROOT
+from mooring.quota.model.elastic_quota import KOORDINATOR, ROOT, ROOT_OF_KOORDINATOR
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.quota.state.queues import below, demand_of
 from mooring.state.cluster import ClusterState
@@ -21,7 +21,7 @@ from mooring.testing.builders import (
     uid_of,
     volcano_pod_group,
 )
-from queue_files import elastic_quota
+from queue_files import elastic_quota, koordinator_quota
 
 Raw = dict[str, Any]
 
@@ -280,3 +280,106 @@ def test_a_group_whose_status_is_written_leaves_its_nominated_pods_as_they_are()
     written = parse_volcano_pod_group({**raw, "status": {"running": 1}})
     state.put(Kind.VOLCANO_POD_GROUP, "default/g", written)
     assert [nominee.pod.name for nominee in state.nominations] == ["first", "second"]
+
+
+def koordinators(*quotas: Raw, pods: int = 10) -> ClusterState:
+    """Return a state with these quotas of Koordinator, namespaces, and a node for so many pods."""
+    labels = [{"kubernetes.io/metadata.name": name} for name in "abx"]
+    named = [namespace(each["kubernetes.io/metadata.name"], each) for each in labels]
+    state = cluster(node("n1", pods=pods), *named)
+    put_elastic(state, *quotas)
+    return state
+
+
+DEPARTMENT = koordinator_quota("dept", labels={"is-parent": "true"}, min={"pods": 5})
+TEAM = koordinator_quota("team", "dept", annotations={"namespaces": '["x"]'}, min={"pods": 2})
+
+
+def test_pods_are_in_the_quota_of_koordinator_that_has_their_namespace_or_their_label() -> None:
+    own = koordinator_quota("a", "dept", namespace="a", min={"pods": 1})
+    state = koordinators(DEPARTMENT, TEAM, own, koordinator_quota("free", "dept"))
+    named = {f"{KOORDINATOR}name": "free"}
+    put(state, *(pod(f"in-{name}", namespace=name, node="n1") for name in "abx"))
+    put(state, pod("named", namespace="b", node="n1", labels=named))
+    names = ("a", "team", "free", "dept", ROOT_OF_KOORDINATOR)
+    assert [used(state, name) for name in names] == [1, 1, 0, 2, 2]
+    with_presets(state, "Koordinator")
+    assert [used(state, name) for name in names] == [1, 1, 1, 3, 3]
+    others = {f"{KOORDINATOR}name": "koordinator-default-quota"}
+    unlimited = parse_pod(pod("p", namespace="b", labels=others))
+    assert state.queues.membership(unlimited) == (None, None)
+    inner = parse_pod(pod("p", namespace="x", labels={f"{KOORDINATOR}name": "dept"}))
+    why = "queue dept does not take pods of namespace x"
+    assert state.queues.membership(inner) == (state.queues.states["team"], why)
+
+
+def test_the_root_of_koordinators_quotas_has_what_the_nodes_have() -> None:
+    state = koordinators(DEPARTMENT, TEAM)
+    states = state.queues.states
+    assert [states[name].nominal for name in (ROOT_OF_KOORDINATOR, "dept", "team")] == [
+        {"pods": 10},
+        {"pods": 5},
+        {"pods": 2},
+    ]
+
+    def root() -> int:
+        return state.queues.states[ROOT_OF_KOORDINATOR].nominal["pods"]
+
+    put(state, node("n2", pods=4))
+    assert root() == 14
+    put(state, node("n2", pods=2))
+    assert root() == 12
+    before = state.queues.changes
+    put(state, node("n2", pods=2, labels={"a": "b"}))
+    assert (root(), state.queues.changes) == (12, before)
+    for name in ("n1", "n2"):
+        state.delete(Kind.NODE, name)
+    assert root() == 5, "what the quotas guarantee"
+    state.delete(Kind.ELASTIC_QUOTA, "kube-system/team")
+    state.delete(Kind.ELASTIC_QUOTA, "kube-system/dept")
+    put(state, node("n3", pods=4))
+    assert state.queues.states == {}
+
+
+def test_what_a_quota_of_koordinator_does_not_lend_is_kept_on_the_nodes() -> None:
+    keeps = koordinator_quota("a", labels={"allow-lent-resource": "false"}, min={"pods": 4})
+    state = koordinators(keeps, koordinator_quota("b", min={"pods": 1}))
+    assert state.queues.states["b"].available("pods") == 6
+    assert state.queues.states["a"].available("pods") == 10 - 1 + 1
+
+
+def test_a_wrong_quota_of_koordinator_leaves_the_others_in_force() -> None:
+    state = koordinators(
+        DEPARTMENT,
+        TEAM,
+        koordinator_quota("lost", "nobody"),
+        koordinator_quota("b", "c"),
+        koordinator_quota("c", "b"),
+        koordinator_quota("below", "c"),
+        koordinator_quota("bad", "dept", annotations={"namespaces": "x"}),
+    )
+    assert {*state.queues.states} == {ROOT_OF_KOORDINATOR, "dept", "team"}
+    problems = {name: state.queues.problem(name) for name in ("lost", "b", "below", "bad")}
+    path = f"metadata.annotations[{KOORDINATOR}namespaces]"
+    assert problems == {
+        "lost": "spec.parent: queue nobody does not exist (lost -> nobody)",
+        "b": "spec.parent: the parents form a circle: b -> c -> b",
+        "below": "spec.parent: the parents form a circle: below -> c -> b -> c",
+        "bad": f"ElasticQuota kube-system/bad: {path}: must be a list of names in JSON",
+    }
+
+
+def test_a_chain_of_quotas_of_any_length_is_too_deep_and_nothing_else() -> None:
+    chain = [koordinator_quota(f"q{i:04}", f"q{i - 1:04}" if i else "") for i in range(2_000)]
+    state = koordinators(*chain)
+    assert len(state.queues.states) == 16
+    assert "the tree is deeper than 16 queues" in str(state.queues.problem("q1999"))
+
+
+def test_a_quota_becomes_koordinators_with_its_first_label() -> None:
+    state = koordinators(elastic_quota("a", "team", min={"pods": 3}))
+    put(state, pod("p", namespace="a", node="n1"))
+    assert used(state, "a") == 1
+    put_elastic(state, koordinator_quota("team", namespace="a", min={"pods": 3}))
+    assert {*state.queues.states} == {ROOT_OF_KOORDINATOR, "team"}
+    assert used(state, "team") == 0

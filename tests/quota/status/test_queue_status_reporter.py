@@ -10,15 +10,16 @@ import pytest
 from background import in_background
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
+from mooring.kube.api_resources import ELASTIC_QUOTA, SIGS_ELASTIC_QUOTA
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
-from mooring.model.objects import parse_object
+from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import parse_pod
 from mooring.quota.model.queue import QUEUE_LABEL
 from mooring.quota.status.queue_status_reporter import QueueStatusReporter
 from mooring.testing.builders import namespace, node, pod, queue_object, uid_of
-from queue_files import elastic_quota
+from queue_files import elastic_quota, koordinator_quota
 from scheduler_states import put_profile, scheduler_state
 
 LABELS = {QUEUE_LABEL: "team-a"}
@@ -34,7 +35,8 @@ class Queues:
             *objects, clock=lambda: self.time, now=lambda: self.time, sleep=self._clock.sleep
         )
         self.server = server
-        self.reports = QueueStatusReporter(self.scheduler, client)
+        self.served = {Kind.ELASTIC_QUOTA: ELASTIC_QUOTA}
+        self.reports = QueueStatusReporter(self.scheduler, client, lambda: self.served)
 
     async def round(self, seconds: float = 1.0) -> dict[str, Any]:
         """Advance the clock by `seconds`; return the statuses written then, by name."""
@@ -73,6 +75,8 @@ class Server:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.refusal: tuple[int, str] | None = None
+        self.paths: dict[str, str] = {}
+        """The paths of the newest patches that `patched` has returned, by the Queue's name."""
 
     def __call__(self, request: Request) -> None:
         if self.refusal is not None:
@@ -83,9 +87,14 @@ class Server:
 
     def patched(self) -> dict[str, Any]:
         """Return the statuses written since the last call, by the Queue's name."""
-        found = {request.path.split("/")[-2]: request.body["status"] for request in self.requests}
+        self.paths = {_name(request): request.path for request in self.requests}
+        found = {_name(request): request.body["status"] for request in self.requests}
         self.requests.clear()
         return found
+
+
+def _name(request: Request) -> str:
+    return request.path.removesuffix("/status").split("/")[-1]
 
 
 @asynccontextmanager
@@ -215,3 +224,30 @@ async def test_an_elastic_quota_shows_what_its_namespace_uses() -> None:
         one = parse_pod(pod("p", namespace="team", node="n", cpu="1500m"))
         queues.scheduler.turn.post(lambda: state.put(Kind.POD, one.uid, one))
         assert await queues.round() == {"quota": {"used": used | {"cpu": "1500m"}}}
+
+
+async def test_quotas_of_koordinator_show_what_they_and_those_below_use() -> None:
+    labels = {"kubernetes.io/metadata.name": "team"}
+    async with reporting(node("n", cpu="8"), namespace("team", labels)) as queues:
+        await queues.written()
+        queues.served = {Kind.ELASTIC_QUOTA: SIGS_ELASTIC_QUOTA}
+        state = queues.scheduler.state
+        for raw in (
+            koordinator_quota("koordinator-root-quota", labels={"is-parent": "true"}),
+            koordinator_quota("dept", labels={"is-parent": "true"}),
+            koordinator_quota("team", "dept", namespace="team", min={"cpu": 2}),
+            koordinator_quota("other", "dept", min={"memory": 1}),
+        ):
+            key, quota = object_key(Kind.ELASTIC_QUOTA, raw), parse_object(Kind.ELASTIC_QUOTA, raw)
+            queues.scheduler.turn.post(partial(state.put, Kind.ELASTIC_QUOTA, key, quota))
+        one = parse_pod(pod("p", namespace="team", node="n", cpu="1500m"))
+        queues.scheduler.turn.post(lambda: state.put(Kind.POD, one.uid, one))
+        written = await queues.round()
+        both = {"cpu": "1500m", "memory": "0"}
+        assert written == {
+            "koordinator-root-quota": {"used": both},
+            "dept": {"used": both},
+            "team": {"used": {"cpu": "1500m"}},
+            "other": {"used": {"memory": "0"}},
+        }
+        assert queues.server.paths["team"] == SIGS_ELASTIC_QUOTA.path("team", "team")

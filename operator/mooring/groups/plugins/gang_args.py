@@ -30,7 +30,9 @@ _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
     "Koordinator": (
         GroupFormat(SIGS_LABEL, source=GroupSource.COSCHEDULING),
         GroupFormat(
-            "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
+            "gang.scheduling.koordinator.sh/name",
+            "gang.scheduling.koordinator.sh/min-available",
+            queue_keys=("quota.scheduling.koordinator.sh/name",),
         ),
     ),
     "Volcano": tuple(

@@ -11,13 +11,9 @@ from typing import Any, Final
 
 from mooring.model.fields import mapping, name_of, optional_mapping, text
 from mooring.model.manifest_error import ManifestError
-from mooring.policy.imports.inclusive_quotas import (
-    InclusiveQueue,
-    InclusiveQuotas,
-    note_without_nodes,
-)
+from mooring.policy.imports.inclusive_quotas import converted, note_without_nodes
 from mooring.policy.imports.written_queue import WrittenQueue, free_name, left_out
-from mooring.quota.model.queue import QUEUE_LABEL
+from mooring.quota.model.queue import QUEUE_LABEL, Quota
 
 KAI: Final = "scheduling.run.ai"
 _ROOT: Final = "kai-root"
@@ -40,14 +36,15 @@ class KaiQueues:
 
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
-        self._queues: list[InclusiveQueue] = []
+        self._queues: list[WrittenQueue] = []
+        self._unlimited: list[tuple[WrittenQueue, str]] = []
+        """The queues and resources whose quota is unlimited."""
 
     def read(self, raw: Mapping[str, Any]) -> None:
         """Read a queue; raise ManifestError if it is malformed."""
         name, spec = name_of(raw), mapping(raw, "spec")
-        queue = InclusiveQueue(
-            name, f"Queue {name}", parent=text(spec, "parentQueue", "spec"), selector={}
-        )
+        parent = text(spec, "parentQueue", "spec")
+        queue = WrittenQueue(name, f"Queue {name}", parent, selector={})
         self._notes += left_out(queue.origin, spec, _READ, _UNREAD)
         resources, weights = mapping(spec, "resources", "spec"), list[float]()
         for field in _RESOURCES:
@@ -66,29 +63,42 @@ class KaiQueues:
         queue.weight = f"{weights[0]:g}" if weights else None
         self._queues.append(queue)
 
-    def _read_resource(self, queue: InclusiveQueue, field: str, raw: Mapping[str, Any]) -> None:
+    def _read_resource(self, queue: WrittenQueue, field: str, raw: Mapping[str, Any]) -> None:
         where, (resource, unit) = f"spec.resources.{field}", _RESOURCES[field]
         quota, limit, lent = (
             _number(raw, name, f"{where}.{name}") if raw.get(name) is not None else None
             for name in ("quota", "limit", "lendingLimit")
         )
-        unlimited = quota == _UNLIMITED
-        queue.quota[resource] = None if unlimited else ceil((quota or 0) * unit)
-        if limit != _UNLIMITED and (limit or not unlimited):
-            queue.limit[resource] = ceil((limit or quota or 0) * unit)
-        if lent is not None and not unlimited:
-            queue.kept[resource] = max(0, ceil(((quota or 0) - lent) * unit))
+        nominal, borrowing, lending = 0, None, None
+        if quota == _UNLIMITED:
+            self._unlimited.append((queue, resource))
+        else:
+            nominal = ceil((quota or 0) * unit)
+            kept = ceil(((quota or 0) - lent) * unit) if lent is not None else 0
+            lending = nominal - kept if kept > 0 else None
+        if limit != _UNLIMITED and (limit or quota != _UNLIMITED):
+            borrowing = ceil((limit or quota or 0) * unit) - nominal
+        queue.quotas[resource] = Quota(nominal, borrowing, lending)
         if resource == _GPU:
             self._notes.append(f"GPUs are those of {_GPU}: KAI counts MIG devices and parts too")
 
     def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
         """Yield a root Queue and the Queues for all of KAI's queues; add notes for the user."""
+        for queue, resource in self._unlimited:
+            limit = queue.quotas.pop(resource).borrowing_limit
+            known = [each for each in (limit, capacity.get(resource)) if each is not None]
+            if known:
+                borrowing = None if limit is None else limit - min(known)
+                queue.quotas[resource] = Quota(min(known), borrowing)
+            else:
+                why = f"the unlimited quota of {resource} is left out: the file has no Nodes"
+                self._notes.append(f"{queue.origin}: {why}")
         root = free_name(_ROOT, {queue.name for queue in self._queues}, "-root")
         if not capacity:
             self._notes.append(note_without_nodes(root, f"queues.{KAI}"))
         self._notes.append(f"pods need the label {QUEUE_LABEL}, or a profile with the preset KAI")
-        top = InclusiveQueue(root, "the root of KAI's queues")
-        return InclusiveQuotas(self._queues, top, self._notes, capacity).written()
+        top = WrittenQueue(root, "the root of KAI's queues")
+        return converted(self._queues, top, self._notes, capacity)
 
 
 def _number(raw: Mapping[str, Any], field: str, path: str) -> float:

@@ -98,7 +98,7 @@ class KueueQueues:
             why = f"Kueue adds its {' and '.join(adds)} to pods; write them into the pods"
             self._notes.append(f"{origin} is left out: {why}")
 
-    def _quotas(self, spec: Mapping[str, Any], origin: str) -> Mapping[str, Quota]:
+    def _quotas(self, spec: Mapping[str, Any], origin: str) -> dict[str, Quota]:
         """Return the quotas by resource; the quotas of several flavors are added."""
         found = defaultdict[str, dict[str, Quota]](dict)
         for i, group in enumerate(mappings(spec, "resourceGroups", "spec")):

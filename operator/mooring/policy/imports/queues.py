@@ -11,8 +11,7 @@ from mooring.policy.imports.kai_queues import KAI, KaiQueues
 from mooring.policy.imports.kueue_queues import KUEUE, KueueQueues
 from mooring.policy.imports.volcano_queues import VOLCANO, VolcanoQueues
 from mooring.policy.imports.written_queue import WrittenQueue
-from mooring.quota.model.queue import amounts_of
-from mooring.quota.state.queues import DEEPEST
+from mooring.quota.model.queue import DEEPEST, amounts_of
 
 _MOST: Final = 50_000
 _NODE: Final = ("", "Node")
@@ -96,7 +95,7 @@ def _check_path(queue: WrittenQueue, found: Mapping[str, WrittenQueue]) -> None:
     path, step = [queue.name], found.get(queue.parent)
     while step is not None:
         path.append(step.name)
-        if step is queue:
+        if step.name in path[:-1]:
             raise ManifestError("", f"the parents form a circle: {' -> '.join(path)}")
         at_most(len(path), DEEPEST, f"{queue.origin}: its tree", "levels")
         step = found.get(step.parent)

@@ -9,13 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mooring.model.fields import mapping, name_of, text
-from mooring.policy.imports.inclusive_quotas import (
-    InclusiveQueue,
-    InclusiveQuotas,
-    note_without_nodes,
-)
+from mooring.policy.imports.inclusive_quotas import converted, note_without_nodes
 from mooring.policy.imports.written_queue import WrittenQueue, left_out
-from mooring.quota.model.queue import QUEUE_LABEL, amounts_of
+from mooring.quota.model.queue import QUEUE_LABEL, amounts_of, inclusive_quotas
 
 VOLCANO: Final = "scheduling.volcano.sh"
 _ROOT: Final = "root"
@@ -39,8 +35,8 @@ class VolcanoQueues:
 
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
-        self._root = InclusiveQueue(_ROOT, "the root of Volcano's queues")
-        self._queues: list[InclusiveQueue] = []
+        self._root = WrittenQueue(_ROOT, "the root of Volcano's queues")
+        self._queues: list[WrittenQueue] = []
 
     def read(self, raw: Mapping[str, Any]) -> None:
         """Read a queue; raise ManifestError if it is malformed."""
@@ -51,20 +47,17 @@ class VolcanoQueues:
             self._notes.append(f"{origin}: is closed in Volcano; Queues are always open")
         kept = amounts_of(mapping(spec, "guarantee", "spec"), "resource", "spec.guarantee")
         deserved = amounts_of(spec, "deserved", "spec")
-        parent = text(spec, "parent", "spec")
-        queue = InclusiveQueue(
+        quota = {each: max(deserved.get(each, 0), kept.get(each, 0)) for each in deserved | kept}
+        queue = WrittenQueue(
             name,
             origin,
-            parent="" if parent == _ROOT else parent,
-            quota={each: max(deserved.get(each, 0), kept.get(each, 0)) for each in deserved | kept},
-            limit=amounts_of(spec, "capability", "spec"),
-            kept=kept,
+            parent=text(spec, "parent", "spec"),
+            quotas=inclusive_quotas(quota, amounts_of(spec, "capability", "spec"), kept),
             weight=spec.get("weight"),
             selector={},
         )
         if name == _ROOT:
-            self._root = queue
-            queue.weight = None
+            self._root = WrittenQueue(name, origin, quotas=queue.quotas)
         else:
             self._queues.append(queue)
 
@@ -72,9 +65,9 @@ class VolcanoQueues:
         """Yield the Queues for all of Volcano's queues and their root; add notes for the user."""
         if not capacity:
             self._notes.append(note_without_nodes(_ROOT, f"queues.{VOLCANO}"))
-        if not any(queue.quota for queue in self._queues):
+        if not any(quota.nominal for queue in self._queues for quota in queue.quotas.values()):
             why = "weights divide the nodes in Volcano's plugin proportion; here they only order"
             self._notes.append(f"no queue has deserved or guarantee: {why} Queues that borrow")
         why = f"pods need the label {QUEUE_LABEL}, or a profile with the preset Volcano"
         self._notes.append(why)
-        return InclusiveQuotas(self._queues, self._root, self._notes, capacity).written()
+        return converted(self._queues, self._root, self._notes, capacity)

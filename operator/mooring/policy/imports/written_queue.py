@@ -25,7 +25,7 @@ class WrittenQueue:
     name: str
     origin: str
     parent: str = ""
-    quotas: Mapping[str, Quota] = field(default_factory=dict)
+    quotas: dict[str, Quota] = field(default_factory=dict)
     weight: object = None
     preemption: Mapping[str, str] = field(default_factory=dict)
     selector: Mapping[str, Any] | None = None

@@ -1,52 +1,113 @@
-"""Parses ElasticQuotas of scheduler-plugins: each is the Queue of its namespace.
+"""Parses ElasticQuotas of scheduler-plugins and of Koordinator to Queues.
 
-Source: scheduler-plugins `apis/scheduling/v1alpha1/types.go`, `pkg/capacityscheduling`. All these
-Queues lend to each other. `mooring convert` makes the same Queues
-(`policy/imports/elastic_quotas.py`).
+Source: scheduler-plugins `apis/scheduling/v1alpha1/types.go`, `pkg/capacityscheduling`; Koordinator
+`apis/extension/elastic_quota.go`, `pkg/scheduler/plugins/elasticquota`. In scheduler-plugins an
+ElasticQuota is the quota of its namespace, and all of them lend to each other. In Koordinator,
+labels arrange the quotas in a tree, whose root shares the resources of the nodes.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from mooring.model.fields import integer, mapping, name_of, namespace_of, naming_the_object, text
+from mooring.model.fields import (
+    integer,
+    mapping,
+    name_of,
+    namespace_of,
+    naming_the_object,
+    strings,
+    text,
+)
 from mooring.model.manifest_error import ManifestError
-from mooring.model.selectors import parse_label_selector
+from mooring.model.selectors import LabelSelector, Requirement
 from mooring.model.workloads import NAMESPACE_NAME
-from mooring.quota.model.queue import Queue, Quota, amounts_of
+from mooring.quota.model.queue import Queue, Quota, amounts_of, inclusive_quotas, own_quotas
 
 ROOT: Final = "elastic-quota.root"
-"""The name of the Queue above the Queues of all ElasticQuotas; no namespace can have it."""
+"""The name of the Queue above the Queues of namespaces; no namespace can have it."""
+KOORDINATOR: Final = "quota.scheduling.koordinator.sh/"
+"""The prefix of Koordinator's labels and annotations."""
+ROOT_OF_KOORDINATOR: Final = "koordinator-root-quota"
+NO_QUEUES: Final = ("koordinator-default-quota", "koordinator-system-quota")
+"""Koordinator's quotas of the pods that name no quota; these pods are in no Queue."""
 
 
 @naming_the_object("ElasticQuota")
 def parse_elastic_quota(raw: Mapping[str, Any]) -> Queue:
-    """Parse an ElasticQuota to the Queue of its namespace; raise only if its name is malformed."""
+    """Parse an ElasticQuota to a Queue; its quotas include those of the ElasticQuotas below it.
+
+    Raises ManifestError only if its name is malformed; other mistakes set `invalid`.
+    """
     metadata, namespace, name = mapping(raw, "metadata"), namespace_of(raw), name_of(raw)
-    quotas, invalid = dict[str, Quota](), None
+    fields, quotas, names, invalid = dict[str, str](), {}, list[str](), None
     try:
-        spec = mapping(raw, "spec")
+        fields, spec = fields_of_koordinator(metadata), mapping(raw, "spec")
+        names = _namespaces(fields)
         least, most = amounts_of(spec, "min", "spec"), amounts_of(spec, "max", "spec")
-        for resource in least | most:
-            limit = most.get(resource)
-            nominal = min(least.get(resource, 0), limit if limit is not None else least[resource])
-            quotas[resource] = Quota(nominal, None if limit is None else limit - nominal)
+        kept = least if fields.get("allow-lent-resource") == "false" else {}
+        quotas = inclusive_quotas(least, most, kept)
     except ManifestError as error:
         invalid = f"ElasticQuota {namespace}/{name}: {error}"
-    return Queue(
+    queue = Queue(
         namespace,
-        parent=ROOT,
-        quotas=quotas,
-        namespaces=parse_label_selector({"matchLabels": {NAMESPACE_NAME: namespace}}, ""),
+        ROOT,
+        quotas,
         invalid=invalid,
         uid=text(metadata, "uid", "metadata"),
         generation=integer(metadata, "generation", "metadata") or 0,
         status=mapping(raw, "status"),
     )
+    if name == ROOT_OF_KOORDINATOR:
+        return replace(queue, name=name, parent="", quotas={}, invalid=None)
+    if fields or name in NO_QUEUES:
+        queue = replace(queue, name=name, parent=fields.get("parent") or ROOT_OF_KOORDINATOR)
+    if fields.get("is-parent") == "true":
+        return queue
+    names += [namespace] if namespace == queue.name else []
+    selects = (Requirement(NAMESPACE_NAME, "In", tuple(names)),) if names else ()
+    return replace(queue, namespaces=LabelSelector(selects))
 
 
-def queues_of(elastic_quotas: Mapping[str, Queue]) -> dict[str, Queue]:
-    """Return the Queues by name; in each namespace, the first ElasticQuota by name counts."""
-    if not elastic_quotas:
-        return {}
+def fields_of_koordinator(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return Koordinator's labels and annotations of an ElasticQuota, without their prefix."""
+    annotations = strings(metadata, "annotations", "metadata")
+    written = {**annotations, **strings(metadata, "labels", "metadata")}
+    ours = (key for key in written if key.startswith(KOORDINATOR))
+    return {key.removeprefix(KOORDINATOR): written[key] for key in ours}
+
+
+def _namespaces(fields: Mapping[str, str]) -> list[str]:
+    """Return the namespaces that an annotation of the ElasticQuota lists."""
+    try:
+        names = json.loads(fields.get("namespaces") or "[]")
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        path = f"metadata.annotations[{KOORDINATOR}namespaces]"
+        raise ManifestError(path, "must be a list of names in JSON")
+    return names
+
+
+def queues_of(
+    elastic_quotas: Mapping[str, Queue], others: Collection[str], allocatable: Callable[[str], int]
+) -> dict[str, Queue]:
+    """Return the Queues by name, parents first; of equal names, the first ElasticQuota counts.
+
+    Queues with names in `others` are left out. `elastic_quotas` has namespaces and names as keys,
+    and `allocatable` returns the amount of a resource on all nodes.
+    """
     last_first = (elastic_quotas[key] for key in sorted(elastic_quotas, reverse=True))
-    return {ROOT: Queue(ROOT), **{queue.name: queue for queue in last_first}}
+    out = {ROOT, *NO_QUEUES, *others}
+    found = {queue.name: queue for queue in last_first if queue.name not in out}
+    parents = {name: queue.parent for name, queue in found.items()}
+    for root in (ROOT, ROOT_OF_KOORDINATOR):
+        if root in parents.values() and root not in others:
+            found.setdefault(root, Queue(root))
+    quotas = {name: queue.quotas for name, queue in found.items()}
+    if ROOT_OF_KOORDINATOR in found:
+        named = dict.fromkeys(resource for each in quotas.values() for resource in each)
+        quotas[ROOT_OF_KOORDINATOR] = {each: Quota(allocatable(each)) for each in named}
+    own = [(name, quotas) for name, quotas, _ in own_quotas(quotas, parents)]
+    return {name: replace(found[name], quotas=quotas) for name, quotas in reversed(own)}

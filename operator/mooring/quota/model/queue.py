@@ -4,7 +4,8 @@ The field names are those of Kueue's ClusterQueue and Cohort (apis/kueue/v1beta1
 does the work of both. Only a Queue without child Queues may have pods.
 """
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -23,6 +24,7 @@ from mooring.model.manifest_error import ManifestError
 from mooring.model.quantity import parse_count, parse_milli
 from mooring.model.resources import CPU, parse_amounts
 from mooring.model.selectors import LabelSelector, parse_label_selector
+from mooring.pausing import pause
 
 QUEUE_LABEL: Final = "scheduling.mooring.dev/queue"
 """The label by which a pod names its Queue."""
@@ -30,6 +32,9 @@ CAPACITY_SCHEDULING: Final = "CapacityScheduling"
 """The name of the plugin that keeps pods within the quota of their Queue."""
 PODS: Final = "pods"
 """The name of the resource for the number of pods: each pod uses 1."""
+DEEPEST: Final = 16
+"""The largest number of Queues from a Queue to the root, both included; a deeper Queue is
+invalid."""
 _MOST_RESOURCES: Final = 100
 
 
@@ -187,3 +192,52 @@ def _preempts(raw: Mapping[str, Any], field_: str, default: Preempts) -> Preempt
     except ValueError:
         known = ", ".join(Preempts)
         raise ManifestError(f"spec.preemption.{field_}", f"must be one of {known}") from None
+
+
+def inclusive_quotas(
+    quota: Mapping[str, int], limit: Mapping[str, int], kept: Mapping[str, int]
+) -> dict[str, Quota]:
+    """Return the quotas by resource; `kept` is not lent, and borrowing limits may be negative."""
+    return {
+        resource: Quota(
+            nominal := quota.get(resource, 0),
+            limit[resource] - nominal if resource in limit else None,
+            nominal - kept[resource] if kept.get(resource) else None,
+        )
+        for resource in dict.fromkeys((*quota, *limit, *kept))
+    }
+
+
+def own_quotas(
+    quotas: Mapping[str, Mapping[str, Quota]], parents: Mapping[str, str]
+) -> Iterator[tuple[str, dict[str, Quota], Mapping[str, int]]]:
+    """Yield the name of each queue, its quotas without those below it, and the sum of those below.
+
+    A quota is at most the limit, and at least the sum of those below. Each queue comes before its
+    parent, unless the parents form a circle or the tree is deeper than DEEPEST.
+    """
+    below = defaultdict[str, Counter[str]](Counter)
+    for name in sorted(quotas, key=lambda name: _depth(name, parents), reverse=True):
+        pause()
+        own, sums = dict[str, Quota](), below[name]
+        for resource in dict.fromkeys((*quotas[name], *sums)):
+            given, least = quotas[name].get(resource, NO_QUOTA), sums.get(resource, 0)
+            borrowing, lending = given.borrowing_limit, given.lending_limit
+            total = max(given.nominal + min(borrowing or 0, 0), least)
+            more = total - given.nominal
+            quota = Quota(
+                total - least,
+                None if borrowing is None else max(0, borrowing - more),
+                None if lending is None else max(0, lending + more),
+            )
+            if quota != NO_QUOTA or resource not in sums:
+                own[resource] = quota
+            below[parents.get(name, "")][resource] += total
+        yield name, own, sums
+
+
+def _depth(name: str, parents: Mapping[str, str]) -> int:
+    depth = 0
+    while depth < DEEPEST and (name := parents.get(name, "")):
+        depth += 1
+    return depth

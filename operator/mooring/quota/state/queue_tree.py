@@ -83,7 +83,7 @@ class QueueState:
 
     @property
     def name(self) -> str:
-        """The name of the Queue; for an ElasticQuota, this is its namespace."""
+        """The name of the Queue; for an ElasticQuota of scheduler-plugins, its namespace."""
         return self.queue.name
 
     @property

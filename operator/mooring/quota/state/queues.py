@@ -18,21 +18,18 @@ from mooring.model.resources import amount_text
 from mooring.model.selectors import LabelSelector
 from mooring.model.wording import listed
 from mooring.pausing import pause
-from mooring.quota.model.elastic_quota import queues_of
-from mooring.quota.model.queue import PODS, QUEUE_LABEL, Queue
+from mooring.quota.model.elastic_quota import NO_QUEUES, ROOT_OF_KOORDINATOR, queues_of
+from mooring.quota.model.queue import DEEPEST, PODS, QUEUE_LABEL, Queue
 from mooring.quota.state.claim_users import ClaimUsers, devices_of, named_claims
 from mooring.quota.state.queue_tree import QueueState
+from mooring.state.nodes import NodeTable
 from mooring.state.objects import Objects
 from mooring.state.pods import NO_QUEUE
 from mooring.state.topology.pod_selection import PodSelector, SelectionIndex, selection
 
-DEEPEST: Final = 16
-"""The largest number of Queues from a Queue to the root, both included; a deeper Queue is
-invalid."""
 _MOST_NAMED: Final = 3
-_DEFAULT: Final = "default"
-"""The Queue name for Volcano's pods that name no Queue; it is ignored if no such Queue exists."""
-
+_DEFAULTS: Final = ("default", *NO_QUEUES)
+"""The names in Volcano and Koordinator for no Queue; they are ignored if no such Queue exists."""
 _MEMBERSHIPS_BYTES: Final = 2**20
 
 Membership = tuple[QueueState | None, str | None]
@@ -43,8 +40,9 @@ Usage = Mapping[int, Mapping[str, int]]
 class Queues:
     """The Queues in force; only `ClusterState` changes this object."""
 
-    def __init__(self, objects: Objects, queue_of: Callable[[Pod], str]) -> None:
+    def __init__(self, objects: Objects, nodes: NodeTable, queue_of: Callable[[Pod], str]) -> None:
         self._objects = objects
+        self._nodes = nodes
         self._queue_of = queue_of
         self._in_force: dict[str, Queue] = {}
         self._problems: dict[str, str] = {}
@@ -179,11 +177,13 @@ class Queues:
             state.charge(amounts)
 
     def changed(self, kind: Kind, key: str, before: object, after: object) -> None:
-        """Record a changed Queue or namespace for `settle`; count a changed ResourceClaim now."""
+        """Record a changed Queue, namespace or node for `settle`; count a changed claim now."""
         if before == after:
             return
         if kind in (Kind.QUEUE, Kind.ELASTIC_QUOTA):
             self._queues_changed = True
+        elif kind is Kind.NODE:
+            self._queues_changed |= ROOT_OF_KOORDINATOR in self._states
         elif kind is Kind.NAMESPACE and (self._in_force or self._not_ready):
             self._memberships.clear()
             self._changed_namespaces.add(key)
@@ -209,6 +209,11 @@ class Queues:
         """Whether `settle` and `settled` have handled every change."""
         return not (self._queues_changed or self._changed_namespaces or self._names_changed)
 
+    def written(self) -> Mapping[str, Queue]:
+        """Return the newest version of each Queue; a Queue counts before an ElasticQuota."""
+        elastic, queues = self._objects.of(Kind.ELASTIC_QUOTA), self._objects.of(Kind.QUEUE)
+        return {**queues_of(elastic, queues, self._nodes.total), **queues} if elastic else queues
+
     def settle(self) -> Collection[str] | None:
         """Apply the recorded changes; return the namespaces whose pods may be in another Queue.
 
@@ -217,7 +222,7 @@ class Queues:
         """
         if not self._queues_changed:
             return None if self._names_changed else tuple(self._changed_namespaces)
-        written = written_queues(self._objects)
+        written = self.written()
         in_force, problems = _resolved(written, self._in_force)
         states = dict[str, QueueState]()
         for queue in in_force.values():
@@ -298,7 +303,7 @@ class Queues:
         if name := pod.labels.get(QUEUE_LABEL):
             return name
         name = self._queue_of(pod) if self._states or self._problems else ""
-        exists = name != _DEFAULT or name in self._in_force or name in self._problems
+        exists = name not in _DEFAULTS or name in self._in_force or name in self._problems
         return name if exists else ""
 
     def _found(self, namespace: str, name: str) -> Membership:
@@ -345,12 +350,6 @@ def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
             found.add(name, selection((by_labels,), terminating=True))
         pause()
     return found
-
-
-def written_queues(objects: Objects) -> Mapping[str, Queue]:
-    """Return the newest version of each Queue; a Queue counts before an ElasticQuota."""
-    elastic, queues = objects.of(Kind.ELASTIC_QUOTA), objects.of(Kind.QUEUE)
-    return {**queues_of(elastic), **queues} if elastic else queues
 
 
 def _why_inner(state: QueueState | None) -> str | None:

@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 from math import isinf
 from typing import Any, Final, NamedTuple
 
+from mooring.model.events import Kind
 from mooring.model.manifest_error import ManifestError
 from mooring.model.quantity import Quantity
 from mooring.model.resources import CPU, in_bytes
 from mooring.pausing import pause
 from mooring.policy.profile_status import LONGEST_MESSAGE
-from mooring.quota.model.elastic_quota import ROOT, queues_of
+from mooring.quota.model.elastic_quota import ROOT_OF_KOORDINATOR
 from mooring.quota.model.queue import Queue, amounts_of
 from mooring.quota.state.queue_tree import QueueState
 from mooring.quota.state.queues import Queues, below
+from mooring.state.nodes import NodeTable
+from mooring.state.objects import Objects
 
 _NANO: Final = 10**9
 _MILLI: Final = 10**6
@@ -153,8 +156,7 @@ def queue_documents(
     `elastic_quotas` has the Queue of each ElasticQuota by namespace and name. With `top` only this
     Queue and Queues below it are returned; there are none if it does not exist.
     """
-    elastic = {key: each for key, each in elastic_quotas.items() if each.name not in queues}
-    named = {**_with_statuses(queues_of(elastic)), **queues}
+    named = {**_with_statuses(queues, elastic_quotas), **queues}
     children = defaultdict[str, list[str]](list)
     for name in sorted(named):
         parent = named[name].parent
@@ -171,27 +173,34 @@ def queue_documents(
     return [_document(named[name], kinds[name], depth) for name, depth in depths.items()]
 
 
-def _with_statuses(queues: Mapping[str, Queue]) -> dict[str, Queue]:
+def _with_statuses(queues: Mapping[str, Queue], elastic: Mapping[str, Queue]) -> dict[str, Queue]:
     """Return the Queues of ElasticQuotas with the statuses that Queues have.
 
-    The amounts are computed from `status.used`, which Mooring has written. In `queues`, the root
-    must come first.
+    The amounts are computed from `status.used`, which Mooring has written. The amounts of the root
+    of Koordinator's quotas, and the shares of its children, depend on the nodes: they are unknown.
     """
-    states, found = dict[str, QueueState](), dict[str, Queue]()
-    for name, queue in queues.items():
-        states[name] = QueueState(queue, 0, states.get(queue.parent))
-    if states:
-        states[ROOT].add_up({resource: 0 for each in queues.values() for resource in each.quotas})
-    for state in states.values():
-        with suppress(ManifestError):
-            state.charge(amounts_of(state.queue.status, "used", "status"))
-    amounts = _amounts(states[ROOT]) if states else {}
-    for name, queue in queues.items():
-        own = {r: each for r, each in amounts[name].items() if name == ROOT or r in queue.quotas}
-        view = QueueView("", 0, queue.invalid, 0, 0, 0, states[name].share, own)
-        known = name == ROOT or "used" in queue.status or queue.invalid is not None
-        status = {**status_of(queue, view, ""), "pods": None, "waiting": None} if known else {}
-        found[name] = replace(queue, status=status)
+    objects = Objects()
+    for kind, read in ((Kind.QUEUE, queues), (Kind.ELASTIC_QUOTA, elastic)):
+        for key, queue in read.items():
+            objects.put(kind, key, queue)
+    tree = Queues(objects, NodeTable(), lambda _pod: "")
+    tree.changed(Kind.QUEUE, "", None, objects)
+    tree.settle()
+    for state in tree.states.values():
+        if not state.children:
+            with suppress(ManifestError):
+                state.charge(amounts_of(state.queue.status, "used", "status"))
+    found, written = dict[str, Queue](), tree.written()
+    parents = {queue.parent for queue in written.values()}
+    for name, view in queue_views(written, tree, {}).items():
+        queue, is_root = written[name], name == ROOT_OF_KOORDINATOR
+        shown = {} if is_root else view.amounts if name in parents else queue.quotas
+        own = {r: each for r, each in view.amounts.items() if r in shown}
+        status = {**status_of(queue, replace(view, amounts=own), ""), "pods": None, "waiting": None}
+        if queue.parent == ROOT_OF_KOORDINATOR:
+            status["share"] = None
+        is_read = view.problem is not None or not queue.quotas or "used" in queue.status
+        found[name] = replace(queue, status=status if is_read else {})
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NoReturn
 
-from mooring.kube.api_resources import ELASTIC_QUOTA, QUEUE
+from mooring.kube.api_resources import QUEUE, SIGS_ELASTIC_QUOTA, Resource
 from mooring.kube.client import ApiClient
 from mooring.kube.status_writer import StatusWriter
 from mooring.kube.timestamps import rfc3339
@@ -14,7 +14,7 @@ from mooring.model.events import Kind
 from mooring.model.resources import CPU
 from mooring.pausing import pause
 from mooring.quota.model.queue import Queue
-from mooring.quota.state.queues import Queues, written_queues
+from mooring.quota.state.queues import Queues
 from mooring.quota.status.queue_status import (
     Amounts,
     QueueView,
@@ -29,6 +29,7 @@ ROUND_SECONDS: Final = 1.0
 _PATCHED_PER_SECOND: Final = 5
 """After N changed statuses, the next update of `views` waits N / _PATCHED_PER_SECOND seconds, but
 at least ROUND_SECONDS."""
+_Served = Callable[[], Mapping[Kind, Resource]]
 _LANES: Final = 2
 """The maximum number of status patches in flight; others wait."""
 _COUNTED_PER_SECOND: Final = 5_000
@@ -36,16 +37,17 @@ _COUNTED_PER_SECOND: Final = 5_000
 
 
 class QueueStatusReporter:
-    """Writes the statuses of Queues.
+    """Writes the statuses of Queues; `served` returns the resources that are served, by kind.
 
     Attributes:
         views: The last known state of each Queue, by name.
     """
 
-    def __init__(self, scheduler: SchedulerState, client: ApiClient) -> None:
+    def __init__(self, scheduler: SchedulerState, client: ApiClient, served: _Served) -> None:
         self.views: Mapping[str, QueueView] = {}
         self._scheduler = scheduler
         self._client = client
+        self._served = served
         self._statuses = StatusWriter[str](
             "queues", self._write, lanes=_LANES, turn=scheduler.turn, sleep=scheduler.sleep
         )
@@ -89,16 +91,16 @@ class QueueStatusReporter:
 
     def _look(self) -> list[str]:
         """Update `views`; return the names of the Queues whose view has changed."""
-        written = written_queues(self._scheduler.state.objects)
+        queues, objects = self._scheduler.cluster.queues, self._scheduler.state.objects
+        written = (*objects.of(Kind.QUEUE).values(), *objects.of(Kind.ELASTIC_QUOTA).values())
         if not written and not self.views:
             return []
-        queues = self._scheduler.cluster.queues
         self._count_waiting(queues)
-        versions = [(queue.uid, queue.generation) for queue in written.values()]
+        versions = [(queue.uid, queue.generation) for queue in written]
         if self._seen == (seen := (versions, queues.changes, self._waiting)):
             return []
         self._seen = seen
-        before, self.views = self.views, queue_views(written, queues, self._waiting)
+        before, self.views = self.views, queue_views(queues.written(), queues, self._waiting)
         for name, view in before.items():
             if name not in self.views or self.views[name].uid != view.uid:
                 self._statuses.forget(name)
@@ -141,12 +143,14 @@ class QueueStatusReporter:
         elastic: Mapping[str, Queue] = self._scheduler.state.objects.of(Kind.ELASTIC_QUOTA)
         found = ((key, queue) for key, queue in elastic.items() if queue.uid == view.uid)
         key, quota = next(found, ("", None))
-        if quota is None:
+        if quota is None or (resource := self._served().get(Kind.ELASTIC_QUOTA)) is None:
             return
         amounts, before = view.amounts, quota.status.get("used") or {}
-        used = {r: amount_quantity(r, amounts[r].used) for r in quota.quotas if r in amounts}
+        named = amounts if quota.namespaces is None else quota.quotas
+        used = {r: amount_quantity(r, amounts[r].used) for r in named if r in amounts}
         if self._statuses.has_patched(name) or used != before:
             namespace, _, own = key.partition("/")
             patch = {"status": {"used": dict.fromkeys(before) | used}}
-            write = partial(self._client.patch, ELASTIC_QUOTA, own, patch, subresource="status")
+            part = None if resource == SIGS_ELASTIC_QUOTA else "status"  # as in Koordinator's CRD
+            write = partial(self._client.patch, resource, own, patch, subresource=part)
             await self._statuses.patch(name, used, partial(write, namespace=namespace))
