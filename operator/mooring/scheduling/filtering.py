@@ -171,6 +171,8 @@ class NodeSearch:
         self, pre_filtered: PreFiltered, fits: BoolArray
     ) -> tuple[RejectedNodes, ...]:
         """Return why nodes that fit the pod reject it beside their nominated pods."""
+        if not len(self.cluster.nominations):
+            return ()
         with self.pipeline.metrics.all_at(FILTER):
             return self._rejected_with_nominated(self._nominated_rows(fits), pre_filtered)
 
