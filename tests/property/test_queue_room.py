@@ -37,6 +37,9 @@ class RoomHints:
     def needs_no_hint(self, _queued: QueuedPod) -> bool:
         return False
 
+    def is_admitted(self, _queued: QueuedPod) -> bool:
+        return False
+
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, **_: bool) -> bool:
         gone = event.before
         return isinstance(gone, Pod) and cpus_of(queued.pod) <= self.free[gone.node_name or ""]

@@ -25,7 +25,9 @@ NODE_ADDED = ClusterEvent(Kind.NODE, Action.ADD, None, None)
 TAINT_REMOVED = ClusterEvent(Kind.NODE, Action.UPDATE, None, None)
 VICTIM = parse_pod(builders.pod("victim", node="node-b"))
 VICTIM_GONE = ClusterEvent(Kind.POD, Action.DELETE, VICTIM, None)
-HELPS = {NODE_ADDED: FIT | TAINTS, TAINT_REMOVED: TAINTS, VICTIM_GONE: FIT}
+QUOTA = frozenset({"CapacityScheduling"})
+QUOTA_FREED = ClusterEvent(Kind.QUEUE, Action.UPDATE, None, None)
+HELPS = {QUOTA_FREED: QUOTA, NODE_ADDED: FIT | TAINTS, TAINT_REMOVED: TAINTS, VICTIM_GONE: FIT}
 """The plugins that may let a pod pass after each event."""
 DEFAULT, OTHER = pipeline(), pipeline()
 
@@ -46,6 +48,8 @@ class FakeHints:
         """Whether others have taken the room that events made."""
         self.without_hint: set[str] = set()
         """The names of pods that preemption may help."""
+        self.admitted: set[str] = set()
+        """The names of pods whose quota suffices again."""
         self.reads_labels = False
         self.nominated: dict[str, str] = {}
         self.run: list[tuple[str, ClusterEvent, bool]] = []
@@ -56,6 +60,9 @@ class FakeHints:
 
     def needs_no_hint(self, queued: QueuedPod) -> bool:
         return queued.pod.name in self.without_hint
+
+    def is_admitted(self, queued: QueuedPod) -> bool:
+        return queued.pod.name in self.admitted
 
     def is_worth_requeuing(
         self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
@@ -223,6 +230,32 @@ def test_backoff_after_unschedulable_attempts_doubles_from_one_second_to_ten(
         now += 20.0
         happens(queue, NODE_ADDED, now)
     assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+
+
+def test_attempts_that_end_for_lack_of_quota_do_not_lengthen_the_backoff(
+    queue: SchedulingQueue,
+) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    waits, now = [], 0.0
+    for plugins in (QUOTA, QUOTA, FIT, QUOTA, FIT):
+        queued = popped(queue, now)
+        queue.add_unschedulable(queued, plugins, now)
+        waits.append(queued.backoff_expiration - now)
+        now += 20.0
+        queue.try_again(queued.pod.uid, now)
+    assert waits == [1.0, 1.0, 1.0, 1.0, 2.0]
+
+
+def test_a_pod_does_not_wait_out_its_backoff_once_its_quota_suffices(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject(queue, "borrower", plugins=QUOTA, now=5.0)
+    queue.add(make_pod("owner"), OTHER, 5.0)
+    queue.add_unschedulable(popped(queue, 5.0), QUOTA, 5.0)
+    hints.admitted = {"owner"}
+    queue.move_on_events([QUOTA_FREED], 5.5)
+    run_all_hints(queue, 5.5)
+    assert [queue_of(queue, name) for name in ("borrower", "owner")] == ["backoff", "active"]
 
 
 def test_a_failed_pod_comes_back_after_its_backoff_and_not_earlier(

@@ -590,3 +590,32 @@ def test_a_hint_that_fails_counts_as_queue_and_is_logged_once(
 
 def test_a_hint_that_would_fail_does_not_run_for_other_events(queueing_hint: QueueingHints) -> None:
     assert not worth(queueing_hint, rejected("Broken"), A_SERVICE)
+
+
+@pytest.mark.parametrize(
+    ("used", "plugins", "group", "expected"),
+    [
+        ("4", ["CapacityScheduling"], None, True),
+        ("5", ["CapacityScheduling"], None, False),
+        ("4", ["CapacityScheduling", "NodeResourcesFit"], None, False),
+        ("4", ["CapacityScheduling"], "g", False),
+    ],
+)
+def test_a_pod_is_admitted_if_its_quota_suffices_and_nothing_else_rejected_it(
+    state: ClusterState,
+    queueing_hint: QueueingHints,
+    *,
+    used: str,
+    plugins: list[str],
+    group: str | None,
+    expected: bool,
+) -> None:
+    state.put(Kind.NODE, "b", parse_node(node("b", cpu="8")))
+    state.put(Kind.QUEUE, "q", parse_object(Kind.QUEUE, queue_object("q", {"cpu": 8})))
+    labels = {QUEUE_LABEL: "q"}
+    state.put(Kind.POD, "other", parse_pod(pod("other", node="b", cpu=used, labels=labels)))
+    waiting = rejected(*plugins, cpu="4", labels=labels, group=group)
+    if group is not None:
+        state.track_pod_groups(waiting.pipeline.pod_group_formats)
+        state.put_unscheduled(waiting.pod)
+    assert queueing_hint.is_admitted(waiting) is expected

@@ -12,7 +12,9 @@
 
 A pod's backoff is one second after its first unschedulable attempt. Each further attempt doubles
 it, up to ten seconds. If no pod is active, pods in backoff may be popped early, except after an
-error or a failed preemption (SchedulerPopFromBackoffQ).
+error or a failed preemption (SchedulerPopFromBackoffQ). An attempt that ends because a plugin
+without a filter rejects the pod for all nodes, for example for lack of quota, does not double the
+backoff; and the backoff ends when such a pod's hints run and these plugins would admit it.
 
 Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
 wait for all pods of another.
@@ -339,11 +341,12 @@ class SchedulingQueue:
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
         since = self._in_flight.leave(queued.pod.uid)
-        queued.unschedulable_count += 1
         queued.consecutive_errors_count = 0
         queued.unschedulable_plugins = plugins
         queued.flushed, queued.retry_at = False, retry_at
-        self._back_off(queued, queued.unschedulable_count, now)
+        if not queued.is_rejected_by_no_node:
+            queued.unschedulable_count += 1
+        self._back_off(queued, max(queued.unschedulable_count, 1), now)
         self._pods[queued.pod.uid] = queued
         if queued.gated or queued.outdated:
             self._retry(queued, now, _ATTEMPT_FAILED)
@@ -416,6 +419,8 @@ class SchedulingQueue:
             self._drop_events()
             return False
         for queued, for_group in self._unschedulable.run_hints():
+            if queued.backoff_expiration > now and self._hints.is_admitted(queued):
+                queued.backoff_expiration = now
             if for_group:
                 self._try_for_group(queued, now, queued.moved_by, queued.moved_at)
             else:

@@ -7,11 +7,12 @@ from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
 from mooring.framework.plugin_failures import PluginFailed
+from mooring.framework.verdicts import Unschedulable
 from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.workloads import PodDisruptionBudget
-from mooring.runtime.extension_points import run_queueing_hint
+from mooring.runtime.extension_points import run_pre_filter, run_queueing_hint
 from mooring.runtime.queued_pod import QueuedPod
 
 _POST_FILTERS: Final = frozenset(("DefaultPreemption", "DynamicResources"))
@@ -135,6 +136,24 @@ class QueueingHints:
         # In the order of names: a set's own would ask other plugins in each process.
         names = sorted(queued.unschedulable_plugins)
         return any(self._hint(name, queued, event) for name in names)
+
+    def is_admitted(self, queued: QueuedPod) -> bool:
+        """Return whether the plugins that rejected the pod for all nodes would admit it now.
+
+        Returns False if other plugins rejected it too, or if it is in a group.
+        """
+        pod, pipeline, cluster = queued.pod, queued.pipeline, self._cluster
+        plugins = queued.unschedulable_plugins
+        if not plugins or not plugins <= pipeline.plugins_of_no_node:
+            return False
+        if pipeline.group_policy and cluster.pod_groups.of(pod) is not None:
+            return False
+        rejecting = (plugin for plugin in pipeline.pre_filter if plugin.name in plugins)
+        try:
+            answers = [run_pre_filter(pipeline, plugin, pod, cluster) for plugin in rejecting]
+        except PluginFailed:
+            return False
+        return not any(isinstance(answer, Unschedulable) for answer in answers)
 
     def _hint(self, name: str, queued: QueuedPod, event: ClusterEvent) -> bool:
         """Return whether the plugin's hint returns QUEUE, fails, or does not exist."""

@@ -91,6 +91,9 @@ class Hints(Protocol):
     ) -> bool:
         """Return whether the event may make the pod schedulable."""
 
+    def is_admitted(self, queued: QueuedPod) -> bool:
+        """Return whether the plugins that rejected the pod for all nodes would admit it now."""
+
 
 class UnschedulablePods:
     """The unschedulable pods; each is in exactly one group.
