@@ -119,11 +119,11 @@ class QueueState:
     def charge(self, amounts: Mapping[str, int]) -> None:
         """Add amounts, which may be negative, to the usage of the Queue and its ancestors."""
         if self._lends_all:  # the usual case; this runs for each pod
+            limited = [each for each in amounts.items() if each[0] in self.used]
             for state in self.path:
                 used = state.used
-                for resource, amount in amounts.items():
-                    if resource in used:
-                        used[resource] += amount
+                for resource, amount in limited:
+                    used[resource] += amount
                 state._share = None  # noqa: SLF001 - of this class
             return
         for resource, amount in amounts.items():

@@ -12,7 +12,6 @@ from typing import Final
 
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.events import Kind
-from mooring.model.indexes import add_count
 from mooring.model.pod import Pod
 from mooring.model.resources import amount_text
 from mooring.model.selectors import LabelSelector
@@ -160,19 +159,29 @@ class Queues:
     def attach(self, number: int, pod: Pod) -> None:
         """Add the pod's requests to its Queue when the pod comes to a node."""
         if number != NO_QUEUE:
-            self._count(number, demand_of((pod,)))
+            self._count_pod(number, pod, 1)
 
     def detach(self, number: int, pod: Pod) -> None:
         """Subtract the pod's requests from its Queue when the pod leaves its node."""
         if number != NO_QUEUE:
             self.decreases += 1
-            self._count(number, {r: -amount for r, amount in demand_of((pod,)).items()})
+            self._count_pod(number, pod, -1)
+
+    def _count_pod(self, number: int, pod: Pod, sign: int) -> None:
+        amounts = {name: sign * amount for name, amount in demand_of((pod,)).items()}
+        if pod.spec.resource_claims:
+            self._count(number, self._claims.counted(number, amounts))
+        else:
+            self._count(number, amounts)
 
     def _count(self, number: int, amounts: Mapping[str, int]) -> None:
         self.changes += 1
-        amounts, used = self._claims.counted(number, amounts), self._used[number]
-        for resource, amount in amounts.items():
-            add_count(used, resource, amount)
+        used = self._used[number]
+        for resource, amount in amounts.items():  # a call of `add_count` takes as long
+            if after := used.get(resource, 0) + amount:
+                used[resource] = after
+            else:
+                used.pop(resource, None)
         if (state := self._by_number.get(number)) is not None:
             state.charge(amounts)
 
