@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from http import HTTPStatus
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -27,7 +26,7 @@ from rich.table import Table
 from bench import objects
 from bench.command import console, errors_in_one_line, machine, options, progress
 from bench.loader import CONTENT_TYPES, create, send, session_to
-from bench.observer import watched_bound_pods
+from bench.observer import watched_bound_pods, watched_pods
 from bench.runs import bench_server, load_nodes
 from bench.schedulers import Mooring
 from bench.usage import usage_of
@@ -38,6 +37,7 @@ from controlplane.access import ADMIN
 COHORTS: Final = 5
 QUEUES: Final = 6
 """The number of queues in a cohort."""
+_RETRY_SECONDS: Final = 0.05
 NODES: Final = 100
 """With 32 cores each: all quotas together are 600 cores, and each node has room for a large pod."""
 
@@ -149,17 +149,19 @@ class Runner:
             work.created = time.monotonic()
             await send(self._session, "POST", work.path, work.pod)
 
-    def saw(self, kind: str, metadata: Mapping[str, Any]) -> None:
-        """Note an event about a bound pod: its binding, its end or its eviction."""
+    def saw(self, metadata: Mapping[str, Any]) -> None:
+        """Note the binding of a pod."""
         work = self._works.get((metadata["namespace"], metadata["name"]))
-        if work is None or work.ended is not None:
-            return
-        if kind == "DELETED" and work.uid == metadata["uid"]:
-            work.uid, work.evictions = "", work.evictions + 1
-            self._tasks.create_task(send(self._session, "POST", work.path, work.pod))
-        elif kind != "DELETED" and work.uid != metadata["uid"]:
+        if work is not None and work.ended is None and work.uid != metadata["uid"]:
             work.uid, work.placed = metadata["uid"], time.monotonic()
             self._tasks.create_task(self._end(work, work.uid))
+
+    def saw_deletion(self, metadata: Mapping[str, Any]) -> None:
+        """Create an evicted pod anew; its Binding may have come too late."""
+        work = self._works.get((metadata["namespace"], metadata["name"]))
+        if work is not None and work.ended is None:
+            work.uid, work.evictions = "", work.evictions + 1
+            self._tasks.create_task(send(self._session, "POST", work.path, work.pod))
 
     async def _end(self, work: Work, uid: str) -> None:
         """End the pod of this uid after its runtime, unless it is evicted before."""
@@ -175,8 +177,8 @@ class Runner:
                     self._left -= 1
                     if not self._left:
                         self.done.set()
-                if answer.status != HTTPStatus.TOO_MANY_REQUESTS:
-                    return  # ended, or evicted meanwhile: the watch says so
+                    return
+            await asyncio.sleep(_RETRY_SECONDS)  # it is evicted, as a watch says soon, or written
 
 
 async def run(access: Access, all_works: Iterable[Sequence[Work]], limit: float) -> Sequence[Work]:
@@ -187,11 +189,17 @@ async def run(access: Access, all_works: Iterable[Sequence[Work]], limit: float)
             async with asyncio.timeout(limit), asyncio.TaskGroup() as tasks:
                 runner = Runner(session, tasks)
 
-                def on_event(kind: str, metadata: dict[str, Any]) -> bool:
-                    loop.call_soon_threadsafe(runner.saw, kind, metadata)
+                def on_bound(kind: str, metadata: dict[str, Any]) -> bool:
+                    if kind != "DELETED":
+                        loop.call_soon_threadsafe(runner.saw, metadata)
                     return True
 
-                with watched_bound_pods(access, on_event):
+                def on_any(kind: str, metadata: dict[str, Any]) -> bool:
+                    if kind == "DELETED":
+                        loop.call_soon_threadsafe(runner.saw_deletion, metadata)
+                    return True
+
+                with watched_bound_pods(access, on_bound), watched_pods(access, on_any):
                     for some in all_works:
                         runner.generate(some)
                     await runner.done.wait()

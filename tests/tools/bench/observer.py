@@ -109,6 +109,13 @@ def first_change(access: Access, namespace: str, then: Callable[[], None]) -> It
         yield
 
 
+@contextmanager
+def watched_pods(access: Access, on_event: OnEvent) -> Iterator[None]:
+    """Call `on_event` for each future event about a pod, bound or not, of any namespace."""
+    with _watching(_Watch(access, "/api/v1/pods", "", on_event, WATCH_SECONDS)):
+        yield
+
+
 def _pods_of(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods"
 
