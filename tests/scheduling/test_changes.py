@@ -18,7 +18,13 @@ from device_builders import (
 from mooring.framework.decision import TextAboutPods
 from mooring.model.pod import parse_pod
 from mooring.observe.documents import plain
-from mooring.scheduling.changes import Change, claim_changes, conditions, fewer_devices
+from mooring.scheduling.changes import (
+    Change,
+    claim_changes,
+    conditions,
+    fewer_devices,
+    requesting,
+)
 from mooring.scheduling.result_cache import ResultCache
 from mooring.scheduling.suggestions import Suggestion, suggestions
 from mooring.scheduling.what_if import WhatIf
@@ -243,3 +249,17 @@ def test_what_is_to_be_done_outside_of_the_pod_comes_last() -> None:
     text = conditions(changes, [each.text for each in changes], "all members")
     assert text == "if all members had no port and had no taint, once you create claim a"
     assert conditions(changes[:1], ["you wait"]) == "once you wait"
+
+
+def test_containers_share_a_smaller_request_in_proportion_to_their_own() -> None:
+    raw, resource = pod("web"), "example.com/gpu"
+    raw["spec"]["containers"] = [
+        {"name": name, "resources": {"requests": {resource: count}, "limits": {resource: count}}}
+        for name, count in (("main", 6), ("sidecar", 2))
+    ]
+    changed = requesting({resource: 4}, parse_pod(raw))
+    assert changed.spec.demand.resources == {resource: 4}
+    assert [container.requests for container in changed.spec.containers] == [
+        {resource: 3},
+        {resource: 1},
+    ]

@@ -202,13 +202,13 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 def _scaled(
     amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return a container's amounts; reduce each amount if the pod requests more than its limit.
+    """Return a container's part of the pod's limits: its amounts times the limit over the request.
 
-    The amount is multiplied by the smaller of itself and the limit, and divided by the pod's
-    request. Amounts of 0 are omitted.
+    Amounts of resources that the pod does not request beyond its limit stay; amounts of 0 are
+    omitted.
     """
     changed = {
-        name: amount * min(limits.get(name, amount), amount) // requested.get(name, amount)
+        name: amount * limits[name] // requested[name]
         if name in limits and requested.get(name, 0) > limits[name]
         else amount
         for name, amount in amounts.items()
