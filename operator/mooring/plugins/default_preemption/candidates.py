@@ -36,15 +36,12 @@ class Candidate:
         violations: The number of the victims' pods whose eviction violates a disruption budget.
         evicting: Pods on the node that this scheduler is evicting already; the pod can use their
             resources at no further cost.
-        matches: How many disruption budgets were found for the potential victims; a budget counts
-            once for each item of `BudgetsOf`.
     """
 
     row: int
     victims: tuple[Victim, ...]
     violations: int = 0
     evicting: tuple[Pod, ...] = ()
-    matches: int = 0
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -68,13 +65,11 @@ class Candidate:
 class SplitVictims(NamedTuple, Generic[_Victim]):
     """Victims in two parts: their eviction violates a disruption budget, or does not.
 
-    `violating` has, by victim, the number of its pods that violate a budget. For `matches` see
-    `Candidate`.
+    `violating` has, by victim, the number of its pods that violate a budget.
     """
 
     violating: dict[_Victim, int]
     others: list[_Victim]
-    matches: int
 
 
 def select_victims(
@@ -113,7 +108,6 @@ def select_victims(
         tuple(by_importance((*violating, *victims))),
         sum(split.violating[victim] for victim in violating),
         tuple(evicting),
-        split.matches,
     )
 
 
@@ -137,7 +131,6 @@ def split_by_budgets(
     disruptions: Counter[str] = Counter()
     violating: dict[_Victim, int] = {}
     others: list[_Victim] = []
-    matches = 0
     for victim in victims:
         violations = 0
         for budgets, pods in budgets_of(victim):
@@ -147,9 +140,8 @@ def split_by_budgets(
                 allowed = min(allowed, max(left, 0))
                 disruptions[budget.key] += pods
             violations += pods - allowed
-            matches += len(budgets)
         if violations:
             violating[victim] = violations
         else:
             others.append(victim)
-    return SplitVictims(violating, others, matches)
+    return SplitVictims(violating, others)
