@@ -53,6 +53,19 @@ def test_trying_a_node_with_its_nominated_pods_takes_a_step_of_the_budget() -> N
     assert steps("3") < len(names)  # requests alone say that the nominated pods leave no room
 
 
+def test_removing_pods_for_a_search_takes_steps_of_the_budget() -> None:
+    others = [pod(f"o{number}", node="a", cpu="10m") for number in range(200)]
+    deciding, budget = Deciding(node("a", cpu="4"), *others), SearchBudget()
+    search = search_for(deciding, [pod("x", cpu="1", ports=[80])], budget=budget)
+
+    def steps(gone: list[Raw]) -> int:
+        before = budget.remaining
+        search.without([parse_pod(raw) for raw in gone]).place()
+        return before - budget.remaining
+
+    assert steps([]) < 5 <= steps(others)
+
+
 THREE_NODES = (node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="4"))
 
 

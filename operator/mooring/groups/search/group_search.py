@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -28,6 +28,8 @@ Rows = dict[Uid, int]
 """The row of each placed member's node, by the member's uid."""
 Devices = Mapping[Uid, Mapping[str, Allocation]]
 """The allocations of placed members' claims, by the member's uid and the claim's uid."""
+_REMOVED_PER_STEP: Final = 40
+"""Removing this many pods from their nodes in a trial takes a step of the search's budget."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +78,7 @@ class MembersTrial:
                 trial.withdraw(pod.uid)
             for pod in searched.ended:
                 trial.remove(pod.uid)
+            searched.budget.spend(len(searched.ended) // _REMOVED_PER_STEP)
         return self
 
     def __exit__(self, *_: object) -> None:
