@@ -1,4 +1,4 @@
-"""The method `format` of texts (cel-go's `ext/formatting.go`)."""
+"""The method `format` of strings (cel-go's `ext/formatting.go`)."""
 
 import math
 from collections.abc import Callable, Mapping

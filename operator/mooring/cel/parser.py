@@ -86,7 +86,7 @@ _FUNCTIONS: Final = {
     **{op: f"_{op}_" for op in ("<", "<=", ">=", ">", "==", "!=", "+", "-", "*", "/", "%")},
 }
 _MOST_DIGITS: Final = 24
-"""The parser reads only this many digits of a number; a longer number is too large in any case."""
+"""The most digits of a number that the parser reads; a longer number is too large in any case."""
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
@@ -232,7 +232,7 @@ class _Parser:
     def _joined(
         self, level: frozenset[str], operands: list[Expression], operators: list[tuple[str, int]]
     ) -> tuple[list[Expression], list[tuple[str, int]]]:
-        """Join the operands of operators in `level`; return the operands and operators left."""
+        """Join the operands of operators in `level`; return what is left: operands, operators."""
         left, rest = [operands[0]], list[tuple[str, int]]()
         for (operator, at), operand in zip(operators, operands[1:], strict=True):
             if operator in level:

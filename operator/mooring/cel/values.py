@@ -90,17 +90,17 @@ class Joined:
 
 LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
-"""Two lists with at most this many elements together are joined by a copy."""
+"""The most elements, of two lists together, that are copied to join them; others are linked."""
 MOST_WORK: Final = 2_000_000
-"""An evaluation ends with an error after this many units of work, about one second. Kubernetes
+"""The most units of work of an evaluation, about one second; then it ends with an error. Kubernetes
 allows less."""
 _WORK_PER_STEP: Final = 4_000
-"""After this many units of work, an evaluation lets other tasks run."""
+"""The units of work after which an evaluation lets other tasks run."""
 _PER_READING: Final = 15
 _PER_ELEMENT: Final = 2
 """The units of work for reading an element of a list; evaluating a node of the syntax tree is 1."""
 _PER_ITEM: Final = 8
-"""Reading this number of characters is one unit of work."""
+"""The number of characters whose reading is one unit of work."""
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 
 
@@ -114,11 +114,11 @@ class WorkBudget(threading.local):
 
     left = MOST_WORK
     _until = 0
-    """Other tasks may run when `left` falls below this number."""
+    """The value of `left` below which the evaluation lets other tasks run."""
     _beside = 0
     """The work of parsing texts, which is in `done` but has no limit."""
     _looked_at = 0
-    """The number of elements read since other tasks could run."""
+    """The number of elements read since the evaluation last let other tasks run."""
     _most = MOST_WORK
 
     @property

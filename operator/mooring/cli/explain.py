@@ -128,7 +128,10 @@ class _Question:
 
 
 def _question(what: str, given: str | None, leader: Leader) -> _Question:
-    """Return the question about `what`; raise InputError if `what` names no known kind."""
+    """Return the question for the argument `what` and the option --namespace (`given`).
+
+    Raises InputError if they are wrong, or if the default namespace cannot be read.
+    """
     first, slash, second = what.partition("/")
     named = type_and_name(what)
     is_group = first in POD_GROUP_WORDS and bool(slash)

@@ -8,7 +8,7 @@ from mooring.model.wording import listed, plural
 
 _MOST_NODES: Final = 3
 _FIRST_STEPS: Final = 4
-"""A long path of a pod is shown as this many first steps, a gap, and its last steps."""
+"""The number of first steps shown of a long path of a pod; a gap and its last steps follow."""
 _WORDS: Final = {
     "noProfile": "no profile takes it",
     "gated": "gated{by_plugin}",

@@ -162,7 +162,7 @@ class Leader:
 
         With `pinned` (PEM), only that certificate is accepted. In a port-forward, the certificate
         is verified only if a CA is given, because the API server and the kubelet connect to the
-        right pod.
+        right pod. Raises InputError if a certificate cannot be used.
         """
         authority = self.certificate_authority
         verified = not self.insecure_skip_tls_verify and not (in_forward and authority is None)

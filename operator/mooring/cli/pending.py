@@ -10,7 +10,7 @@ from mooring.model.wording import plural
 _MOST_ROWS: Final = 15
 """The most rows of a table, because a terminal has 24 lines; the other pods are only counted."""
 _MOST_CAUSES: Final = 3
-"""For this many of the causes, one pod is explained as an example."""
+"""The most causes, the most frequent first, for which one pod each is shown as an example."""
 
 
 def pending_lines(found: Mapping[str, Any], namespace: str) -> Iterator[str]:

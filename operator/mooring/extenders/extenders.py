@@ -51,7 +51,7 @@ _MOST_SCORE: Final = 2**53
 """The largest weighted score of an extender; a larger one is an error, because sums of scores must
 fit into 64 bits."""
 _MOST_AT_ONCE: Final = 16
-"""Extenders are called for at most this many members of a group at the same time; others wait."""
+"""The most members of a group for which extenders are called at the same time; others wait."""
 _MOST_CLIENTS: Final = 64
 """The most clients that are kept, one for each extender and version of its certificates; then the
 oldest is dropped."""

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 MOST_CALLS: Final = 32
 """The most calls to an extender at the same time; other calls wait. Time-outs lower this limit."""
 MOST_ANSWER: Final = 4 * 1024**2
-"""An answer is an error if it has more bytes than this number plus twice the request's size."""
+"""The most bytes of an answer beyond twice the request's size; a larger answer is an error."""
 _HEADERS: Final = {
     "Content-Type": "application/json",
     "Accept-Encoding": "identity",

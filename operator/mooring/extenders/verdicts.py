@@ -24,11 +24,11 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_ROUNDS: Final = 5
-"""An attempt fails after this many rounds of filter calls; it needs a new round if other pods took
-the nodes."""
+"""The most rounds of filter calls in an attempt, which then fails. A new round is needed if other
+pods took the nodes."""
 _MOST_DIFFERENT: Final = 500
-"""About one group, this many different answers are kept with scores, and as many more without
-scores; if there are more, the attempt fails."""
+"""The most different answers about one group that are kept with scores. As many more are kept
+without scores; then the attempt fails."""
 _MOST_REASONS: Final = 1_000
 """The most different reasons that an attempt keeps; then one text per extender replaces them."""
 ALWAYS_TAKEN: Final = (
@@ -42,7 +42,7 @@ _Codes: TypeAlias = npt.NDArray[np.int16]
 
 
 class ExtenderError(Exception):
-    """Raised if the call of an extender failed; the text names the extender and the cause."""
+    """Raised if a call of an extender failed or its answers cannot be used; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,8 @@ class ExtenderResults:
         """Return a stored answer that equals this answer, or else store this answer.
 
         Answers are equal if the same nodes passed with the same scores; reasons may differ, because
-        reasons may name the pod. Beyond _MOST_DIFFERENT, answers lose their scores.
+        reasons may name the pod. Beyond _MOST_DIFFERENT, answers lose their scores. Raises
+        ExtenderError if 2 * _MOST_DIFFERENT other answers are stored already.
         """
         if len(self._kept) >= _MOST_DIFFERENT:
             answer = NodesAnswer(answer.asked, answer.codes, {}, answer.failures)

@@ -49,7 +49,7 @@ class GroupPolicy:
     """
 
     reserve_after_seconds: float | None = None
-    """After waiting for this number of seconds, a group gets reserved nodes; None means never."""
+    """The seconds that a group waits before nodes are reserved for it; None: none are reserved."""
     reserved_nodes_percent: int = 100
     """The largest percentage of the nodes that may be reserved at the same time."""
     delete_bound_members: bool = False

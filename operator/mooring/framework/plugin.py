@@ -225,8 +225,8 @@ class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
         """Return a nomination of all members, or the reason why there is none.
 
-        It may pause in `state.place`, and may call `mooring.pausing.pause` at the head of a loop.
-        The cluster does not change during a pause.
+        Other tasks may run in `state.place`, and if the method calls `mooring.pausing.pause` at the
+        head of a loop. They do not change the cluster.
         """
 
 
@@ -339,8 +339,8 @@ _OTHER_NAMES: Final = (
 )
 """The names of a plugin's optional attributes and methods, beside the extension points' methods."""
 _SIMILAR: Final = 0.8
-"""A plugin's method is reported as misspelt if difflib's ratio of its name to a known name is
-higher: `filtr` is reported, `store` is not."""
+"""The likeness (difflib's ratio) to a known name above which a plugin's method is reported as
+misspelt: `filtr` is reported, `store` is not."""
 
 
 def points_of(plugin: type) -> frozenset[Point]:

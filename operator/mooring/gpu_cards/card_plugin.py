@@ -25,7 +25,7 @@ from mooring.state.view import NodeView
 __all__ = ["AssignsInTrials", "CardPlugin", "assign_cards", "assign_devices", "count_cards"]
 
 _UNITS_PER_NODE: Final = 1200
-"""Counting a node's cards uses this many units of the attempt's budget: 120 microseconds."""
+"""The units of the attempt's budget for counting a node's cards: 120 microseconds."""
 
 
 class AssignsInTrials(ABC):

@@ -28,8 +28,8 @@ from mooring.state.view import NodeView
 
 _HALF: Final = 50
 _SCALE: Final = 250
-"""If the pod increases a node's fragmentation by this many thousandths of a card, the node scores
-25; if it decreases the fragmentation by as many, 75; if nothing changes, 50."""
+"""The growth of a node's fragmentation, in thousandths of a card, for the score 25. An equal
+decrease gives 75, no change gives 50."""
 _FAR: Final = np.int64(2**40)
 
 

@@ -17,7 +17,7 @@ from mooring.kube.response_checks import WatchEvent
 logger = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 0.1
-"""After this number of seconds without an event, the next event goes through kopf."""
+"""The seconds without an event after which the next event goes through kopf."""
 
 OnPod = Callable[[Mapping[str, Any]], Awaitable[None]]
 """A function that takes a watch event: `type`, `object`, and `size` in bytes if it is known."""

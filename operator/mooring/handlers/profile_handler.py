@@ -35,20 +35,19 @@ REPEAT_SECONDS: Final = 5.0
 """The seconds after which a status that the API server refused is written again."""
 _LANES: Final = 4
 CONFLICT_SECONDS: Final = 1.0
-"""After this number of seconds without a changed profile, statuses report conflicts."""
+"""The seconds without a changed profile after which statuses report conflicts."""
 MOST_CONFLICT_WAITS: Final = 30
-"""After this number of calls of `settle_conflicts`, statuses report conflicts in any case."""
+"""The most calls of `settle_conflicts` that put a report off because profiles still change."""
 _MOST_NAMED = 3
-"""A message names at most this many rules, warnings or profiles, and counts the others."""
+"""The most rules, warnings or profiles that a message names; it counts the others."""
 _OUTRANKED: Final = "outranked by "
 _MOST_HISTORY = 50
-"""The history keeps this many changes of all profiles together; the oldest change is dropped."""
+"""The most changes, of all profiles together, in the history; then the oldest change is dropped."""
 _MOST_HISTORY_BYTES = 8 * 2**20
 _MOST_SPEC_BYTES = 16 * 1024
-"""The history keeps a changed profile without its spec if the spec has more bytes than this."""
+"""The most bytes of a spec in the history; a change with a larger spec is kept without it."""
 MOST_KEPT_BYTES: Final = 512 * 1024
-"""A profile's status does not keep a spec of more bytes; etcd accepts 1.5 MiB for the whole
-object."""
+"""The most bytes of a spec that a profile's status keeps; etcd accepts 1.5 MiB for an object."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,10 +46,10 @@ RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
 server can restart or etcd can elect a leader. After the last try kopf ends."""
 
 GOOD_SECONDS: Final = 60.0
-"""After kopf has run for this number of seconds, the pause before its restart is short again."""
+"""The seconds that kopf must have run for the pause before its restart to be short again."""
 
 UNWATCHED_SECONDS: Final = 60.0
-"""A replica is not ready if a needed resource was not watched for more seconds than this."""
+"""The most seconds without a watch of a needed resource; after them a replica is not ready."""
 
 ASK_AGAIN_SECONDS: Final = 60.0
 """The seconds between two checks whether kopf may watch PriorityClasses by now."""

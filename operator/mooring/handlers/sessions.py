@@ -49,16 +49,16 @@ from mooring.process.time_slices import TimeSlices
 logger = logging.getLogger(__name__)
 
 MOST_GARBAGE_BYTES: Final = 2**25
-"""Each time this many bytes of large JSON objects were received, young garbage is collected."""
+"""The bytes of large JSON objects received between two collections of young garbage."""
 _LARGE_BYTES: Final = 2**14
-"""Only objects of at least this number of bytes of JSON count for `MOST_GARBAGE_BYTES`."""
+"""The fewest bytes of JSON with which an object counts for `MOST_GARBAGE_BYTES`."""
 
 BOOKMARK_EVENTS: Final = 100
-"""After this number of events that kopf does not get, kopf gets a bookmark."""
+"""The number of events kept from kopf after which kopf gets a bookmark."""
 
 _SLOW_BYTES: Final = 2**18
-"""After parsing a watch event of this many bytes, which takes a millisecond or more, other tasks
-run."""
+"""The fewest bytes of a watch event after whose parsing, which takes a millisecond or more, other
+tasks run."""
 
 _WATCHED: Final = (POD, SCHEDULING_PROFILE, PRIORITY_CLASS)
 """The resources that kopf lists and watches."""

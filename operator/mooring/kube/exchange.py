@@ -20,8 +20,8 @@ import httptools
 CONNECT_SECONDS: Final = 10.0
 
 KEEPALIVE_SECONDS: Final = 25.0
-"""Connections without a request are closed after this many seconds, before a server (90 s) or a
-usual load balancer (30 s) closes them."""
+"""The seconds after which a connection without a request is closed, before a server (90 s) or a
+usual load balancer (30 s) closes it."""
 
 
 class NoConnectionError(Exception):

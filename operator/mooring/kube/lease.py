@@ -62,7 +62,7 @@ also reads the lease when the lease expires. (client-go waits for the retry peri
 
 
 TOLERATED_SECONDS: Final = 20.0
-"""A leader is not live if its lease expired more than this number of seconds ago."""
+"""The most seconds that a leader may continue after its lease has expired; then it is not live."""
 
 
 class Leadership:

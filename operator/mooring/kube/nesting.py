@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 DEEPEST: Final = 100
-"""JSON below this number of nested levels is replaced; a Deployment has 15 levels."""
+"""The most nested levels of JSON; deeper levels are replaced. A Deployment has 15 levels."""
 
 _TOO_DEEP: Final = b'"(nested too deeply)"'
 _MARK: Final = 0xFF

@@ -229,7 +229,7 @@ class EventRecorder:
         return self.gives_way()
 
     async def _write(self, series: _Series) -> None:
-        """Create the Event, again if the server has dropped it; or patch the series in it."""
+        """Create the Event, or patch its series; create it anew if the server has dropped it."""
         count = series.count
         if count > 1:
             series.body["series"] = {"count": count, "lastObservedTime": micro_time(series.last)}

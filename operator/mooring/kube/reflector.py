@@ -48,17 +48,17 @@ logger = logging.getLogger(__name__)
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 SILENCE_SECONDS: Final = 120.0
-"""After this many seconds without data, a watch counts as dead; bookmarks come once a minute."""
+"""The seconds without data after which a watch counts as dead; bookmarks come once a minute."""
 
 SHORTEST_WATCH: Final = 300.0
 """The shortest duration of a watch to request, in seconds; the longest is twice as long."""
 
 TOO_SHORT: Final = 1.0
-"""A watch that ends within this many seconds without an event counts as a failure."""
+"""The seconds below which a watch that ends without an event counts as a failure."""
 
 GOOD_SECONDS: Final = 10.0
-"""A watch that has lasted this many seconds has worked, even without an event. A load balancer may
-cut a connection that is silent between two bookmarks; such a cut is not logged."""
+"""The seconds after which a watch counts as working, even without an event. A load balancer may cut
+a connection that is silent between two bookmarks; such a cut is not logged."""
 
 LONGEST_RETRY_AFTER: Final = 32.0
 """The most seconds to wait before a new try, even if the server's `Retry-After` is longer.

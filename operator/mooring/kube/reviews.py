@@ -104,7 +104,7 @@ class Reviews:
         """Return the CA certificates (PEM) for client certificates; None if the cluster has none.
 
         They are read from the ConfigMap in which kube-apiserver publishes them for extension
-        servers.
+        servers. Raises ReviewError if it cannot be read.
         """
         try:
             async with asyncio.timeout(REVIEW_SECONDS):

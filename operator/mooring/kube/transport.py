@@ -42,7 +42,7 @@ from mooring.kube.exchange import (
 from mooring.kube.limiter import TokenBucket
 
 RETRIES: Final = 5
-"""A request is repeated at most this many times after answers with `Retry-After`; then it fails."""
+"""The most repetitions of a request after answers with `Retry-After`; then the request fails."""
 
 LONGEST_RETRY_AFTER: Final = 10.0
 """The most seconds to wait before a repetition, even if the server's `Retry-After` is longer."""

@@ -26,8 +26,8 @@ PAUSE_SECONDS: Final = 10.0
 """The seconds between a call of `hint` and its comparison: a new list of kopf causes many calls,
 and one comparison is enough for all."""
 MOST_FETCHED: Final = 100
-"""One comparison reads at most this many unknown objects of one resource. If there are more, the
-next comparison begins soon."""
+"""The most unknown objects of one resource that a comparison reads. If there are more, the next
+comparison begins soon."""
 
 
 @dataclass(frozen=True, slots=True)

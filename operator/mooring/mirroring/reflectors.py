@@ -24,7 +24,7 @@ LOOK_SECONDS: Final = 15.0
 """The interval, in seconds, at which the API server is asked for its version and its kinds."""
 
 DEAD_SECONDS: Final = 60.0
-"""A watch that has failed for this number of seconds counts as dead."""
+"""The most seconds for which a watch may fail; then it counts as dead."""
 
 _FORBIDDEN: Final = (
     "Mooring may not list and watch {} of resource.k8s.io; apply the ClusterRole of its version: "

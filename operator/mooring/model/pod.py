@@ -34,7 +34,7 @@ Uid = NewType("Uid", str)
 _DEFAULT_GRACE: Final = 30
 _NO_CLAIMS: Final[Mapping[str, str | None]] = MappingProxyType({})
 _MANY_STRINGS: Final = 2000
-"""Other tasks may run each time this many labels or annotations were read, which takes 1 ms."""
+"""The most labels, or annotations, after which no other tasks run; reading them takes 1 ms."""
 _START_SECONDS: Final = 60
 """The seconds allowed for a pod's binding and start, and for the end of its containers."""
 

@@ -265,8 +265,8 @@ _MOST_MEMORY_PER_BYTE: Final = 25
 """The bytes of memory that a parsed spec needs at most for each byte of its JSON; most specs need a
 fifth."""
 _SMALL: Final = 2048
-"""Up to this number of bytes of JSON, a spec's memory is estimated, because measuring it takes
-longer than parsing. It is also estimated for pods that are too large to be scheduled."""
+"""The most bytes of JSON for which a spec's memory is estimated, because measuring it takes longer
+than parsing. It is also estimated for pods that are too large to be scheduled."""
 _SPECS: Final = PodSpecCache(64 * 1024 * 1024)
 
 

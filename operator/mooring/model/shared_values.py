@@ -95,7 +95,7 @@ class Sharing(Generic[_Key, _Value]):
 
 _Items = tuple[tuple[str, str], ...]
 _MOST_SHARED: Final = 1000
-"""A dict with more entries than this is neither looked up nor shared."""
+"""The most entries of a dict that is looked up and shared."""
 
 
 def _size_of_items(items: _Items) -> int:

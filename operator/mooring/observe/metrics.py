@@ -40,7 +40,7 @@ _MOST_PLUGINS = 500
 Values beyond the limit are counted as "other"."""
 
 ATTEMPTS_LABEL_LIMIT = 15
-"""The label `attempts` is "15+" for 15 and more attempts, to limit the number of series."""
+"""The number of attempts from which on the label `attempts` is "15+", to limit the series."""
 
 _POD, _POD_GROUP = "pod", "podgroup"
 """kube-scheduler's values of the labels `entity`, `preemptor` and `victim`."""

@@ -49,7 +49,7 @@ of the first `_FIRST_STEPS`."""
 _FIRST_STEPS: Final = 4
 """The number of first steps that stay in the log if a pod has more than _MOST_STEPS."""
 _MOST_VICTIMS: Final = 10
-"""A step names at most this many victims, and has the number of all."""
+"""The most victims that a step names; it also has the number of all."""
 _MOST_DROPPED: Final = 1_000
 """The most paths and decisions that one call drops from a full log; this takes a millisecond."""
 

@@ -55,7 +55,7 @@ _LONGEST_CAUSE: Final = 1_024
 _BATCH: Final = 256
 """The most spans in one request; more spans are sent in further requests."""
 _SLICE_SECONDS: Final = 0.001
-"""After this time in seconds of making spans, other tasks run."""
+"""The seconds of making spans after which other tasks run."""
 _PAUSE_SECONDS: Final = 1.0
 _FLUSH_SECONDS: Final = 0.8
 """The most seconds for sending spans when the process ends."""

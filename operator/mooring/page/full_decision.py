@@ -19,11 +19,11 @@ from mooring.scheduling.what_if import WhatIf
 from mooring.state.cluster_view import ClusterView
 
 _MOST_SCORED: Final = 100
-"""The table of scores has at most this many nodes: the best ones."""
+"""The most nodes in the table of scores: the best ones."""
 _MOST_REJECTED: Final = 20
-"""For each plugin, at most this many rejected nodes are named."""
+"""The most rejected nodes that are named for each plugin."""
 _MOST_REASONS: Final = 20
-"""For each plugin, at most this many reasons are listed: those of the most nodes."""
+"""The most reasons that are listed for each plugin: those of the most nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

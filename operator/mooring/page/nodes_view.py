@@ -33,9 +33,9 @@ node has a taint with the effect NoSchedule or NoExecute."""
 _MOST_RESOURCES: Final = 100
 _MOST_LABELS: Final = 100
 _MOST_VALUES: Final = 1000
-"""The page does not group nodes by labels with more values than this."""
+"""The most values of a label by which the page groups nodes."""
 _LABEL_SECONDS: Final = 60.0
-"""The list of labels is read again after this time in seconds, if labels have changed."""
+"""The seconds after which the list of labels is read again, if labels have changed."""
 _FIRST_LABELS: Final = (ZONE, BETA_ZONE, "topology.kubernetes.io/rack", "rack")
 _MOST_DEVICES: Final = 200
 

@@ -26,11 +26,11 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 """A valid object name; other text could change the meaning of a path or a selector."""
 _MOST_BYTES: Final = 512 * 1024
 _MOST_EVENTS: Final = 200
-"""After this number of events, no more pages of events are read for an answer."""
+"""The number of events after which no more pages of events are read for an answer."""
 _EVENTS_PER_PAGE: Final = 10
 """The most events in one request; the number is small because each event may be large."""
 _MOST_EVENT_BYTES: Final = 2 * 2**20
-"""After this number of bytes, no more pages of events are read for an answer."""
+"""The number of bytes after which no more pages of events are read for an answer."""
 _MOST_CHARACTERS: Final = 1024
 """The most characters of an event's message, as for new events in the API server; the rest is cut
 off."""

@@ -11,7 +11,7 @@ from mooring.policy.match import conflict_text
 from mooring.scheduling.profiles_in_force import Profiles
 
 _MOST_PODS: Final = 200
-"""An answer has at most this many comparisons of shadow profiles."""
+"""The most comparisons of shadow profiles in an answer."""
 
 
 @dataclass(eq=False, repr=False)

@@ -29,9 +29,9 @@ from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.simulate.manifests import InputError
 
 _MOST_DECISIONS: Final = 5_000
-"""A plan on request ends after this many decisions, and then says that its budget is used up."""
+"""The most decisions of a plan on request, which then says that its budget is used up."""
 _MOST_PENDING: Final = 200
-"""A plan on request makes room for at most this many pending pods, the highest priority first."""
+"""The most pending pods, the highest priority first, for which a plan on request makes room."""
 
 
 @dataclass(frozen=True, slots=True)

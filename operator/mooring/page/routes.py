@@ -73,7 +73,7 @@ _RIGHTS_SECONDS: Final = 10.0
 _WRITE_SECONDS: Final = 30.0
 """The seconds after which a client that reads no data loses its stream."""
 _MOST_PODS: Final = 500
-"""An answer has at most this many pods of a list; the page requests further parts."""
+"""The most pods of a list in an answer; the page requests further parts."""
 _MOST_CHARACTERS: Final = 512
 """The most characters of a request's parameter; a longer one gets HTTP 400."""
 _API: Final = "/ui/api/"

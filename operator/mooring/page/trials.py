@@ -65,17 +65,14 @@ from mooring.simulate.offline import offline_handle
 from mooring.state.pods import PodTable
 
 MOST_PODS: Final = 500
-"""One request decides about at most this many pods, and reports that there are more."""
+"""The most pods that one request decides about; it reports that there are more."""
 MOST_COMPARED: Final = 100
-"""Two profiles are compared for at most this many pods."""
+"""The most pods for which two profiles are compared."""
 _MOST_SUGGESTED_FOR: Final = 3
 """The most pods and groups that get suggestions, because each search takes up to a second."""
 _TRIAL_SECONDS: Final = 0.01
-"""After this time in seconds, no further decision begins in the same trial.
-
-Before the first decision, the trial puts all earlier pods on their nodes, and the request's
-Services into the state.
-"""
+"""The seconds after which a trial begins no further decision. Before the first decision, the trial
+puts all earlier pods on their nodes, and the request's Services into the state."""
 _LIMITS: Final = Limits(depth=64, values=50_000, objects=MOST_PODS, aliases=False)
 """The limits for the manifests in a request; a text that exceeds a limit is an error."""
 _PROFILE_LIMITS: Final = replace(_LIMITS, values=5_000)
@@ -318,7 +315,7 @@ class WhatIfRunner:
     def _what_if(
         self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
     ) -> WhatIf:
-        """Return a WhatIf on the live state without the pods `removed`; add objects `selecting`."""
+        """Return a WhatIf without the pods `removed`, and with the Services etc. in `selecting`."""
         scheduler = self.scheduler
         what_if = WhatIf(ResultCache(scheduler.cluster), now=self.now)
         for uid in removed:

@@ -128,7 +128,7 @@ class InterPodAffinity:
         return Explanation(reasons, bits, together)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | _Liking:
-        """Return the sums of the weights of inter-pod terms, by node label; SKIP if all are 0."""
+        """Return the sums of inter-pod terms' weights by node label; SKIP if no term applies."""
         preferred = pod.spec.affinity.preferred
         if self._own_only and not preferred:
             return SKIP

@@ -14,7 +14,7 @@ from mooring.policy.label_selectors import LabelSelector
 from mooring.policy.profile import SchedulingProfile
 
 _MOST_NAMED: Final = 10
-"""A message names at most this many of the profiles that may match the same pods."""
+"""The most profiles that a message about profiles for the same pods names."""
 _EVERYTHING: Final = CompiledSelector()
 """The compiled form of an absent selector and of an empty one."""
 

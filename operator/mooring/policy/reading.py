@@ -26,8 +26,7 @@ from mooring.policy.profile_errors import FieldError, ProfileInvalid, join_path,
 from mooring.policy.validation_errors import BrokenRule, broken_rules
 
 MOST_MISTAKES: Final = 1_000
-"""Reading a document stops reporting after this many mistakes, because each report takes some
-time."""
+"""The most mistakes of a document that are reported, because each report takes some time."""
 _MORE: Final = f"has more mistakes than these {MOST_MISTAKES:,}"
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -145,12 +144,12 @@ def _validated(model: type[Model], text: bytes) -> Model:
 def _all_mistakes(
     model: type[BaseModel], document: Any, error: ValidationError
 ) -> list[FieldError]:
-    """Return the mistakes in the document; `error` has the first ones that pydantic found.
+    """Return the mistakes in the document, at most MOST_MISTAKES and a note that there are more.
 
-    Pydantic checks rules about several fields of an object only if each field is valid. So the
-    wrong fields are removed from `document`, and it is read again until there are no others. A
-    mistake that a later reading finds does not count if it breaks a rule of the object from which a
-    field was removed, or of an object inside a removed part.
+    `error` has the mistakes of the first reading. Pydantic checks rules about several fields of an
+    object only if each field is valid. So this function removes the wrong fields from `document`
+    and reads it again, until it finds no mistakes. It leaves out later mistakes that may follow
+    from a removed field (see `_may_follow_from`).
     """
     found: list[FieldError] = []
     removed, incomplete = set[tuple[str, ...]](), set[tuple[str, ...]]()

@@ -22,7 +22,7 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 _MOST_BYTES: Final = 16 * 2**20
-"""While the objects in the inbox have more bytes than this, watches wait and read no further
+"""The most bytes of the objects in the inbox; while it has more, watches wait and read no
 objects."""
 
 

@@ -23,16 +23,14 @@ from mooring.state.cluster_view import ClusterView
 
 VIOLATION_GAIN: Final = 1_000
 _FEW: Final = 3
-"""If there are at most this many equal pods, a decision is made about each, without estimates."""
+"""The most equal pods for which a decision is made about each, without estimates."""
 _MOST_PLACES: Final = 16
-"""For at most this many values of `Estimate.place`, a decision corrects the estimates; others stay
-uncorrected."""
+"""The most values of `Estimate.place` for which a decision corrects the estimates."""
 _CHECKS_PER_STEP: Final = 4
-"""The budget counts this many calls of `violates` as one decision, because they take as long."""
+"""The number of calls of `violates` that the budget counts as one decision; they take as long."""
 _FAILED: Final = "is one that a plugin fails for"
 _MOST_TOGETHER: Final = 2_000
-"""A plan examines at most this many equal pods together; more pods are divided into several
-parts."""
+"""The most equal pods that a plan examines together; more pods are divided into several parts."""
 
 _Labels = dict[tuple[int, str | None, str | None], Hashable]
 

@@ -18,7 +18,7 @@ from mooring.scheduling.what_if import held_back
 
 _FITS_GAIN: Final = 1_000
 _MOST_PLACEMENTS: Final = 8
-"""A plan tries to make room for a group in at most this many topology domains."""
+"""The most topology domains in which a plan tries to make room for a group."""
 
 
 @dataclass(slots=True)

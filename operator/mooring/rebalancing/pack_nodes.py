@@ -18,7 +18,7 @@ from mooring.rebalancing.room import RoomSearch
 
 _EMPTIED_GAIN: Final = 1_000
 _MOST_OTHERS: Final = 4
-"""At most this many pods of other nodes move to make room for one pod of an emptied node."""
+"""The most pods of other nodes that move to make room for one pod of an emptied node."""
 
 
 @dataclass(frozen=True, slots=True)

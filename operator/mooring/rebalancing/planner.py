@@ -179,7 +179,7 @@ def _is(pod: Pod, wanted: PodRef) -> bool:
 
 
 def in_final_order(planning: Planning) -> list[Step]:
-    """Make the steps again by falling gain per move; return those that are possible, in this order.
+    """Make the steps again, the highest gain per move first; return the possible ones in order.
 
     If a step is impossible in this order, the steps are made in the order in which they were found.
     """

@@ -41,9 +41,9 @@ _MOST_UNDER_WAY: Final = 100
 _LONGEST_TEXT: Final = 512
 _LONGEST_MESSAGE: Final = 1024
 _SKEW: Final = 5.0
-"""The largest expected difference in seconds between the clocks of a former leader and the API
-server. If the difference is larger, the former leader's moves end only after their time-out. With a
-larger number, new pods from before a move could be mistaken for its replacement."""
+"""The most seconds by which a replacement may seem older than its move, because the clocks of a
+former leader and the API server differ. An older pod does not end the move, which then ends after
+its time-out."""
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
 _FIRST_DAY: Final = 3
@@ -150,7 +150,7 @@ class FormerMove:
 def take_ended(
     moves: list[FormerMove], known: set[str], state: ClusterState, now: float
 ) -> list[str]:
-    """Remove the moves that have ended or timed out; return uids that must rest for a time.
+    """Remove the moves that have ended or timed out; return the uids for `Rests.rest`.
 
     A move has ended when its controller has created a pod since the move began (one pod for each
     move) and this replacement is ready; then the result has the replacement's uid. After a time-out

@@ -26,19 +26,19 @@ from mooring.state.columns import IntArray
 from mooring.state.topology.pod_selection import term_selector
 
 _MOST_NODES: Final = 32
-"""For one pod, the search tries to make room only on this many nodes: those that need the fewest
+"""The most nodes on which the search tries to make room for one pod: those that need the fewest
 moves."""
 _MOST_SETS: Final = 24
-"""For each number of moved pods, the search tries at most this many sets of pods of a node."""
+"""The most sets of pods of a node that the search tries for each number of moved pods."""
 _MOST_TOGETHER: Final = 8
-"""The search lets at most this many pods leave their nodes to make room for one pod."""
+"""The most pods that leave their nodes to make room for one pod."""
 _MOST_SPECS: Final = 6
-"""The search combines pods of at most this many different specs on one node."""
+"""The most different specs of pods on one node that the search combines."""
 _MOST_COMBINED: Final = 2_000
 _BY_OTHERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread"))
 """The filters that may reject a pod because of pods on other nodes."""
 _ROWS_PER_STEP: Final = 16
-"""Examining the pods of this many nodes counts as one decision, because it takes as long."""
+"""The number of nodes whose pods are examined for one decision of the budget; it takes as long."""
 _DEPTH: Final = 1
 """How many times the search may call itself to make room for a pod that leaves its node."""
 
@@ -104,7 +104,7 @@ class RoomSearch:
     def _if_others_leave(
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
     ) -> Room | None:
-        """Return a Room in `nodes` after moves of pods on any nodes, few moves first; else None."""
+        """Return a Room on one of `nodes`; it may need moves of pods from any nodes. Else None."""
         planning = self.planning
         among = frozenset(planning.cluster.node_names if nodes is None else nodes)
         for leaving in self._in_the_way(pod):
@@ -233,7 +233,7 @@ class RoomSearch:
         return {each: np.maximum(requests[each] - free[each], 0) for each in requests}
 
     def _on(self, pod: Pod, node: str, fewest: int, most: int, depth: int) -> Room | None:
-        """Return `node` and `fewest` to `most` moves after which the pod fits, or None."""
+        """Return a Room on `node` with at least `fewest` and at most `most` moves, or None."""
         best: Room | None = None
         for size in range(fewest, _MOST_TOGETHER + 1):
             for leaving in self._sets(pod, node, size):

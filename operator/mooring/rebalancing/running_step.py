@@ -74,7 +74,10 @@ class RunningStep:
 
     @property
     def is_left(self) -> bool:
-        """Whether the pods that were evicted to make room have left; True if no room was made."""
+        """Whether no pod of this step is still being evicted.
+
+        Always True if the step does not make room for waiting pods.
+        """
         evicting = self.scheduler.state.evictions.evicting
         return not self.step.fits or not any(evicting(move.pod) for move in self.step.moves)
 

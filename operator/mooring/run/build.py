@@ -61,12 +61,11 @@ logger = logging.getLogger(__name__)
 
 
 _MOST_DECISIONS: Final = 20_000
-"""A plan of rebalancing ends after this many decisions about single pods; the next one
-continues."""
+"""The most decisions about single pods in a plan of rebalancing; the next plan continues."""
 _MOST_PENDING: Final = 1_000
-"""A plan makes room for at most this many unschedulable pods, the highest priority first."""
+"""The most unschedulable pods, the highest priority first, for which a plan makes room."""
 _BUSY: Final = 16
-"""If this many requests are in flight, the server is slow, and no events are written."""
+"""The number of requests in flight that shows a slow server; then no events are written."""
 _FLUSH_SECONDS: Final = 30.0
 """The seconds between two calls of the queue's `flush_unschedulable` (scheduling_queue.go)."""
 _REPORT_SECONDS: Final = 5.0
@@ -355,7 +354,7 @@ def _make_plan(
     resting: Collection[str],
     position: int,
 ) -> Plan:
-    """Make a plan of rebalancing from the profile's present decisions; it may pause."""
+    """Make a plan of rebalancing from the profile's present decisions; other tasks may run."""
     from mooring.rebalancing.planner import (  # noqa: PLC0415 - few profiles plan moves
         make_plan,
         takes_of,

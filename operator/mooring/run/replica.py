@@ -82,16 +82,13 @@ _LAST_SECONDS: Final = 1.0
 _HEALTH_SECONDS: Final = 1.0
 """The seconds between two checks whether a leader can work."""
 _UNABLE_SECONDS: Final = 60.0
-"""After this time in seconds without being ready, a leader gives the lease up.
-
-A leader becomes unready after a watch has been dead for a minute. Both times together are longer
-than an API server needs to restart, or etcd to elect a leader.
-"""
+"""The most seconds that a leader may be unready; then it gives the lease up. A leader becomes
+unready after a watch has been dead for a minute. Both times together are longer than an API server
+needs to restart, or etcd to elect a leader."""
 _ENTITY: Final = ("pod", "pod")
 """In queue metrics of pods: the value of the label `type`, then of `entity` (from 1.38 on)."""
 _MOST_CERTIFICATE: Final = 16 * 1024
-"""The lease contains no certificate of more bytes than this; most certificates have one or two
-KiB."""
+"""The most bytes of a certificate in the lease; most certificates have one or two KiB."""
 
 
 def _new_identity() -> str:

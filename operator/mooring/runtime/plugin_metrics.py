@@ -93,7 +93,10 @@ class Recorder(Protocol):
 
 
 class PluginMetrics:
-    """Measures one attempt at a time; does nothing without a recorder. `clock` stops in pauses."""
+    """Measures one attempt at a time; does nothing without a recorder.
+
+    `clock` must stand still while the attempt pauses and other tasks run.
+    """
 
     def __init__(
         self, recorder: Recorder | None = None, *, clock: Callable[[], float] = lambda: 0.0

@@ -32,10 +32,10 @@ from mooring.state.columns import IntArray
 from mooring.volumes.model.pod_volumes import ClaimVolume
 
 _MOST_ROWS: Final = 64
-"""Of the nodes that one plugin rejects, at most this many are compared, evenly spread."""
+"""The most nodes that are compared among those that one plugin rejects; they are evenly spread."""
 _MOST_LOOKED_UP: Final = 32
-"""At most this many of the node labels that a pod requires are checked, and at most as many of its
-topologyKeys, volume claims and requested resources."""
+"""The most required node labels of a pod that are checked, and as many of its topologyKeys, volume
+claims and requested resources."""
 
 
 def _some(number: int) -> IntArray:

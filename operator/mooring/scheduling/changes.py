@@ -34,7 +34,7 @@ _MOST_DEVICE_TAINTS: Final = 4
 _MOST_CHARACTERS: Final = 60
 """The maximum number of characters of a CEL expression in a text; the rest becomes "..."."""
 _MOST_REQUIREMENTS: Final = 3
-"""A text names at most this many requirements of a selector, and omits the others."""
+"""The most requirements of a selector that a text names; it omits the others."""
 _TOLERATION: Final = 1.0
 """The cost of adding a toleration: suggestions with a smaller cost come first. A smaller request
 costs less than 1, and each other pod that must end costs 1."""

@@ -62,8 +62,8 @@ def decide(
     where a search that samples nodes begins. `now` is in seconds since the epoch. `answers` has the
     answers of extenders; if an answer is missing, the result is a `Needed` with the question.
     `unschedulable_seconds` is the time since the end of the pod's first attempt that found no node.
-    A decision may pause; the cluster must not change meanwhile. Raises ExtenderError if, several
-    times, other pods have taken all nodes that the extenders passed.
+    Other tasks may run during a decision, but must not change the cluster. Raises ExtenderError if,
+    several times, other pods have taken all nodes that the extenders passed.
     """
     pipeline.evaluations.begin_attempt()
     cluster, results = cache.cluster, cache.of(pod, pipeline)

@@ -28,7 +28,7 @@ PERMIT_SECONDS: Final = 1.0
 CONFIRMATION_SECONDS: Final = 5.0
 """The seconds between two searches for ended waits at Permit, and for late confirmations."""
 ASK_AGAIN_SECONDS: Final = 60.0
-"""After this time in seconds, a bound pod is read again if the watch still has not shown it."""
+"""The seconds after which a bound pod is read again if the watch still has not shown it."""
 
 
 @dataclass(eq=False, repr=False)

@@ -20,7 +20,7 @@ _MOST_BINDING: Final = 256
 _IDLE_SECONDS: Final = 10.0
 """The maximum seconds that the loop waits for work; then it runs once to show that it is alive."""
 _STUCK_SECONDS: Final = 60.0
-"""If the loop has not run for this time in seconds, the scheduler must be restarted."""
+"""The most seconds for which the loop may stand still; then the scheduler must be restarted."""
 
 
 class SchedulingLoop:

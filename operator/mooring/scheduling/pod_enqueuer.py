@@ -25,22 +25,22 @@ from mooring.scheduling.pod_status_reporter import PodStatusReporter
 from mooring.scheduling.scheduler_state import DeletedUids, SchedulerState
 
 _WITHOUT_PROFILE_SECONDS: Final = 5.0
-"""After this time in seconds, a pod that no profile takes gets a report."""
+"""The seconds after which a pod that no profile takes gets a report."""
 _UNKNOWN_NAMESPACE: Final = (
     "no SchedulingProfile takes the pod yet: which one does follows from labels of its namespace, "
     "which has not been seen"
 )
 _MISSPELT_SECONDS: Final = 30.0
-"""After this time in seconds, a pod gets a report that its scheduler name may be misspelt."""
+"""The seconds after which a pod gets a report that its scheduler name may be misspelt."""
 _NAMES_AT_ONCE: Final = 20
-"""One call compares at most this many scheduler names with the names of profiles; the next call
+"""The most scheduler names that one call compares with the names of profiles; the next call
 continues."""
 _MISSPELT_AT_ONCE: Final = 200
-"""One call examines the scheduler names of at most this many pods; the next call continues."""
+"""The most pods whose scheduler names one call examines; the next call continues."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
 """The name of the plugin that handles `spec.schedulingGates`."""
 _GATED_SECONDS: Final = 2.0
-"""After this time a gated member of a group gets a report: most groups are complete sooner."""
+"""The seconds after which a gated member of a group gets a report: most groups complete sooner."""
 _GATED_AT_ONCE: Final = 200
 """The maximum number of pods for which PreEnqueue plugins run before the event loop runs again."""
 _FOUND_AT_ONCE: Final = 100
@@ -208,12 +208,12 @@ class PodEnqueuer:
         self._strays.pop(uid, None)
 
     def profiles_changed(self) -> None:
-        """Find profiles of all pods without a node again, because profiles in force have changed.
+        """Update the profiles of all pods without a node, because profiles in force have changed.
 
         If there are many pods, `run` does this for most of them, in slices. Meanwhile `settle`
         finds the profile of a pod before each decision, so the change applies to every later
-        decision. If the labels that name groups have changed, all pods are counted again with
-        pauses, so the caller must have the turn.
+        decision. If the labels that name groups have changed, all pods are counted again, and other
+        tasks may run meanwhile, so the caller must have the turn.
         """
         self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
         self._not_gated.clear()  # pods may go to other groups without coming in again
@@ -222,7 +222,7 @@ class PodEnqueuer:
     def find_profiles(self) -> None:
         """Find the profiles of all pods that wait for this, and retry members of changed groups.
 
-        It pauses after each pod.
+        Other tasks may run after each pod.
         """
         while self._unsettled or self._to_admit:
             if self._unsettled:
@@ -235,7 +235,7 @@ class PodEnqueuer:
                 pause()
 
     def settle(self, queued: QueuedPod) -> bool:
-        """Find the profiles of a popped pod and its group again, if a change made this necessary.
+        """Update the profiles of a popped pod and its group, if a change made this necessary.
 
         Returns False if the pod may not be tried now: if no profile takes it, if it is gated, or if
         the profiles of other members of its large group are not found yet.
@@ -266,7 +266,7 @@ class PodEnqueuer:
 
         These are pods that have been unschedulable for five minutes, and gated pods. For gated
         pods, PreEnqueue plugins run again, because a plugin may have failed or may read more than
-        the pod. It pauses between pods.
+        the pod. Other tasks may run after each pod.
         """
         queue = self._scheduler.queue
         if queue.flush_unschedulable(self._clock()):
@@ -393,7 +393,7 @@ class PodEnqueuer:
     def report(self) -> None:
         """Report to pods that have waited for some seconds why they wait.
 
-        It must be called periodically, and pauses after each pod, because there may be many.
+        It must be called periodically. Other tasks may run after each pod, as there may be many.
         """
         self._report_gated()
         self._report_pods_without_profile()
@@ -467,8 +467,8 @@ class PodEnqueuer:
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
         """Pass the events to the queue; retry the groups and gated pods that the events concern.
 
-        It also finds the profiles of pods again whose namespace was relabelled, and records pods
-        that other schedulers bound.
+        It also updates the profiles of pods whose namespace was relabelled, and records pods that
+        other schedulers bound.
         """
         events = tuple(events)
         if any(event.kind is Kind.HYPER_NODE for event in events):
@@ -574,7 +574,7 @@ class PodEnqueuer:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Find the profiles of pods in the namespace (None: of all pods) again.
+        """Update the profiles of pods in the namespace (None: of all pods).
 
         This call finds the first profiles, and `run` finds the others. Pods in flight among the
         others are marked as outdated.
@@ -599,7 +599,7 @@ class PodEnqueuer:
         self._scheduler.work.set()
 
     def _find_profile(self, uid: Uid) -> None:
-        """Find the profile of a pod again; nothing changes if the pod keeps its pipeline.
+        """Update the profile of a pod; nothing changes if the pod keeps its pipeline.
 
         PreEnqueue plugins run again for a gated pod.
         """

@@ -32,10 +32,10 @@ from mooring.pausing import pause
 from mooring.policy.profile_status import LONGEST_MESSAGE
 
 _LANES: Final = 4
-"""At most this many status patches are in flight; others wait. kube-scheduler has no such limit, so
-its patches delayed bindings (kubernetes#142123)."""
+"""The most status patches in flight; others wait. kube-scheduler has no such limit, so its patches
+delayed bindings (kubernetes#142123)."""
 _MOST_CLASSES: Final = 3
-"""An event names at most this many PriorityClasses with one value, and omits the others."""
+"""The most PriorityClasses with one value that an event names; it omits the others."""
 _NOMINATION: Final = "nominatedNodeName"
 """The field of a pod's status that names the nominated node."""
 

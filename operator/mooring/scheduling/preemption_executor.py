@@ -37,7 +37,7 @@ _MOST_AT_ONCE = 64
 """The maximum number of victims that are evicted at the same time. Without it, many victims would
 use all connections, so that Bindings and the last victims of earlier preemptions would wait."""
 _MOST_NODES = 3
-"""The event about a group's preemption names at most this many nodes, and counts the others."""
+"""The most nodes that the event about a group's preemption names; it counts the others."""
 
 
 @dataclass(eq=False, repr=False)

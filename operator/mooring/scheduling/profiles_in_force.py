@@ -24,12 +24,12 @@ from mooring.runtime.plugin_metrics import PluginMetrics
 from mooring.state.cluster_view import ClusterView
 
 _MOST_NAMED: Final = 3
-"""A message names at most this many profiles, and counts the others."""
+"""The most profiles that a message names; it counts the others."""
 _MOST_BYTES: Final = 2**20
 """The maximum bytes of remembered scheduler names, enough for 1,000 names; the least recently used
 are forgotten."""
 _MOST_COMPARED: Final = 50
-"""`did_you_mean` compares an unknown scheduler name with at most this many known names."""
+"""The most known names with which `did_you_mean` compares an unknown scheduler name."""
 _LONGEST_NAME: Final = 253
 """The maximum number of characters of a profile's scheduler name; for a longer unknown name, no
 similar name is searched."""

@@ -52,9 +52,9 @@ dropped."""
 _BYTES_PER_SPEC: Final = 8 * 1024
 """The estimated bytes of a spec's results, without the columns and the spec itself."""
 _FEW: Final = 4
-"""If at most one in this many nodes is needed, a plugin runs only on the needed nodes."""
+"""The number of nodes, per needed node, from which on a plugin runs only on the needed nodes."""
 _MANY: Final = 2048
-"""With fewer nodes than this, computing all nodes takes no longer than selecting some of them."""
+"""The fewest nodes for which selecting some of them is quicker than computing all of them."""
 _KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
 """The ways to cache results: for all specs with an equal key; for a spec until the node changes;
 for a spec until the node or its pods change; for the last spec only. Filters run in this order."""

@@ -3,8 +3,8 @@
 The methods of `ScheduleOne` are in the order of the steps, which are the same for a pod and for a
 group. A pod is popped, and the other members of its group leave the queue with it. A decision
 chooses nodes for them. Either all members with a node are assumed, and each is bound in its own
-task, or none is. If there are no nodes, the scheduler searches for victims. A decision pauses so
-that other tasks run, but only one decision runs at a time.
+task, or none is. If there are no nodes, the scheduler searches for victims. Other tasks may run
+while a decision is made, but only one decision is made at a time.
 
 Other attempts run while an attempt waits for extenders. Its decision starts again with their
 answers.
@@ -73,8 +73,7 @@ _JOIN_SECONDS: Final = 1.0
 """The seconds that a new member waits in the queue while extenders are called for its group."""
 _RECORDED_NODES: Final = 3
 _CONFIRMATION_SECONDS: Final = 60.0
-"""After this time in seconds, a pod is read from the API server if the watch has not shown it
-bound."""
+"""The seconds after which a pod is read from the API server if the watch has not shown it bound."""
 _CANCELLED_SECONDS: Final = 1.0
 """The seconds after which `finish` no longer waits for cancelled bindings and calls of
 extenders."""

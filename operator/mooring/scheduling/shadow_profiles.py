@@ -39,12 +39,12 @@ _MOST_RECORDS: Final = 1000
 _MOST_CHARACTERS: Final = 4096
 """The maximum characters of a kept message, which may name many resources; the rest is cut off."""
 _MOST_PENDING: Final = 1000
-"""At most this many pending pods are examined at the same time."""
+"""The most pending pods that are examined at the same time."""
 _MOST_REMEMBERED: Final = 5000
 """The maximum number of pods that are remembered although the watch has shown only a part of their
 history; the oldest is forgotten."""
 _PENDING_SECONDS: Final = 30.0
-"""After this time in seconds, a shadow profile also decides about a pending pod."""
+"""The seconds after which a shadow profile also decides about a pending pod."""
 _LOOK_SECONDS: Final = 10.0
 """The time in seconds between two examinations of pending pods."""
 

@@ -47,25 +47,24 @@ from mooring.state.columns import IntArray
 
 EXAMPLES: Final = 3
 _MOST_STEPS: Final = 20_000
-"""The suggestions for one group take at most this many decisions about pods; then no more are
-made."""
+"""The most decisions about pods for the suggestions for one group; then no more are made."""
 _MOST_CHANGES: Final = 32
-"""At most this many changes are tried, because each needs a search over all nodes."""
+"""The most changes that are tried, because each needs a search over all nodes."""
 _MOST_PAIRS: Final = 32
 _MOST_ROWS: Final = 8
-"""For a pod, the end of running pods is tried on at most this many nodes."""
+"""The most nodes on which the end of running pods is tried for a pod."""
 _MOST_DOMAINS: Final = 3
-"""For a group, the end of running pods is tried in at most this many topology domains."""
+"""The most topology domains in which the end of running pods is tried for a group."""
 _MOST_ENDED_FOR_POD: Final = 10
 _MOST_ENDED_FOR_GROUP: Final = 64
 _MOST_SPECS: Final = 4
-"""Changes are tried for at most this many different specs of a group's members."""
+"""The most different specs of a group's members for which changes are tried."""
 _MOST_SHARING: Final = 64
-"""The search for smaller requests considers up to this many members on one node."""
+"""The most members on one node that the search for smaller requests considers."""
 _MOST_RESOURCES: Final = 16
-"""Running pods are sorted by at most this many resources, because a pod may have hundreds."""
+"""The most resources by which running pods are sorted, because a pod may have hundreds."""
 _MOST_AMOUNTS: Final = 4_096
-"""The search for the largest possible request of a resource tries at most this many amounts."""
+"""The most amounts that the search for the largest possible request of a resource tries."""
 _MINIMUM: Final = 0.9
 """The cost of the suggestion to lower a group's minimum; the suggestion of a smaller request costs
 less, and comes first."""
@@ -113,9 +112,8 @@ def suggestions(
 
     A pod or group that fits now gets only the suggestion that says so. If it fits only on nodes
     that are reserved for others, the suggestion is to wait. Each suggestion is tried in a trial of
-    `what_if`; nothing else may use its cache. The function pauses after each decision, and the
-    cluster may change in a pause. For a group, at most `steps` decisions about single pods are made
-    in total.
+    `what_if`; nothing else may use its cache. Other tasks may run, and change the cluster, after
+    each decision. For a group, at most `steps` decisions about single pods are made in total.
     """
     return _Suggestions(members, pipeline, what_if, group, SearchBudget(steps)).found()
 
@@ -324,7 +322,7 @@ class _Suggestions:
         return ({first: best[0]}, best[1]) if best else (dict.fromkeys(resources, 0), fit)
 
     def _free(self, resources: Sequence[str], rows: IntArray) -> _Limits:
-        """Return the free amounts, rounded down, of the node with the most room for a member."""
+        """Return the free amounts, rounded down, of the node where a member would fit best."""
         rows = np.intersect1d(rows, self._cluster.nodes_in_order)  # some may have gone in a pause
         if not len(rows):
             return dict.fromkeys(resources, 0)

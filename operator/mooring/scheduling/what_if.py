@@ -72,8 +72,8 @@ class WhatIf:
         """Put the pod on the node in the open trial and later ones, as long as the node exists.
 
         Reserve plugins of the pipeline give it devices, cards and volumes there. Without `devices`,
-        only the first trial searches for devices, because there may be hundreds of pods, and a
-        trial has no pauses.
+        only the first trial searches for devices, because there may be hundreds of pods, and no
+        other task can run meanwhile.
         """
         allocations = devices
 
@@ -178,9 +178,9 @@ class WhatIf:
         budget: SearchBudget,
         without: Sequence[Pod] = (),
     ) -> GroupDecision:
-        """Return the decision about all these members. It may pause while a trial is open.
+        """Return the decision about all these members, as if no pod in `without` were on a node.
 
-        The pods in `without` are on no node for this decision.
+        Other tasks may run while the trial for this decision is open.
         """
         seed = self.seed_of(members[0])
         searched = SearchedMembers(members, pipeline, self.cache, seed=seed, budget=budget)
@@ -191,7 +191,7 @@ class WhatIf:
     def preempt_for_group(
         self, group: PodGroupState, members: Sequence[Pod], pipeline: Pipeline
     ) -> GroupPreemption:
-        """Return the victims for a group that did not fit. It may pause while a trial is open."""
+        """Return the victims for a group that did not fit; other tasks may run in the trial."""
         with self.trial():
             pipeline.evaluations.begin_attempt(len(members))
             return preempt_for_group(

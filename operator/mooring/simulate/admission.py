@@ -222,7 +222,7 @@ class Admission:
                 )
 
     def _class_of(self, spec: Mapping[str, Any]) -> PriorityClass:
-        """Return the PriorityClass that the spec names, or the default class."""
+        """Return the PriorityClass that the spec names, or the default; raise Forbidden without."""
         name = text(spec, "priorityClassName", "spec")
         found = self._priorities.get(name) if name else self._default
         if found is None:

@@ -14,7 +14,7 @@ from mooring.simulate.drawing import WIDTH, Box, DrawnText, Shape, legend, write
 from mooring.state.cluster_view import ClusterView
 
 _MOST_NODES: Final = 40
-"""At most this many nodes are drawn; nodes that change take precedence."""
+"""The most nodes that are drawn; nodes that change take precedence."""
 _LEFT: Final = 24
 _TOP: Final = 92
 _ROW: Final = 22

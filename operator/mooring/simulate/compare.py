@@ -41,7 +41,7 @@ _NO_POOL: Final = "(none)"
 COMPARED: Final = (CPU, MEMORY)
 """The resources that the comparison shows."""
 _LARGE: Final = 95
-"""A large pod requests as much as this percentile of all pods' requests."""
+"""The requests of a large pod, as a percentile of all pods' requests."""
 
 _Timed = Callable[[Iterable[SimulatedAttempt], int], Iterable[SimulatedAttempt]]
 
@@ -304,7 +304,10 @@ def _side(
 
 
 def pool_of(labels: Mapping[str, str], label: str | None = None) -> str:
-    """Return the pool of a node with these labels, from `label` or else from `POOL_LABELS`."""
+    """Return the value of `label`, or of the first of `POOL_LABELS` if `label` is None.
+
+    The value is "(none)" if the node has no such label.
+    """
     keys = POOL_LABELS if label is None else (label,)
     return next((labels[key] for key in keys if key in labels), _NO_POOL)
 

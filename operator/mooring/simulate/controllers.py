@@ -25,10 +25,10 @@ Raw = dict[str, Any]
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """The characters for the ends of generated names (apimachinery, util/rand)."""
 _MOST_PODS: Final = 1_000_000
-"""A controller with more pods is a mistake in the input, because the simulation would not end."""
+"""The most pods of a controller; more are a mistake, because the simulation would not end."""
 _SUFFIX: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX
-"""A name is cut to this many characters before the generated end is added (apiserver,
+"""The most characters of a name before its generated end; the rest is cut off (apiserver,
 storage/names)."""
 _POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 """The annotation of a claim that was made for a pod; its value is the entry in `resourceClaims`."""

@@ -23,7 +23,7 @@ from mooring.state.cluster_view import ClusterView
 _MOST_MOVED: Final = 3
 _MOST_NODES: Final = 200
 _MOST_SETS: Final = 2_000
-"""For one pending pod, at most this many sets of pods to move are tried."""
+"""The most sets of pods to move that are tried for one pending pod."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ SELECT_PODS: Final = frozenset(
 """The kinds that select pods; default topology spread constraints use their selectors."""
 _CLUSTER_WIDE: Final = frozenset((r.group, r.kind) for r in READ if not r.namespaced)
 _MOST_OBJECTS: Final = 20
-"""Reading stops after this many objects with mistakes, which are reported together."""
+"""The most objects with mistakes, which are reported together; then reading stops."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ from mooring.state.cluster_view import ClusterView
 USUAL_GOALS: Final = (Goal.VIOLATIONS, Goal.SPREAD)
 """The goals if no profile has goals."""
 _MOST_STEPS: Final = 10_000_000
-"""A plan ends after this many decisions; the number is high because no pods wait for the
-command."""
+"""The most decisions of a plan; the number is high because no pods wait for the command."""
 _MOST_NAMED: Final = 3
 
 _Found = TypeVar("_Found")
@@ -49,7 +48,7 @@ class PlannedProfile:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A pod or a pod group that needs room; its namespace may be unknown."""
+    """A pod or a pod group that should fit after the moves; its namespace may be unknown."""
 
     name: str
     namespace: str | None = None

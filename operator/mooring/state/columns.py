@@ -101,7 +101,7 @@ class Columns:
 
 
 class Sums:
-    """Adds up amounts that are shown as at most int64 (SaturatingAdd), and subtracts them again."""
+    """Adds and subtracts amounts exactly; shows each sum as at most int64 (SaturatingAdd)."""
 
     __slots__ = ("_beyond",)
 

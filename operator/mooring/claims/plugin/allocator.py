@@ -23,7 +23,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 
 _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
-"""A search uses at least this many units of the attempt's budget (`Evaluations`) per device."""
+"""The fewest units of the attempt's budget (`Evaluations`) that a search uses per device."""
 _MOST_SLOTS: Final = 256
 """The most requests in all claims of a pod, subrequests included; a single claim may have as many.
 A pod with more gets no devices."""

@@ -7,7 +7,7 @@ from mooring.claims.plugin.allocation_error import AllocationError
 from mooring.framework.evaluations import Evaluations
 
 _UNITS_PER_STEP: Final = 40
-"""One step of a search for devices uses this many units of the attempt's budget (`Evaluations`)."""
+"""The units of the attempt's budget (`Evaluations`) for one step of a search for devices."""
 
 
 @dataclass(eq=False, repr=False)

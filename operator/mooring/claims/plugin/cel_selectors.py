@@ -26,7 +26,7 @@ from mooring.model.quantity import Quantity, QuantityFormat
 _UNITS_PER_EVALUATION: Final = 400
 _UNITS_PER_WORK: Final = 3
 _UNITS_IF_KNOWN: Final = 50
-"""Reading a cached answer uses this many units of the attempt's budget (`Evaluations`)."""
+"""The units of the attempt's budget (`Evaluations`) for reading a cached answer."""
 
 
 class Selector(Protocol):

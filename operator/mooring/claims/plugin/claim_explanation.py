@@ -32,7 +32,7 @@ _OTHERS: Final = "other reasons"
 _NO_DEVICES: Final = "no devices"
 _MOST_ALIKE: Final = 8
 _MOST_CLASSES: Final = 64
-"""`devices_to_free` examines at most this many classes of nodes, and ignores the others."""
+"""The most classes of nodes that `devices_to_free` examines; it ignores the others."""
 _MOST_CHARACTERS: Final = 240
 
 

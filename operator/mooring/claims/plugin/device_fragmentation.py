@@ -33,21 +33,21 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 MOST_PLACES: Final = 64
-"""For each claim on a node, counting of places stops at this number."""
+"""The most places on a node that are counted for each claim."""
 _MOST_KINDS: Final = 8
-"""Only this number of the most common kinds of claims count as typical."""
+"""The most kinds of claims that count as typical: the most common ones."""
 _MOST_STEPS: Final = 1_000
 """The most steps of the search for one place; if a search needs more, the count of places ends."""
 _MOST_COUNTS: Final = 300_000
 _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
 """The number of cached results of `_number` per node, at 200 bytes each; the oldest are dropped."""
 _MOST_CLASSES: Final = 10_000
-"""An entry of `_known` with this many node classes (in large clusters: twice the number of nodes)
-is replaced by an empty one."""
+"""The most node classes of an entry of `_known` (in large clusters: twice the number of nodes);
+then an empty entry replaces it."""
 _MAX: Final = 100
 _SCALE: Final = 1_000
 _UNITS_PER_DEVICE: Final = 5
-"""Finding a device's claims uses this many units of the attempt's budget (`Evaluations`)."""
+"""The units of the attempt's budget (`Evaluations`) for finding a device's claims."""
 
 
 _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]

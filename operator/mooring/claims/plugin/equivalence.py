@@ -60,7 +60,7 @@ _UNITS_PER_POOLS: Final = 200
 _UNITS_PER_SIGNATURE: Final = 100
 _UNITS_PER_CLASS: Final = 40
 _UNITS_PER_VALUE: Final = 2
-"""Reading one attribute value uses this many units of the attempt's budget (`Evaluations`)."""
+"""The units of the attempt's budget (`Evaluations`) for reading one attribute value."""
 _ROWS_AT_ONCE: Final = 32
 """The number of nodes that are computed before the budget is checked."""
 _LEAST_STEPS: Final = 1_000

@@ -88,7 +88,7 @@ class DynamicResourcesArgs(PolicyModel):
 _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"
 _MEMBERS_AT_ONCE: Final = 20
-"""After examining this many members of a group, PostFilter lets other tasks run."""
+"""The number of a group's members that PostFilter examines before it lets other tasks run."""
 
 
 class DynamicResources(AssignsInTrials, ExplainsClaims):

@@ -405,7 +405,7 @@ class Cards:
             self.follow()
 
     def _reach(self, rows: IntArray) -> None:
-        """Count the given rows that are not counted yet, and make room for new rows."""
+        """Count the given rows that are not counted yet; enlarge the columns for new rows."""
         if self._uncounted:
             for row in filter(self._uncounted.__contains__, rows.tolist()):
                 self._count_row(row)

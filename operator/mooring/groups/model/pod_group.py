@@ -215,7 +215,7 @@ class GroupCondition:
     message: str
     generation: int
     since: str
-    """The time of the last change as text: the condition's `lastTransitionTime`, "" if not set."""
+    """The condition's `lastTransitionTime`, a text: when `status` last changed; "" if not set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +227,8 @@ class PodGroupStatus:
     succeeded: int = 0
     failed: int = 0
     started: str = ""
-    """The time of the first attempt to place the group as text: `scheduleStartTime`, "" if not
-    set."""
+    """The field `scheduleStartTime`, a text: when the first attempt to place the group began; "" if
+    not set."""
     occupied_by: str = ""
     scheduled: GroupCondition | None = None
     reserved: GroupCondition | None = None

@@ -19,7 +19,7 @@ from mooring.scheduling.result_cache import ResultCache
 from mooring.state.view import BoolArray
 
 _MOST_AT_A_TIME: Final = 128
-"""Extenders are asked about this many members at once; then the attempt checks its time limit."""
+"""The most members about which extenders are asked at once; then the time limit is checked."""
 
 
 def needed_about(

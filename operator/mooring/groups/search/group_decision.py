@@ -1,7 +1,7 @@
 """Decides about a whole pod group: a node for every member, or why there is none.
 
-See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision changes nothing. A
-long decision pauses, so that other work can run.
+See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision changes nothing.
+Other tasks may run during a long decision.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -60,14 +60,14 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
 _MOST_SUCCESSES: Final = 16
-"""After finding this many placements that fit the whole group, the search compares their scores."""
+"""The most placements for the whole group that the search finds before it compares their scores."""
 _MOST_PLACEMENTS: Final = 1_024
 _TOO_LONG: Final = "preemption: the search for the fewest victims takes too long"
 _PREEMPT_VERB: Final = "preemption: extender {} has a preemptVerb, and is not called for pod groups"
 _MOST_NAMED: Final = 3
-"""A message names at most this many topology domains, and gives the number of the others."""
+"""The most topology domains that a message names; it gives the number of the others."""
 _MOST_PLANS: Final = 8
-"""An attempt tries at most this many plans; a plan fails if Reserve or Permit rejects a member."""
+"""The most plans that an attempt tries; a plan fails if Reserve or Permit rejects a member."""
 _ALL_ON_NODES: Final = "all members are on nodes"
 
 

@@ -32,9 +32,9 @@ from mooring.state.view import BoolArray, NodeView
 from mooring.volumes.model.pod_volumes import PodVolume
 
 _COST: Final = 5
-"""Counting one class of members spends this many steps of the search budget."""
+"""The steps of the search budget for counting one class of members."""
 _MEMBERS_AT_ONCE: Final = 500
-"""After dividing this many members into classes, the search lets other tasks run."""
+"""The number of members that are divided into classes before other tasks may run."""
 _PODS: Final = "pods"
 _UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
 
@@ -457,7 +457,7 @@ def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) 
 
 
 def _described(resource: str, amount: int) -> tuple[str, int]:
-    """Round the amount (millicores, bytes or a count) up; return its text and its value."""
+    """Return the amount as text and as a number; memory is rounded up to 0.001 GiB."""
     per_unit, unit = _UNITS.get(resource, (1, resource))
     thousandths = -(-amount * 1000 // per_unit)
     text = f"{thousandths / 1000:.3f}".rstrip("0").rstrip(".")

@@ -22,11 +22,11 @@ _MOST_TRIES: Final = 32
 _MOST_ITEM_TRIES: Final = 1_000
 """The largest product of tries and items: a group with many different items gets fewer tries."""
 _MOST_LATER: Final = 16
-"""The rule LEAST_WANTED compares a node with at most this many items that come later."""
+"""The most later items with which the rule LEAST_WANTED compares a node."""
 _MOST_EXACT_MEMBERS: Final = 16
 _MOST_EXACT_ROWS: Final = 32
 _MOST_STEPS: Final = 2_000
-"""The exact search gives up after this many steps; a step puts one member on a node."""
+"""The most steps of the exact search, which then gives up; a step puts one member on a node."""
 
 
 class Moves(Protocol):

@@ -27,13 +27,13 @@ from mooring.state.view import BoolArray
 _MOST_TRIES: Final = 24
 _MOST_BACKTRACKED: Final = 12
 _MOST_STEPS: Final = 400
-"""Backtracking gives up after this many steps; a step places one member in less than a
+"""The most steps of backtracking, which then gives up; a step places one member in less than a
 millisecond."""
 _MOST_SPECS: Final = 500
 """The most different specs of a group's members. A group with more is not placed, because the
 search over all nodes runs once for each spec."""
 _MOST_DIAGNOSED: Final = 256
-"""The diagnosis of a member without a node considers at most this many placed members."""
+"""The most placed members that the diagnosis of a member without a node considers."""
 
 
 class GroupSearch(CountingSearch):
@@ -130,7 +130,7 @@ class GroupSearch(CountingSearch):
     def _one_try(
         self, trial: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
     ) -> list[int]:
-        """Place members in this order; return the classes that were not placed completely."""
+        """Place the classes in this order; return the indices of those not placed completely."""
         failed: list[int] = []
         for index in order:
             members = self.classes[index]

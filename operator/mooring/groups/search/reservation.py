@@ -40,15 +40,15 @@ from mooring.state.pods import PlacedPod
 from mooring.state.view import BoolArray
 
 _MOST_REMOVED: Final = 5_000
-"""A search ends without a result after it has removed this many pods in its trials, which takes
-about 40 microseconds for each pod."""
+"""The most pods that a search removes in its trials, at about 40 microseconds for each pod; then it
+ends without a result."""
 _NOMINATED_SECONDS: Final = 300.0
-"""If the profile reserves no nodes, a group's nominations end after this many seconds, unless they
+"""The most seconds that a group keeps its nominations if the profile reserves no nodes, unless they
 wait for victims."""
 _PODS: Final = "pods"
 _SEARCHES: Final = 10
-"""After a failed search, the next one begins after this fraction (1/10) of `reserveAfter` if nodes
-have changed, else after `reserveAfter`."""
+"""The divisor of `reserveAfter` that gives the pause after a failed search if nodes have changed.
+Otherwise the pause is `reserveAfter`."""
 
 
 class GroupReservation:

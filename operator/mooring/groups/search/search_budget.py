@@ -6,7 +6,7 @@ from typing import Final
 TURN_SECONDS: Final = 1.0
 """The longest time, in seconds, in which a plan may keep other pods from being scheduled."""
 _MOST_STEPS: Final = 3_000
-"""A decision about a group ends after this many steps in all domains together."""
+"""The most steps, in all domains together, of a decision about a group; then the decision ends."""
 
 
 class SearchBudget:

@@ -281,7 +281,7 @@ class PodGroupState:
 
     @property
     def surplus(self) -> int:
-        """The number of members on nodes that the group can lose and still have its minimum."""
+        """How many members on nodes the group can lose, and keep its and its roles' minimums."""
         on_nodes = self._roles_on_nodes
         of_roles = sum(min(n, on_nodes[role]) for role, n in self.roles.items())
         return max(0, self.scheduled_pods_count - max(self.minimum, of_roles))
@@ -414,7 +414,7 @@ class PodGroups:
 
     @property
     def with_surplus(self) -> Collection[PodGroupState]:
-        """The groups with a minimum that have more members on nodes than the minimum."""
+        """The groups that have a minimum and could lose a member on a node (see `surplus`)."""
         return self._with_surplus.values()
 
     @property

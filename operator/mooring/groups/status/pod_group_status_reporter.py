@@ -48,9 +48,9 @@ _LANES: Final = 2
 _PATIENCE_SECONDS: Final = 10.0
 """The longest time that a status waits for more important requests."""
 _MOST_TRIED: Final = 64
-"""A report lists at most this many domains where the group did not fit, and omits the others."""
+"""The most domains where the group did not fit that a report lists; it omits the others."""
 _MOST_NODES: Final = 10
-"""A condition names at most this many reserved nodes, and gives the number of the others."""
+"""The most reserved nodes that a condition names; it gives the number of the others."""
 _MOST_PODS: Final = 100
 """The most members that a report lists; members without a node come first."""
 _STATES: Final = ("unscheduled", "gated", "assumed", "assigned", "terminating")

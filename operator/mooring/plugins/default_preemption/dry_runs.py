@@ -19,13 +19,13 @@ from mooring.plugins.default_preemption.victims import (
 )
 
 _TERMS_PER_CHECK: Final = 6
-"""This number of inter-pod terms and spread constraints takes as long as all other filters."""
+"""The number of inter-pod terms and spread constraints that take as long as all other filters."""
 _VOLUMES_PER_CHECK: Final = 8
 _PORTS_PER_CHECK: Final = 32
 _RESOURCES_PER_CHECK: Final = 8
 _REQUIREMENTS_PER_CHECK: Final = 64
 REMOVALS_PER_CHECK: Final = 8
-"""In the time of one run of the filters, this number of victims can be removed and put back."""
+"""The number of victims that can be removed and put back in the time of one run of the filters."""
 
 
 def checks_of(pod: Pod) -> float:
@@ -47,7 +47,7 @@ def checks_of(pod: Pod) -> float:
 
 
 class DryRuns:
-    """Makes the dry runs of one attempt; for `members_first` see `victims.by_importance`."""
+    """Finds a node's victims in trials; for `members_first` see `victims.by_importance`."""
 
     def __init__(self, state: PostFilterState, *, members_first: bool = False) -> None:
         self._state = state
@@ -56,7 +56,7 @@ class DryRuns:
         self._budgets: dict[WholeGroup, Sequence[tuple[Sequence[PodDisruptionBudget], int]]] = {}
 
     def whole_group(self, group: PodGroupState) -> WholeGroup:
-        """Return the group as one victim; it is computed once per attempt."""
+        """Return the group as a single victim; it is computed once per attempt."""
         known = self._groups.get(group.number)
         if known is None:
             known = self._groups[group.number] = WholeGroup(group, self._state.cluster)

@@ -80,18 +80,18 @@ _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"
 _COMPARED_ALWAYS: Final = 100
-"""Preemption compares at least this number of candidates, as kube-scheduler does in any cluster."""
+"""The fewest candidates that preemption compares, as kube-scheduler does in any cluster."""
 _MOST_CHECKS: Final = 600
-"""After this many runs of the filters on a node (0.1 ms each), a decision makes dry runs only on
-the nodes that it must compare in any case."""
+"""The runs of the filters on a node (0.1 ms each) after which a decision makes dry runs only on the
+nodes that it must compare in any case."""
 _UNITS_PER_CHECK: Final = 1_000
-"""The units of `Evaluations` that one run of the filters on a node costs."""
+"""The units of `Evaluations` for one run of the filters on a node."""
 _MOST_LOOKED_AT: Final = 8_000
-"""If there are more potential victims, a decision compares only about this many with disruption
-budgets, which takes 8 us for each."""
+"""The most potential victims, approximately, that a decision compares with disruption budgets,
+which takes 8 us for each."""
 _MOST_IN_DRY_RUN: Final = 200
-"""A dry run leaves out pod groups that would give it more potential victims, including members on
-other nodes. It removes and restores all of them, which takes 60 us for each pod."""
+"""The most potential victims in a dry run, which removes and restores all of them at 60 us for each
+pod. Pod groups that would exceed this number, with members on other nodes, are left out."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _PREEMPT_VERB: Final = "preemption: extenders with a preemptVerb are not asked for pods in a queue"
 _NO_CANDIDATE: Final = "no candidate node for preemption"

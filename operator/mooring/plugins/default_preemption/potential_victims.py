@@ -80,7 +80,7 @@ _NO_GROUPS: Final[Mapping[int, Callable[[], WholeGroup]]] = MappingProxyType({})
 
 
 class PotentialVictims:
-    """The pods that `pod` may preempt on the nodes of `rows`, and the resources free without them.
+    """The pods that `pod` may preempt on the nodes of `rows`, and the free resources without them.
 
     `needs` has the pod's requests by resource. `protected` (bool[pod slots] or None) is True for
     pods of lower priority that may not be victims, unless they are being evicted already. `groups`
@@ -199,7 +199,7 @@ class PotentialVictims:
         return ends
 
     def free_on(self, row: int) -> FreeResources:
-        """Return the resources free on the node with the pod and without the potential victims."""
+        """Return the node's free resources with the pod and without the potential victims."""
         position = int(np.flatnonzero(self.rows == row)[0])
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return FreeResources(amounts, int(self._free_slots[position]))

@@ -42,11 +42,10 @@ from mooring.quota.usage import leaving_usage, nominated_usage
 from mooring.state.cluster_view import ClusterView
 
 _MOST_FOR_POD: Final = 100
-"""For a single pod, at most this many of the least important pods are potential victims, and at
-most this many pods of other nodes (see `_regarded`). A search takes 60 us for each pod that it
-removes."""
+"""The most pods of the lowest importance that are potential victims for a single pod, and the most
+pods of other nodes (see `_regarded`). A search takes 60 us for each pod that it removes."""
 _TRIED_FIRST: Final = 8
-"""For a single pod, the first try removes this number of the least important units."""
+"""The number of the least important units that the first try for a single pod removes."""
 _MOST_NAMED: Final = 3
 _Slots = npt.NDArray[np.bool_]
 

@@ -1,4 +1,4 @@
-"""Finds which units must leave so that a pod or a whole pod group fits, on all nodes.
+"""Finds, on all nodes, which units must leave so that a pod or a whole pod group fits.
 
 A unit is one pod, or the pods of a group that are evicted together. The victims are those of
 kube-scheduler (preemption/podgrouppreemption.go), which removes all units, and then adds them back,
@@ -30,11 +30,11 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_UNITS: Final = 2_000
-"""One preemption examines at most this number of potential victims: the least important ones."""
+"""The most potential victims that one preemption examines: the least important ones."""
 _NO_VICTIMS: Final = "preemption: No preemption victims found for incoming {}."
 _NOT_HELPFUL: Final = "preemption: the {} does not fit without the pods {} either."
 _GROWTH: Final = 4
-"""If the preemptor does not fit without N units, this many times N are removed in the next try."""
+"""The factor between the numbers of units that are removed in one try and in the next."""
 _MOST_SEARCHES: Final = 256
 """The most searches for nodes in one preemption; after them, all remaining units are victims."""
 
@@ -216,7 +216,7 @@ class _Reprieve:
         self._searches = 0
 
     def victims(self) -> list[Unit] | None:
-        """Return the units that must be evicted; None if the preemptor does not fit without all."""
+        """Return the units that must be evicted; None if the eviction of all does not suffice."""
         if (by_requests := self._preemptor.place_by_requests) is not None:
             self._place = by_requests
             chosen = self._found()

@@ -58,8 +58,7 @@ from mooring.state.labels import ABSENT
 from mooring.state.view import NodeView
 
 _FEW: Final = 8
-"""At most this number of nodes are evaluated one by one, because most events change one node
-only."""
+"""The most nodes that are evaluated one by one, because most events change one node only."""
 _MOST_COLUMNS: Final = 16
 """The most cached results per rule, each with a value for every node; beyond this, the least
 recently used are dropped."""

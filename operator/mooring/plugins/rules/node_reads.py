@@ -29,8 +29,8 @@ _LONGEST_TEXT: Final = 512
 """The most characters of a text that an expression may read; with a longer text its evaluation
 fails. Names and labels are shorter."""
 _MOST_WORK: Final = 100_000
-"""An evaluation fails if it needs more units of work, as `mooring.cel` counts them; most need far
-fewer."""
+"""The most units of work of an evaluation, as `mooring.cel` counts them; then it fails. Most need
+far fewer."""
 _SETS: Final = frozenset(("node.taints", "node.conditions"))
 _MOST_ITEMS: Final = 100
 """The most taints, and the most conditions, of a node that an expression may read; with more its

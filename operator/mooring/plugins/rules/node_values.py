@@ -36,7 +36,7 @@ DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
 """The units of `Evaluations` per node, for reading its values and keeping the result."""
 _FEW: Final = 16
-"""At most this number of changed nodes are read one by one; more are read as columns."""
+"""The most changed nodes that are read one by one; more are read as columns."""
 
 
 class NodeValues:

@@ -27,11 +27,11 @@ from mooring.state.view import BoolArray, NodeView
 _MOST_BYTES: Final = 256 * 1024
 """The most bytes of cached selections per rule; the least recently used are dropped."""
 _NAMED: Final = 3
-"""A message names at most this many domains, and gives the number of the others."""
+"""The most domains that a message names; it gives the number of the others."""
 _TOLD_APART: Final = 32
-"""If an explanation would need more different texts than this, all nodes get the same text."""
+"""The most different texts in an explanation; if it needs more, all nodes get the same text."""
 _NODES_PER_UNIT: Final = 16
-"""Reading the counts of this number of nodes costs one unit of `Evaluations`."""
+"""The number of nodes whose counts are read for one unit of `Evaluations`."""
 
 _Key = tuple[PodCount, str, tuple[str, ...]]
 

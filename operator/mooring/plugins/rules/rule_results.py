@@ -12,8 +12,7 @@ from mooring.state.columns import IntArray, read_only
 from mooring.state.view import BoolArray
 
 _MOST_RANKS: Final = 256
-"""If there are at most this many distinct values, `proportions` is computed per value, not per
-node."""
+"""The most distinct values for which `proportions` is computed per value, not per node."""
 _MOST_TABLES: Final = 8
 
 

@@ -45,8 +45,8 @@ _MOST_WORK: Final = 100_000
 """The maximum units of work for compiling the regular expressions of an expression; more are a
 mistake."""
 _MOST_OF_WHOLE: Final = 500
-"""An expression with a longer estimated time, in units of 0.1 µs, is never interpreted as a whole
-for single nodes."""
+"""The longest estimated time, in units of 0.1 µs, of an expression that may be evaluated for one
+node at a time (`RulePlan.whole`); a longer one is always evaluated in columns."""
 
 _MOST_COUNTS: Final = 8
 """The maximum number of different counts of pods in one expression; more are a mistake."""
@@ -367,7 +367,7 @@ def _reads(expression: Expression) -> Iterator[Read]:
 
 
 def _keyed(expression: Expression) -> tuple[str, Expression] | None:
-    """Return the map and the key in `map.key`, `map["key"]`, `has(map.key)` or `"key" in map`."""
+    """Return map and key in `map.key`, `map["key"]`, `has(map.key)`, `"key" in map`; else None."""
     match expression:
         case Select(variable="", operand=container, field=field):
             key: Expression = _text(expression.at, field)

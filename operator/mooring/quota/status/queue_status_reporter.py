@@ -27,13 +27,14 @@ from mooring.scheduling.scheduler_state import SchedulerState
 ROUND_SECONDS: Final = 1.0
 """The minimum number of seconds between two updates of `views`."""
 _PATCHED_PER_SECOND: Final = 5
-"""After N changed statuses, the next update of `views` waits N / _PATCHED_PER_SECOND seconds, but
-at least ROUND_SECONDS."""
+"""The most changed statuses per second on average: after N of them, the next update of `views`
+waits N / _PATCHED_PER_SECOND seconds, but at least ROUND_SECONDS."""
 _Served = Callable[[], Mapping[Kind, Resource]]
 _LANES: Final = 2
 """The maximum number of status patches in flight; others wait."""
 _COUNTED_PER_SECOND: Final = 5_000
-"""After counting N waiting pods, the next count comes N / _COUNTED_PER_SECOND seconds later."""
+"""The most waiting pods that are counted per second on average: after N of them, the next count
+comes N / _COUNTED_PER_SECOND seconds later."""
 
 
 class QueueStatusReporter:

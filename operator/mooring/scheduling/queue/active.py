@@ -27,7 +27,7 @@ class _Order(NamedTuple):
 class ActivePods:
     """Pods to be scheduled. A pod leaves this queue when its `ticket` changes.
 
-    A namespace that rests has heaps of its own, so that pods of other namespaces are found quickly.
+    After `rest`, a namespace has heaps of its own, so that pods of other ones are found quickly.
     """
 
     def __init__(self) -> None:

@@ -109,7 +109,10 @@ class ActivePodsWithBorrowers:
         return None
 
     def _first_of(self, parent: str, queues: Queues) -> _First:
-        """Return the child Queue of `parent` with the smallest share now; sort its heap anew."""
+        """Return the `_First` for the child Queue of `parent` with the smallest share now.
+
+        It also updates the outdated shares at the head of the heap of `parent`.
+        """
         siblings = self._siblings[parent]
         while (shares := queues.shares(siblings[0][1]))[-1:] != siblings[0][0]:
             heapreplace(siblings, (shares[-1:], siblings[0][1]))

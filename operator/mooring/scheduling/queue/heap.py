@@ -7,14 +7,14 @@ from weakref import ref
 from mooring.runtime.queued_pod import QueuedPod
 
 _FEW_ENTRIES: Final = 64
-"""A heap with at most this many entries is not searched for void entries."""
+"""The most entries of a heap that is not searched for void entries."""
 _LOOKED_AT: Final = 4
-"""Each `push` examines at most this many entries of the second heap."""
+"""The most entries of the second heap that each `push` examines."""
 _MANY_VOID: Final = 500
-"""After dropping this many void entries from the head, all entries are examined, because dropping
-an entry takes 50 times as long as examining one."""
+"""The number of void entries dropped from the head after which all entries are examined, because
+dropping an entry takes 50 times as long as examining one."""
 _FREED: Final = 20
-"""One call frees at most this many dropped entries from memory; later calls free the others."""
+"""The most dropped entries that one call frees from memory; later calls free the others."""
 
 _Key = TypeVar("_Key")
 

@@ -9,7 +9,7 @@ from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 
 MOST_EVENTS: Final = 10_000
-"""At most this many events are kept; a pod that missed an older event is always retried."""
+"""The most events that are kept; a pod that missed an older event is always retried."""
 _MOST_BYTES: Final = 64 * 2**20
 _EVENT: Final = 2048
 """The estimated bytes of an event, without the objects that several events share."""

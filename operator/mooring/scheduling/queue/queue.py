@@ -63,12 +63,12 @@ if TYPE_CHECKING:
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
 _MOST_ENDED: Final = 500
-"""One `pop` moves at most this many pods out of backoff, which takes some milliseconds; the next
-`pop` moves others."""
+"""The most pods that one `pop` moves out of backoff, which takes some milliseconds; the next `pop`
+moves others."""
 _ASKED_AGAIN: Final = 64
-"""If more events than this have come since a hint moved the pod, the hints do not run again."""
+"""The most events since a hint moved a pod for which hints run again; after more, it is tried."""
 _BRIEF_SECONDS: Final = 0.05
-"""A namespace does not rest after an attempt that takes less than this time in seconds."""
+"""The longest attempt, in seconds, after which other namespaces need not come first."""
 _STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
 
 # What moves pods, as kube-scheduler's metrics name it (framework/events.go).
@@ -514,7 +514,7 @@ class SchedulingQueue:
             queued.moved_at = moved_at
 
     def _rejected(self, queued: QueuedPod, now: float) -> None:
-        """Call `_try_next`; retry no other pod if the pod still has the signature `tries_for`."""
+        """Try the next pod with the signature `tries_for`, unless `queued` still has it too."""
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)

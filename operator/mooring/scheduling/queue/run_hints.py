@@ -18,7 +18,7 @@ from mooring.runtime.queued_pod import QueuedPod
 _POST_FILTERS: Final = frozenset(("DefaultPreemption", "DynamicResources"))
 """The PostFilter plugins that `needs_no_hint` knows; other PostFilter plugins may always help."""
 _MOST_SPECS: Final = 16
-"""If the members of a group have more different specs than this, the group is equal to no other."""
+"""The most different specs of a group's members; a group with more is equal to no other group."""
 
 
 class QueueingHints:

@@ -24,13 +24,13 @@ from mooring.runtime.queued_pod import QueuedPod
 from mooring.scheduling.queue.kept_events import EventLog
 
 _MOST_HINTS: Final = 30_000
-"""If more hints than this wait (a second of work), groups with many events are retried without
+"""The most hints that may wait, a second of work; then groups with many events are retried without
 hints."""
 _MISSED: Final = "ScheduleAttemptFailure"
 _TOO_MANY_EVENTS: Final = "ForceActivate"
 """The name of the event that moves a pod without a hint, as in kube-scheduler's metrics."""
 _FEWEST_EVENTS: Final = 16
-"""Hints of a group run for at least this number of events, however many groups there are."""
+"""The fewest events for which a group's hints run, however many groups there are."""
 
 
 @dataclass(slots=True, eq=False)

@@ -40,14 +40,14 @@ _BYTES_PER_COUNT: Final = 1024
 
 _BYTES_PER_POD: Final = 8
 _SLICE: Final = 128
-"""How many EquivalentPods `count_some` examines if the selector has few requirements."""
+"""The number of EquivalentPods that `count_some` examines if the selector has few requirements."""
 _FEW_REQUIREMENTS: Final = 16
 _SLICE_ROWS: Final = 2048
-"""`count_some` stops after about this number of rows, because a DaemonSet has a pod on every
-node."""
+"""The approximate number of rows after which `count_some` stops, because a DaemonSet has a pod on
+every node."""
 
 _FEW_ROWS: Final = 16
-"""If there are too many counts, a term with owners on at most this many rows gets no count."""
+"""The most rows with owners of a term for which no count is made when there are too many counts."""
 
 _Source = Selection | OwnedTerm
 """Says which pods to count: the pods that a selection includes, or the pods with an inter-pod
@@ -131,7 +131,7 @@ class TopologyCounts:
                 counts.add(row, 1)
 
     def namespace_changed(self, namespace: str) -> None:
-        """Count the namespace's pods again for all selectors that read the namespace's labels.
+        """Recount the namespace's pods for all selectors that read the namespace's labels.
 
         Unfinished counts get these pods immediately.
         """

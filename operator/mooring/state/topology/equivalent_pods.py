@@ -154,9 +154,9 @@ class EquivalenceTable:
         return without_owner
 
     def owned(self, term: OwnedTerm) -> OwnedTerm:
-        """Return the OwnedTerm of placed pods that equals `term`; `term` itself if there is none.
+        """Return the stored OwnedTerm that equals `term`, or `term` itself if none is stored.
 
-        The two objects differ after a trial has removed the term's last owner and added it again.
+        The stored one is another object if a trial has removed and restored the last owner.
         """
         return self._owned.get((term.role, term.weight, term.term), term)
 

@@ -72,8 +72,8 @@ class Selection:
 _PLACE: Final = 480
 """The estimated bytes of an entry in a SelectionIndex."""
 _MOST_PLACES: Final = 64
-"""A selection that needs more index entries than this is indexed without its labels, or without its
-namespaces."""
+"""The most index entries of a selection; one that needs more is indexed without its labels, or
+without its namespaces."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )

@@ -37,7 +37,7 @@ class AssumeCache(Generic[_Value]):
         """Maps each holder to the keys of the values that it assumes."""
 
     def get(self, key: str, mirrored: _Value | None) -> _Value | None:
-        """Return the assumed value of the key, or else the mirrored value."""
+        """Return the assumed value of the key, or else the mirrored value; None without either."""
         assumption = self._assumed.get(key)
         return assumption.value if assumption is not None else mirrored
 

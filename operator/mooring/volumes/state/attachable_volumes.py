@@ -79,17 +79,17 @@ class AttachableVolumes:
                 self._use(csi_source(volume, {}), row, -1)
 
     def claim_changed(self, key: str) -> None:
-        """Count a claim's volume again, after the claim was added, updated or deleted."""
+        """Update the counts for this claim, which was added, updated or deleted."""
         if key in self._rows:
             self._resolve(key)
 
     def volume_changed(self, name: str) -> None:
-        """Count the volumes of claims that name this volume again, because it changed."""
+        """Update the counts for all claims that name this volume, because it changed."""
         for key in tuple(self._claims_of.get(name, ())):
             self._resolve(key)
 
     def class_changed(self, name: str) -> None:
-        """Count the class's claims without a known volume again, because the class changed."""
+        """Update the counts for the class's claims without a known volume; the class changed."""
         claims = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM)
         volumes = self._objects.of(Kind.PERSISTENT_VOLUME)
         for key in self._rows:
@@ -115,7 +115,7 @@ class AttachableVolumes:
             self._bind(key, "")
 
     def _resolve(self, key: str) -> None:
-        """Find the claim's volume again, and move the claim's uses to this volume."""
+        """Find the claim's present volume, and move the claim's uses to this volume."""
         before, after = self._sources.get(key), self.source(key)
         self._sources[key] = after
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)

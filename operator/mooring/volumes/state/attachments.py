@@ -87,7 +87,7 @@ class ObservedAttachments:
         self._by_volume: dict[str, set[str]] = {}
 
     def changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
-        """Count a VolumeAttachment again after it was added, updated or deleted."""
+        """Update the counts for a VolumeAttachment that was added, updated or deleted."""
         if before == after:
             return
         if before is not None:
@@ -100,12 +100,12 @@ class ObservedAttachments:
             self._refresh(after.name)
 
     def node_changed(self, node: str) -> None:
-        """Count the VolumeAttachments of a node again after the node was added or deleted."""
+        """Update the counts for the VolumeAttachments of a node that was added or deleted."""
         for name in self._by_node.get(node, ()):
             self._refresh(name)
 
     def volume_changed(self, volume: str) -> None:
-        """Count a volume's VolumeAttachments again after the volume or its source changed."""
+        """Update the counts for a volume's VolumeAttachments; the volume or its source changed."""
         for name in self._by_volume.get(volume, ()):
             self._refresh(name)
 

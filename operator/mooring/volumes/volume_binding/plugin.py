@@ -56,8 +56,8 @@ class VolumeBindingArgs(PolicyModel):
     """The time limit for binding a pod's volumes, and the scores of nodes by their storage."""
 
     bind_timeout_seconds: int = Field(600, ge=0)
-    """After this number of seconds of waiting for the volumes, the attempt fails and the pod is
-    queued again; 0 means no waiting."""
+    """The most seconds of waiting for the volumes; then the attempt fails and the pod is queued
+    again. 0 means no waiting."""
     shape: Annotated[
         tuple[ShapePoint, ...],
         AfterValidator(rising),
