@@ -25,10 +25,9 @@ from mooring.quota.status.queue_status import (
 from mooring.scheduling.scheduler_state import SchedulerState
 
 ROUND_SECONDS: Final = 1.0
-"""The minimum number of seconds between two updates of `views`."""
-_PATCHED_PER_SECOND: Final = 5
-"""The most changed statuses per second on average: after N of them, the next update of `views`
-waits N / _PATCHED_PER_SECOND seconds, but at least ROUND_SECONDS."""
+_PATCHED_AT_ONCE: Final = 5
+"""The most statuses that are written in a round of ROUND_SECONDS; the next update of `views` comes
+when all changed statuses are written."""
 _Served = Callable[[], Mapping[Kind, Resource]]
 _LANES: Final = 2
 """The maximum number of status patches in flight; others wait."""
@@ -85,10 +84,10 @@ class QueueStatusReporter:
     async def _look_at_all(self) -> NoReturn:
         while True:
             changed = await self._scheduler.turn.run(self._look)
-            self._statuses.note(*changed)
-            await self._statuses.settled()
-            seconds = max(ROUND_SECONDS, len(changed) / _PATCHED_PER_SECOND)
-            await self._scheduler.sleep(seconds)
+            for first in range(0, max(len(changed), 1), _PATCHED_AT_ONCE):
+                self._statuses.note(*changed[first : first + _PATCHED_AT_ONCE])
+                await self._statuses.settled()
+                await self._scheduler.sleep(ROUND_SECONDS)
 
     def _look(self) -> list[str]:
         """Update `views`; return the names of the Queues whose view has changed."""
