@@ -452,6 +452,24 @@ def test_victims_that_requests_do_not_tell_are_found_with_all_filters() -> None:
     assert victims(deciding, gang(2, **PORTS)) == ["y"]
 
 
+def test_searches_by_requests_leave_time_for_searches_with_all_filters() -> None:
+    names = [f"{number:02}" for number in range(24)]
+    objects = [pod_group("g", len(names))]
+    for name in names:
+        objects += [
+            node(f"a{name}", cpu="4"),
+            running(f"keeps-the-port{name}", f"a{name}", priority=200, **PORTS),
+            running(f"in-vain{name}", f"a{name}", cpu="3", priority=1),
+            node(f"b{name}", cpu="4"),
+            running(f"low{name}", f"b{name}", cpu="4", priority=2),
+        ]
+    members = gang(len(names), **PORTS)
+    for number, member in enumerate(members):  # each class of members makes a search longer
+        requests = {"cpu": f"{1000 + 10 * number}m"}
+        member["spec"]["containers"][0]["resources"] = {"requests": requests}
+    assert victims(Deciding(*objects), members) == [f"low{name}" for name in names]
+
+
 def test_a_search_looks_up_the_pods_that_leave_only_once_and_removes_none(
     placed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

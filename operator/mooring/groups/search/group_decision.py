@@ -396,6 +396,8 @@ class _GroupDryRun:
         self._placement: Placement | None = None
         self._dearest = 0
         """The largest number of steps that a single search has used."""
+        self._kept = 0
+        """The steps that searches by requests leave for later; 0 after a search by all filters."""
 
     def state(self, now: float, unschedulable_seconds: float) -> PodGroupPostFilterState:
         """Return the input for the PostFilter plugins for groups."""
@@ -413,7 +415,7 @@ class _GroupDryRun:
 
     def is_last(self) -> bool:
         """Return whether the remaining budget may suffice for only one more search."""
-        return self._budget.remaining < 2 * self._dearest
+        return self._budget.remaining < max(2 * self._dearest, self._kept)
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
         """Return the row of each member's node as if the pods in `without` were evicted.
@@ -421,13 +423,17 @@ class _GroupDryRun:
         Returns None if not all members fit. Once they fit in a placement, later calls search only
         this placement.
         """
-        before = self._budget.remaining
+        before, self._kept = self._budget.remaining, 0
         rows = self._rows(without)
         self._dearest = max(self._dearest, before - self._budget.remaining)
         return rows
 
     def place_by_requests(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the same as `place`, but compare only requests; other filters may reject nodes."""
+        """Return the same as `place`, but compare only requests; other filters may reject nodes.
+
+        Searches in a row leave half of the steps, so that searches with all filters can follow.
+        """
+        self._kept = self._kept or self._budget.remaining // 2
         slots = self._cluster.pod_columns.slots_of(without)
         if not self._is_within_quota(slots):
             return None
