@@ -212,6 +212,25 @@ async def test_a_round_writes_at_most_five_statuses() -> None:
         assert sorted(written) == ["more", *(f"q{i:02}" for i in range(12))]
 
 
+async def test_a_queue_that_changes_before_its_status_is_written_gets_no_newer_generation() -> None:
+    async with reporting(*(queue_object(f"q{i:02}") for i in range(12))) as queues:
+        await queues.written()
+        changed, again = (queue_object(name, parent="none") for name in ("q10", "q11"))
+        changed["metadata"]["generation"] = 1
+        again["metadata"]["uid"] = "another"
+        queues.put(changed)
+        queues.put(again)
+        await queues.round()
+        written = await queues.round()
+        (ready,) = written["q10"]["conditions"]
+        assert (ready["status"], ready["observedGeneration"]) == ("True", 0)
+        assert "q11" not in written
+        written = await queues.round()
+        for name, generation in (("q10", 1), ("q11", 0)):
+            (ready,) = written[name]["conditions"]
+            assert (ready["status"], ready["observedGeneration"]) == ("False", generation)
+
+
 async def test_an_elastic_quota_shows_what_its_namespace_uses() -> None:
     labels = {"kubernetes.io/metadata.name": "team"}
     async with reporting(node("n"), namespace("team", labels)) as queues:

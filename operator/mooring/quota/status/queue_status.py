@@ -119,7 +119,7 @@ def status_of(queue: Queue, view: QueueView, now: str) -> dict[str, Any]:
             {
                 "type": "Ready",
                 "status": ready,
-                "observedGeneration": queue.generation,
+                "observedGeneration": view.generation,
                 "lastTransitionTime": since or now,
                 "reason": "InForce" if view.problem is None else "Invalid",
                 "message": _message(view)[:LONGEST_MESSAGE],

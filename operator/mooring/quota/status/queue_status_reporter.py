@@ -131,6 +131,8 @@ class QueueStatusReporter:
         if queue is None:
             await self._write_elastic(name, view)
             return
+        if queue.uid != view.uid:
+            return  # it was created again; the next update of `views` finds it
         status = status_of(queue, view, rfc3339(self._scheduler.now()))
         if self._statuses.has_patched(name) or status != queue.status:
             patch = {"status": status}
