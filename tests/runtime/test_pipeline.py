@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalize
 from mooring.framework.registry import Registry
+from mooring.framework.verdicts import SKIP, Skip, Unschedulable
 from mooring.groups.model.pod_group import GroupFormat
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod import Pod
@@ -51,8 +52,8 @@ class RackAware:
 
 
 def built(**spec: Any) -> Pipeline:
-    """Return the pipeline of a profile with this spec; the registry also has RackAware."""
-    registry = Registry((*SHIPPED, RackAware), {})
+    """Return the pipeline of a profile with this spec; it may name the plugins of this module."""
+    registry = Registry((*SHIPPED, RackAware, Licences), {})
     profile = read_profile(api_object("SchedulingProfile", "batch", spec=spec))
     return build_pipeline(profile, resolve(profile.spec, registry), registry, handle(cluster()))
 
@@ -176,6 +177,29 @@ def test_plugins_whose_answers_identical_pods_share_are_known() -> None:
 
 def test_only_quota_rejects_a_pod_for_all_nodes_at_once() -> None:
     assert built().plugins_of_no_node == {"CapacityScheduling"}
+
+
+class Licences(RackAware):
+    """A plugin that may reject a pod for all nodes, or for a node after the decision."""
+
+    name: ClassVar[str] = "Licences"
+
+    def pre_filter(self, _pod: Pod, _cluster: ClusterView) -> Skip:
+        return SKIP
+
+    def permit(self, _pod: Pod, _node: str) -> Unschedulable:
+        return Unschedulable("no licence is left")
+
+
+@pytest.mark.parametrize(
+    ("points", "rejects_for_all"),
+    [(["preFilter"], True), (["preFilter", "permit"], False)],
+)
+def test_a_plugin_that_may_reject_a_chosen_node_is_not_asked_for_all_nodes_in_advance(
+    points: list[str], *, rejects_for_all: bool
+) -> None:
+    plugins = {point: {"enabled": [{"name": "Licences"}]} for point in points}
+    assert ("Licences" in built(plugins=plugins).plugins_of_no_node) is rejects_for_all
 
 
 def test_plugins_with_a_method_that_saves_work_are_found_by_name() -> None:

@@ -146,9 +146,9 @@ class Pipeline:
 
     @property
     def plugins_of_no_node(self) -> frozenset[str]:
-        """The names of PreFilter plugins without a filter, which reject a pod for all nodes."""
-        filters = {plugin.name for plugin in self.filters}
-        return frozenset(p.name for p in self.pre_filter if p.name not in filters)
+        """The names of plugins that reject a pod only at PreFilter, and so for all nodes."""
+        others = {p.name for p in (*self.filters, *self.reserve, *self.permit)}
+        return frozenset(p.name for p in self.pre_filter if p.name not in others)
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
         """Return the plugin with its distribution; "unknown" if the profile lacks the plugin."""
