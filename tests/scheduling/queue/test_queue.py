@@ -246,6 +246,19 @@ def test_attempts_that_end_for_lack_of_quota_do_not_lengthen_the_backoff(
     assert waits == [1.0, 1.0, 1.0, 1.0, 2.0]
 
 
+def test_failed_preemptions_for_quota_lengthen_the_backoff(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    waits, now = [], 0.0
+    for _ in range(5):
+        queued = popped(queue, now)
+        queue.add_unschedulable(queued, QUOTA, now)
+        queue.retry(queued.pod.uid, now)
+        assert queue.pop(now) is None
+        waits.append(queued.backoff_expiration - now)
+        now = queued.backoff_expiration
+    assert waits == [1.0, 2.0, 4.0, 8.0, 10.0]
+
+
 def test_a_pod_does_not_wait_out_its_backoff_once_its_quota_suffices(
     queue: SchedulingQueue, hints: FakeHints
 ) -> None:

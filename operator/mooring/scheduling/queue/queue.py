@@ -431,11 +431,14 @@ class SchedulingQueue:
         """Retry the pod after its backoff, because its preemption has failed.
 
         The pod is never popped before its backoff ends: otherwise an eviction that always fails
-        would be tried without a pause.
+        would be tried without a pause. Nor does the backoff stay short for lack of quota.
         """
         queued = self._pods.get(uid)
         if queued is None or queued.queue not in (SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF):
             return
+        if queued.is_rejected_by_no_node:  # `add_unschedulable` has not counted the attempt
+            queued.unschedulable_count += 1
+            self._back_off(queued, queued.unschedulable_count, queued.timestamp)
         if queued.queue is SubQueue.UNSCHEDULABLE:
             self._try_for_group(queued, now, _ACTIVATED)
         if queued.queue is SubQueue.BACKOFF:
