@@ -74,7 +74,8 @@ class ExplainsClaims(ABC):
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
         """Return the states of the pod's claims; None if the pod has no claims.
 
-        If the time of an attempt ends, the remaining nodes are not searched.
+        The search takes no longer than a scheduling attempt may. Nodes that it does not reach are
+        missing in `ClaimsReport.nodes`.
         """
 
     @abstractmethod

@@ -10,8 +10,8 @@
 | mask False        | filter               | the node is rejected; `explain` says why           |
 | `Wait`            | permit               | the pod stays assumed until allowed or rejected    |
 
-An unschedulable pod is tried again when a cluster event comes for which a queueing hint of the
-plugins that rejected it returns QUEUE, or after 5 minutes.
+The scheduler tries an unschedulable pod again after 5 minutes. It tries the pod earlier if a
+cluster event comes and a plugin that rejected the pod answers QUEUE in its queueing hint.
 
 A plugin that cannot do its work raises `PluginError` with a text for users: the attempt fails as an
 error, and the pod is tried again after its backoff.

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 MOST_GARBAGE_BYTES: Final = 2**25
 """The bytes of large JSON objects received between two collections of young garbage."""
 _LARGE_BYTES: Final = 2**14
-"""The fewest bytes of JSON with which an object counts for `MOST_GARBAGE_BYTES`."""
+"""Objects with fewer bytes of JSON are not counted toward `MOST_GARBAGE_BYTES`."""
 
 BOOKMARK_EVENTS: Final = 100
 """The number of events kept from kopf after which kopf gets a bookmark."""

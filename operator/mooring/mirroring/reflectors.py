@@ -209,7 +209,11 @@ class Reflectors:
         return {str(resource): self._lag(resource) for resource in (*self._reflectors, *served)}
 
     def _unknown_devices(self) -> dict[str, list[str]]:
-        """Return, by reason, the plural names of the device resources that are not known."""
+        """Return, by reason, the plural names of the resources that keep devices from allocation.
+
+        A resource of `DEVICE_KINDS` that is served, or is in EXPECTED, does so until it is listed,
+        and while its list or watch has failed for over `DEAD_SECONDS`.
+        """
         unknown: dict[str, list[str]] = {_FORBIDDEN: [], _FAILING: [], _UNSERVED: [], _UNLISTED: []}
         for kind in DEVICE_KINDS:
             served = self._served.get(kind)

@@ -269,7 +269,7 @@ class _Path:
     steps: list[bytes] = field(default_factory=list)
     """The steps of the pod as lines of JSON, the oldest first."""
     decisions: list[_Text | None] = field(default_factory=list)
-    """The decision of each step; None for other steps and for dropped decisions."""
+    """One item per step: its last decision, or None if it has none or its decision was dropped."""
     last_step: RecordedStep | None = None
     changed: float = 0.0
     """The time of the last step, in seconds on the scheduler's monotonic clock."""

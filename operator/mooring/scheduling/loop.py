@@ -57,7 +57,10 @@ class SchedulingLoop:
         self._scheduler.work.set()
 
     def stuck(self) -> str | None:
-        """Return a text if the loop has not run for too long; None if it runs, or never ran."""
+        """Return a message if the loop has stood still for over a minute; None otherwise.
+
+        Returns None, too, before the loop has begun and after `halt`.
+        """
         if self._turned is None or self.schedule_one.attempts.halted:
             return None
         seconds = self._clock() - self._turned

@@ -101,10 +101,11 @@ class PodEnqueuer:
             self._is_unsettled.clear()
 
     def pending(self, pod: Pod) -> None:
-        """Add a pod that the API server shows without a node to the queue, or set it aside.
+        """Store a pod that the API server shows without a node, and put it into the queue.
 
-        A pod without a profile is set aside. An outdated version of a pod that has a node or has
-        ended changes no queue. A terminating pod leaves the queue, unless it is in flight.
+        A pod that no profile takes goes into `SchedulerState.without_profile` instead. A
+        terminating pod leaves the queue, unless it is in flight. An outdated version of a pod that
+        has a node or has ended changes no queue.
         """
         scheduler = self._scheduler
         known, before = scheduler.queue.get(pod.uid), scheduler.state.unscheduled.get(pod.uid)

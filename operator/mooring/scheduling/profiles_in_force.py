@@ -256,7 +256,8 @@ class Profiles:
     def in_namespace(self, pod: Pod, labels: Mapping[str, str]) -> ActiveProfile | None:
         """Return the result of `of` for a pod whose namespace has these labels.
 
-        It reads nothing of the cluster, because another task may have the turn.
+        It does not read the cluster's state, so the caller need not have the turn (see
+        `mooring.process.turn`).
         """
         name = self._matcher.find(pod, labels)
         return self._in_force[name] if name is not None else None

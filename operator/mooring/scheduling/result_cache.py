@@ -167,7 +167,10 @@ plugin."""
 
 
 class ResultColumns:
-    """The columns of all specs, by key."""
+    """All cached columns, by key.
+
+    Specs with equal keys share a column. `release` drops the column with the last of these specs.
+    """
 
     def __init__(self) -> None:
         self._columns: dict[_Key, ResultColumn] = {}

@@ -56,9 +56,9 @@ _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
 def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
     """Return the object with the fields of the newest API version of its kind.
 
-    An object of an unknown kind is returned as it is. `stored` is the object's name in errors if
-    an API server has stored the object. Raises ManifestError if the apiVersion is absent, or not
-    supported for the kind.
+    An object of an unknown kind is returned as it is. Raises ManifestError if the apiVersion is
+    absent, or not supported for the kind. If the object comes from a cluster, `stored` is its name:
+    the error then says how to get a supported version from this cluster.
     """
     given, kind = raw.get("apiVersion"), raw.get("kind")
     if not given or not isinstance(given, str):

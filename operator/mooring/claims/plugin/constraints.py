@@ -13,7 +13,7 @@ Value = Hashable
 
 
 class ConstraintState(Protocol):
-    """A constraint of a claim, with the values of the devices that the search has taken."""
+    """A constraint of a claim during a search; it remembers values of the devices added so far."""
 
     values: Sequence[Value]
     """The attribute's value of each candidate device, by the device's position in `NodeDevices`."""

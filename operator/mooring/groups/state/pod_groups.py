@@ -1,9 +1,11 @@
 """Pod groups: their definitions, and their members by state.
 
-A pod that names a group is a member at once, with or without a node. The counts follow every event,
-assumption and trial (`docs/gangs.md`). A group is known as long as it has a definition or a member.
-As in kube-scheduler (backend/cache/podgroupstate.go), finished pods are not members. Terminating
-pods are kept apart, because members that leave must not make a group complete.
+A pod that names a group is a member at once, with or without a node (`docs/gangs.md`). Each group
+counts its members by state and role. The counts change when the watch shows a change of a member,
+when a decision puts a member on a node, and while a dry run (`ClusterState.trial`) adds or removes
+members. A group is known as long as it has a definition or a member. As in kube-scheduler
+(backend/cache/podgroupstate.go), finished pods are not members. Terminating pods are kept apart,
+because members that leave must not make a group complete.
 """
 
 from bisect import bisect_left, insort

@@ -156,7 +156,7 @@ class _Rules:
     def without_leaving(self) -> AbstractContextManager[None]:
         """Return a context manager in which leaving pods of the Queue's tree use no quota.
 
-        Nominated pods still use quota that they have borrowed.
+        Leaving pods are terminating, or this scheduler is evicting them.
         """
         return self._cluster.queues.without(self._leaving)
 

@@ -58,10 +58,10 @@ class NodeAffinities:
         return number
 
     def by_row(self) -> Sequence[IntArray]:
-        """Return columns (int64[rows]) of the numbers of affinities that each row's node matches.
+        """Return columns (int64[rows]) that together say which affinities each node matches.
 
-        Each affinity is in only one column. NO_AFFINITY stands where the node matches no affinity
-        of the column.
+        Each affinity belongs to one column. The column has the affinity's number in the rows of
+        nodes that match it. Rows of nodes that match no affinity of the column have NO_AFFINITY.
         """
         if self._version != self._nodes.topology_version:
             self._columns = self._built()
