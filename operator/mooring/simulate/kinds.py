@@ -58,7 +58,7 @@ def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
 
     An object of an unknown kind is returned as it is. Raises ManifestError if the apiVersion is
     absent, or not supported for the kind. If the object comes from a cluster, `stored` is its name:
-    the error then says how to get a supported version from this cluster.
+    the error about an unsupported apiVersion then says how to get the object in a supported one.
     """
     given, kind = raw.get("apiVersion"), raw.get("kind")
     if not given or not isinstance(given, str):
