@@ -43,8 +43,8 @@ class FakeHints:
     def needs_no_hint(self, _queued: QueuedPod) -> bool:
         return False
 
-    def is_admitted(self, _queued: QueuedPod) -> bool:
-        return False
+    def is_admitted(self, _queued: QueuedPod) -> None:
+        return None
 
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, **_: bool) -> bool:
         return bool(queued.unschedulable_plugins & HELPS[event])

@@ -37,8 +37,8 @@ class RoomHints:
     def needs_no_hint(self, _queued: QueuedPod) -> bool:
         return False
 
-    def is_admitted(self, _queued: QueuedPod) -> bool:
-        return False
+    def is_admitted(self, _queued: QueuedPod) -> None:
+        return None
 
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, **_: bool) -> bool:
         gone = event.before

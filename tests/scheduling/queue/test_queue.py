@@ -48,8 +48,8 @@ class FakeHints:
         """Whether others have taken the room that events made."""
         self.without_hint: set[str] = set()
         """The names of pods that preemption may help."""
-        self.admitted: set[str] = set()
-        """The names of pods whose quota suffices again."""
+        self.admitted: dict[str, bool] = {}
+        """By name, whether the quota of pods that wait for quota suffices."""
         self.reads_labels = False
         self.nominated: dict[str, str] = {}
         self.run: list[tuple[str, ClusterEvent, bool]] = []
@@ -61,8 +61,8 @@ class FakeHints:
     def needs_no_hint(self, queued: QueuedPod) -> bool:
         return queued.pod.name in self.without_hint
 
-    def is_admitted(self, queued: QueuedPod) -> bool:
-        return queued.pod.name in self.admitted
+    def is_admitted(self, queued: QueuedPod) -> bool | None:
+        return self.admitted.get(queued.pod.name)
 
     def is_worth_requeuing(
         self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
@@ -232,20 +232,6 @@ def test_backoff_after_unschedulable_attempts_doubles_from_one_second_to_ten(
     assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
-def test_attempts_that_end_for_lack_of_quota_do_not_lengthen_the_backoff(
-    queue: SchedulingQueue,
-) -> None:
-    queue.add(make_pod("web"), DEFAULT, 0.0)
-    waits, now = [], 0.0
-    for plugins in (QUOTA, QUOTA, FIT, QUOTA, FIT):
-        queued = popped(queue, now)
-        queue.add_unschedulable(queued, plugins, now)
-        waits.append(queued.backoff_expiration - now)
-        now += 20.0
-        queue.try_again(queued.pod.uid, now)
-    assert waits == [1.0, 1.0, 1.0, 1.0, 2.0]
-
-
 def test_failed_preemptions_for_quota_lengthen_the_backoff(queue: SchedulingQueue) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
     waits, now = [], 0.0
@@ -262,13 +248,44 @@ def test_failed_preemptions_for_quota_lengthen_the_backoff(queue: SchedulingQueu
 def test_a_pod_does_not_wait_out_its_backoff_once_its_quota_suffices(
     queue: SchedulingQueue, hints: FakeHints
 ) -> None:
-    reject(queue, "borrower", plugins=QUOTA, now=5.0)
-    queue.add(make_pod("owner"), OTHER, 5.0)
-    queue.add_unschedulable(popped(queue, 5.0), QUOTA, 5.0)
-    hints.admitted = {"owner"}
-    queue.move_on_events([QUOTA_FREED], 5.5)
-    run_all_hints(queue, 5.5)
-    assert [queue_of(queue, name) for name in ("borrower", "owner")] == ["backoff", "active"]
+    hints.admitted = {"web": False}
+    reject(queue, "web", plugins=QUOTA, now=5.0)
+    queue.add(make_pod("other"), DEFAULT, 5.0)
+    for _ in range(100):
+        assert not happens(queue, QUOTA_FREED, 5.2)
+    assert queue_of(queue, "web") == "unschedulable"
+    hints.admitted = {"web": True}
+    assert happens(queue, QUOTA_FREED, 5.5)
+    assert queue_of(queue, "web") == "active"
+    assert sorted(pop_all(queue, 5.5)) == ["other", "web"]
+    assert queue.pop(20.0) is None
+
+
+def test_an_event_during_an_attempt_without_quota_leaves_the_pod_unschedulable(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    hints.admitted = {"web": False}
+    queue.add(make_pod("web"), DEFAULT, 5.0)
+    queued = popped(queue, 5.0)
+    queue.move_on_events([QUOTA_FREED], 5.1)
+    queue.add_unschedulable(queued, QUOTA, 5.2)
+    run_all_hints(queue, 5.3)
+    assert queue_of(queue, "web") == "unschedulable"
+
+
+def test_a_pod_without_quota_is_tried_at_the_end_of_its_backoff_for_all_equal_pods(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    """It may preempt, which no event need tell."""
+    hints.admitted = dict.fromkeys(("a", "b"), False)
+    reject(queue, "a", "b", plugins=QUOTA, now=5.0)
+    queue.add(make_pod("other"), DEFAULT, 5.0)
+    happens(queue, QUOTA_FREED, 5.2)
+    assert pop_all(queue, 5.9) == ["other", "a"]  # nothing else is active
+    first = queue.get(make_pod("a").uid)
+    assert first is not None
+    queue.assumed(first, 5.9)
+    assert queue_of(queue, "b") != "unschedulable"
 
 
 def test_a_failed_pod_comes_back_after_its_backoff_and_not_earlier(

@@ -38,8 +38,8 @@ class FakeHints:
     def needs_no_hint(self, _queued: QueuedPod) -> bool:
         return False
 
-    def is_admitted(self, _queued: QueuedPod) -> bool:
-        return False
+    def is_admitted(self, _queued: QueuedPod) -> None:
+        return None
 
     def is_worth_requeuing(
         self, queued: QueuedPod, _event: ClusterEvent, *, during_attempt: bool

@@ -12,9 +12,9 @@
 
 A pod's backoff is one second after its first unschedulable attempt. Each further attempt doubles
 it, up to ten seconds. If no pod is active, pods in backoff may be popped early, except after an
-error or a failed preemption (SchedulerPopFromBackoffQ). An attempt that ends because a plugin
-without a filter rejects the pod for all nodes, for example for lack of quota, does not double the
-backoff; and the backoff ends when such a pod's hints run and these plugins would admit it.
+error or a failed preemption (SchedulerPopFromBackoffQ). If only plugins without a filter rejected a
+pod, for all nodes at once and for example for lack of quota, the pod stays unschedulable during its
+backoff, and the backoff ends when an event comes and these plugins would admit the pod.
 
 Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
 wait for all pods of another.
@@ -151,7 +151,8 @@ class SchedulingQueue:
     @property
     def has_next(self) -> bool:
         """Whether a pod is active or in backoff."""
-        return bool(self._counts[SubQueue.ACTIVE] or self._counts[SubQueue.BACKOFF])
+        waits = self._counts[SubQueue.ACTIVE] or self._counts[SubQueue.BACKOFF]
+        return bool(waits) or self._backoff.first() is not None
 
     def incoming(self) -> Mapping[tuple[str, str], int]:
         """Return how many pods were added to each queue, by (queue, event), for the metrics.
@@ -341,12 +342,11 @@ class SchedulingQueue:
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
         since = self._in_flight.leave(queued.pod.uid)
+        queued.unschedulable_count += 1
         queued.consecutive_errors_count = 0
         queued.unschedulable_plugins = plugins
         queued.flushed, queued.retry_at = False, retry_at
-        if not queued.is_rejected_by_no_node:
-            queued.unschedulable_count += 1
-        self._back_off(queued, max(queued.unschedulable_count, 1), now)
+        self._back_off(queued, queued.unschedulable_count, now)
         self._pods[queued.pod.uid] = queued
         if queued.gated or queued.outdated:
             self._retry(queued, now, _ATTEMPT_FAILED)
@@ -419,8 +419,12 @@ class SchedulingQueue:
             self._drop_events()
             return False
         for queued, for_group in self._unschedulable.run_hints():
-            if queued.backoff_expiration > now and self._hints.is_admitted(queued):
-                queued.backoff_expiration = now
+            if queued.backoff_expiration > now:
+                admitted = self._hints.is_admitted(queued)
+                if admitted is False:
+                    self._try_after_backoff(queued, for_group=for_group)
+                    continue
+                queued.backoff_expiration = now if admitted else queued.backoff_expiration
             if for_group:
                 self._try_for_group(queued, now, queued.moved_by, queued.moved_at)
             else:
@@ -431,14 +435,11 @@ class SchedulingQueue:
         """Retry the pod after its backoff, because its preemption has failed.
 
         The pod is never popped before its backoff ends: otherwise an eviction that always fails
-        would be tried without a pause. Nor does the backoff stay short for lack of quota.
+        would be tried without a pause.
         """
         queued = self._pods.get(uid)
         if queued is None or queued.queue not in (SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF):
             return
-        if queued.is_rejected_by_no_node:  # `add_unschedulable` has not counted the attempt
-            queued.unschedulable_count += 1
-            self._back_off(queued, queued.unschedulable_count, queued.timestamp)
         if queued.queue is SubQueue.UNSCHEDULABLE:
             self._try_for_group(queued, now, _ACTIVATED)
         if queued.queue is SubQueue.BACKOFF:
@@ -501,6 +502,14 @@ class SchedulingQueue:
         later = (events[number] for number in range(since, events.end))
         helps = partial(hints.is_worth_requeuing, queued, during_attempt=False)
         return any(map(helps, later)) or hints.needs_no_hint(queued)
+
+    def _try_after_backoff(self, queued: QueuedPod, *, for_group: bool) -> None:
+        """Retry an unschedulable pod when its backoff ends; until then, its hints still run."""
+        if for_group:
+            queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
+        if queued.retry_at > queued.backoff_expiration:  # else it is in the heap already
+            queued.retry_at = queued.backoff_expiration
+            self._backoff.push(queued.backoff_expiration, queued)
 
     def _try_for_group(
         self, queued: QueuedPod, now: float, event: str, moved_at: int | None = None

@@ -137,22 +137,22 @@ class QueueingHints:
         names = sorted(queued.unschedulable_plugins)
         return any(self._hint(name, queued, event) for name in names)
 
-    def is_admitted(self, queued: QueuedPod) -> bool:
+    def is_admitted(self, queued: QueuedPod) -> bool | None:
         """Return whether the plugins that rejected the pod for all nodes would admit it now.
 
-        Returns False if other plugins rejected it too, or if it is in a group.
+        Returns None if other plugins rejected it too, or if it is in a group.
         """
         pod, pipeline, cluster = queued.pod, queued.pipeline, self._cluster
         plugins = queued.unschedulable_plugins
         if not plugins or not plugins <= pipeline.plugins_of_no_node:
-            return False
+            return None
         if pipeline.group_policy and cluster.pod_groups.of(pod) is not None:
-            return False
+            return None
         rejecting = (plugin for plugin in pipeline.pre_filter if plugin.name in plugins)
         try:
             answers = [run_pre_filter(pipeline, plugin, pod, cluster) for plugin in rejecting]
         except PluginFailed:
-            return False
+            return None
         return not any(isinstance(answer, Unschedulable) for answer in answers)
 
     def _hint(self, name: str, queued: QueuedPod, event: ClusterEvent) -> bool:

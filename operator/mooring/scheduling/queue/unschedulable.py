@@ -91,8 +91,11 @@ class Hints(Protocol):
     ) -> bool:
         """Return whether the event may make the pod schedulable."""
 
-    def is_admitted(self, queued: QueuedPod) -> bool:
-        """Return whether the plugins that rejected the pod for all nodes would admit it now."""
+    def is_admitted(self, queued: QueuedPod) -> bool | None:
+        """Return whether the plugins that rejected the pod for all nodes would admit it now.
+
+        Returns None if other plugins rejected it, too, or if it is in a group.
+        """
 
 
 class UnschedulablePods:
@@ -210,7 +213,7 @@ class UnschedulablePods:
         )
 
     def run_hints(self) -> list[tuple[QueuedPod, bool]]:
-        """Make one step of work; return the pods to retry, which the caller removes at once.
+        """Make one step of work; return the pods to retry.
 
         The bool says whether the pod is tried on behalf of its group. A step usually runs the hints
         of one pod for one event: first for a pod that missed events during its attempt, else for
@@ -266,6 +269,7 @@ class UnschedulablePods:
                 missed.queued, self._events[number], during_attempt=True
             )
         ):
+            del self._missed[uid]
             return _moved([(missed.queued, False)], _MISSED)
         missed.next += 1
         if missed.next == missed.end:
