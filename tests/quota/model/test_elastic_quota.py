@@ -25,7 +25,8 @@ def read(
 ) -> dict[str, Queue]:
     """Return the Queues of these ElasticQuotas by name."""
     parsed = {object_key(Kind.ELASTIC_QUOTA, raw): parse_elastic_quota(raw) for raw in raws}
-    return queues_of(parsed, [*others], lambda resource: allocatable.get(resource, 0))
+    found, _ = queues_of(parsed, [*others], lambda resource: allocatable.get(resource, 0))
+    return found
 
 
 def selects(queue: Queue, *names: str) -> list[bool]:
@@ -62,7 +63,7 @@ def test_a_malformed_elastic_quota_is_a_queue_that_is_not_ready() -> None:
 
 def test_of_two_elastic_quotas_in_a_namespace_the_first_by_name_counts() -> None:
     first, second = (Queue("team", uid=uid) for uid in ("first", "second"))
-    found = queues_of({"team/b": second, "team/a": first}, (), lambda _resource: 0)
+    found, _ = queues_of({"team/b": second, "team/a": first}, (), lambda _resource: 0)
     assert found["team"].uid == "first"
 
 

@@ -341,6 +341,36 @@ def test_the_root_of_koordinators_quotas_has_what_the_nodes_have() -> None:
     assert state.queues.states == {}
 
 
+def test_a_node_changes_the_root_of_koordinators_tree_as_if_the_tree_was_made_again() -> None:
+    keeps = koordinator_quota("a", labels={"allow-lent-resource": "false"}, min={"pods": 4})
+    plain = elastic_quota("b", min={"cpu": "3"})
+    quotas = (DEPARTMENT, TEAM, keeps, plain, koordinator_quota("c", min={"memory": "9Gi"}))
+    borrows = pod("p", namespace="x", node="n1", cpu="1")
+    state = koordinators(*quotas)
+    put(state, borrows)
+    made = state.queues.states[ROOT_OF_KOORDINATOR]
+    for more in (node("n2", cpu="9", pods=99), node("n2", cpu="2", memory="20Gi", pods=1)):
+        put(state, more)
+        root = state.queues.states[ROOT_OF_KOORDINATOR]
+        other = koordinators()
+        put(other, borrows, more)
+        put_elastic(other, *quotas)
+        again = other.queues.states[ROOT_OF_KOORDINATOR]
+        assert root is made
+        assert root.nominal == again.nominal
+        shares = {each.name: each.share for each in below(root)}
+        assert shares == {each.name: each.share for each in below(again)}
+        assert shares["dept"] > 0
+
+
+def test_an_elastic_quota_that_is_listed_with_another_uid_is_another_one() -> None:
+    state = koordinators(TEAM)
+    assert state.queues.written()["team"].uid != "another"
+    again = {**TEAM, "metadata": {**TEAM["metadata"], "uid": "another"}}
+    put(state, again)
+    assert state.queues.written()["team"].uid == "another"
+
+
 def test_what_a_quota_of_koordinator_does_not_lend_is_kept_on_the_nodes() -> None:
     keeps = koordinator_quota("a", labels={"allow-lent-resource": "false"}, min={"pods": 4})
     state = koordinators(keeps, koordinator_quota("b", min={"pods": 1}))

@@ -58,7 +58,7 @@ class ElasticQuotas:
 
     def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
         """Yield the Queues for all ElasticQuotas."""
-        found = queues_of(self._read, (), lambda resource: capacity.get(resource, 0))
+        found, _ = queues_of(self._read, (), lambda resource: capacity.get(resource, 0))
         if ROOT_OF_KOORDINATOR in found:
             if not capacity:
                 kind = f"elasticquotas.{GROUPS[-1]} --all-namespaces"

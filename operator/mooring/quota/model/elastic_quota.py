@@ -92,11 +92,12 @@ def _namespaces(fields: Mapping[str, str]) -> list[str]:
 
 def queues_of(
     elastic_quotas: Mapping[str, Queue], others: Collection[str], allocatable: Callable[[str], int]
-) -> dict[str, Queue]:
+) -> tuple[dict[str, Queue], Mapping[str, int]]:
     """Return the Queues by name, parents first; of equal names, the first ElasticQuota counts.
 
-    Queues with names in `others` are left out. `elastic_quotas` has namespaces and names as keys,
-    and `allocatable` returns the amount of a resource on all nodes.
+    Also return, by resource, the sum of the quotas below the root of Koordinator's quotas, if it is
+    among the Queues. Queues with names in `others` are left out. `elastic_quotas` has namespaces
+    and names as keys, and `allocatable` returns the amount of a resource on all nodes.
     """
     last_first = (elastic_quotas[key] for key in sorted(elastic_quotas, reverse=True))
     out = {ROOT, *NO_QUEUES, *others}
@@ -105,9 +106,11 @@ def queues_of(
     for root in (ROOT, ROOT_OF_KOORDINATOR):
         if root in parents.values() and root not in others:
             found.setdefault(root, Queue(root))
-    quotas = {name: queue.quotas for name, queue in found.items()}
+    quotas, named = {name: queue.quotas for name, queue in found.items()}, dict[str, None]()
     if ROOT_OF_KOORDINATOR in found:
         named = dict.fromkeys(resource for each in quotas.values() for resource in each)
         quotas[ROOT_OF_KOORDINATOR] = {each: Quota(allocatable(each)) for each in named}
-    own = [(name, quotas) for name, quotas, _ in own_quotas(quotas, parents)]
-    return {name: replace(found[name], quotas=quotas) for name, quotas in reversed(own)}
+    own = {name: (quotas, sums) for name, quotas, sums in own_quotas(quotas, parents)}
+    _, below = own.get(ROOT_OF_KOORDINATOR, ({}, {}))
+    queues = {name: replace(found[name], quotas=own[name][0]) for name in reversed(own)}
+    return queues, {resource: below.get(resource, 0) for resource in named}

@@ -70,6 +70,13 @@ class QueueState:
             self.guaranteed[resource] = max(0, kept)
             self.used[resource] = 0
 
+    def set_quota(self, resource: str, amount: int) -> None:
+        """Replace the quota of this root for one resource, without those of its children."""
+        lent = sum(c.nominal[resource] - c.guaranteed[resource] for c in self.children)
+        self.nominal[resource] = amount + lent
+        for child in self.children:
+            child._share = None  # noqa: SLF001 - of this class
+
     def note_guaranteed(self, *, lends_all: bool) -> None:
         """Set `_lends_all` of the Queue and all Queues below it.
 

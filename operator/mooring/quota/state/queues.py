@@ -59,7 +59,11 @@ class Queues:
             _MEMBERSHIPS_BYTES, lambda key, found: getsizeof(key) + getsizeof(found[1] or "")
         )
         """The Queue of a pod, by the pod's namespace and the name in its Queue label."""
-        self._queues_changed = False
+        self._elastic: Mapping[str, Queue] = {}
+        """The Queues of ElasticQuotas, by name."""
+        self._below_root: Mapping[str, int] = {}
+        """By resource, the sum of the quotas below the root that shares the nodes, if any."""
+        self._queues_changed = self._nodes_changed = False
         self._changed_namespaces: set[str] = set()
         self._names_changed = False
         self.resources: frozenset[str] = frozenset()
@@ -187,12 +191,12 @@ class Queues:
 
     def changed(self, kind: Kind, key: str, before: object, after: object) -> None:
         """Record a changed Queue, namespace or node for `settle`; count a changed claim now."""
-        if before == after:
+        if before == after and getattr(before, "uid", "") == getattr(after, "uid", ""):
             return
         if kind in (Kind.QUEUE, Kind.ELASTIC_QUOTA):
             self._queues_changed = True
         elif kind is Kind.NODE:
-            self._queues_changed |= ROOT_OF_KOORDINATOR in self._states
+            self._nodes_changed |= bool(self._below_root)
         elif kind is Kind.NAMESPACE and (self._in_force or self._not_ready):
             self._memberships.clear()
             self._changed_namespaces.add(key)
@@ -216,12 +220,16 @@ class Queues:
     @property
     def is_settled(self) -> bool:
         """Whether `settle` and `settled` have handled every change."""
-        return not (self._queues_changed or self._changed_namespaces or self._names_changed)
+        changed = self._queues_changed or self._nodes_changed or self._names_changed
+        return not (changed or self._changed_namespaces)
 
     def written(self) -> Mapping[str, Queue]:
-        """Return the newest version of each Queue; a Queue counts before an ElasticQuota."""
-        elastic, queues = self._objects.of(Kind.ELASTIC_QUOTA), self._objects.of(Kind.QUEUE)
-        return {**queues_of(elastic, queues, self._nodes.total), **queues} if elastic else queues
+        """Return the newest version of each Queue; a Queue counts before an ElasticQuota.
+
+        Call it only if `is_settled`; the quotas of the Queue that shares the nodes may be older.
+        """
+        queues: Mapping[str, Queue] = self._objects.of(Kind.QUEUE)
+        return {**self._elastic, **queues} if self._elastic else queues
 
     def settle(self) -> Collection[str] | None:
         """Apply the recorded changes; return the namespaces whose pods may be in another Queue.
@@ -230,7 +238,11 @@ class Queues:
         `settled`.
         """
         if not self._queues_changed:
+            self._share_nodes()
             return None if self._names_changed else tuple(self._changed_namespaces)
+        elastic, queues = self._objects.of(Kind.ELASTIC_QUOTA), self._objects.of(Kind.QUEUE)
+        found, below_root = queues_of(elastic, queues, self._nodes.total) if elastic else ({}, {})
+        self._elastic, self._below_root = found, below_root
         written = self.written()
         in_force, problems = _resolved(written, self._in_force)
         states = dict[str, QueueState]()
@@ -272,9 +284,22 @@ class Queues:
         self._names_changed |= after != before  # until `settled`, also if the caller is cancelled
         return None if self._names_changed else tuple(self._changed_namespaces)
 
+    def _share_nodes(self) -> None:
+        """Let the root of Koordinator's tree share what the nodes have now.
+
+        The tree is not made again, because nodes may come by the second.
+        """
+        root = self._states.get(ROOT_OF_KOORDINATOR) if self._nodes_changed else None
+        if root is not None:
+            for resource in root.nominal.keys() & self._below_root:
+                own = self._nodes.total(resource) - self._below_root[resource]
+                root.set_quota(resource, max(0, own))
+            self.changes += 1
+            self.decreases += 1
+
     def settled(self) -> None:
         """Forget the recorded changes; the caller has set the Queue of each pod again."""
-        self._queues_changed = False
+        self._queues_changed = self._nodes_changed = False
         self._changed_namespaces = set()
         self._names_changed = False
 
