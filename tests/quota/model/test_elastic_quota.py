@@ -15,6 +15,7 @@ from mooring.quota.model.elastic_quota import (
     ROOT_OF_KOORDINATOR,
     parse_elastic_quota,
     queues_of,
+    with_own_quotas,
 )
 from mooring.quota.model.queue import Queue, Quota, parse_queue
 from queue_files import elastic_quota, imported, koordinator_quota, node
@@ -25,7 +26,9 @@ def read(
 ) -> dict[str, Queue]:
     """Return the Queues of these ElasticQuotas by name."""
     parsed = {object_key(Kind.ELASTIC_QUOTA, raw): parse_elastic_quota(raw) for raw in raws}
-    found, _ = queues_of(parsed, [*others], lambda resource: allocatable.get(resource, 0))
+    found, _ = with_own_quotas(
+        queues_of(parsed, [*others]), lambda resource: allocatable.get(resource, 0)
+    )
     return found
 
 
@@ -63,7 +66,7 @@ def test_a_malformed_elastic_quota_is_a_queue_that_is_not_ready() -> None:
 
 def test_of_two_elastic_quotas_in_a_namespace_the_first_by_name_counts() -> None:
     first, second = (Queue("team", uid=uid) for uid in ("first", "second"))
-    found, _ = queues_of({"team/b": second, "team/a": first}, (), lambda _resource: 0)
+    found = queues_of({"team/b": second, "team/a": first}, ())
     assert found["team"].uid == "first"
 
 

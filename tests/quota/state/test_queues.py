@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from mooring.groups.model.pod_group import parse_volcano_pod_group
 from mooring.groups.plugins.gang_args import GangSchedulingArgs
 from mooring.model.events import Kind
@@ -361,6 +363,21 @@ def test_a_node_changes_the_root_of_koordinators_tree_as_if_the_tree_was_made_ag
         shares = {each.name: each.share for each in below(root)}
         assert shares == {each.name: each.share for each in below(again)}
         assert shares["dept"] > 0
+
+
+@pytest.mark.parametrize(
+    ("parent", "namespaces"), [("dept", "no JSON"), ("misspelled", "[]"), ("misspelled", "{")]
+)
+def test_the_quota_of_a_former_version_in_force_does_not_count_twice(
+    parent: str, namespaces: str
+) -> None:
+    state = koordinators(DEPARTMENT, TEAM)
+    before = {name: each.nominal for name, each in state.queues.states.items()}
+    notes = {"namespaces": namespaces}
+    wrong = koordinator_quota("team", parent, annotations=notes, min={"pods": 4})
+    put_elastic(state, wrong)
+    assert state.queues.problem("team") is not None
+    assert {name: each.nominal for name, each in state.queues.states.items()} == before
 
 
 def test_an_elastic_quota_that_is_listed_with_another_uid_is_another_one() -> None:

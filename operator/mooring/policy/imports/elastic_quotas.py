@@ -14,6 +14,7 @@ from mooring.quota.model.elastic_quota import (
     fields_of_koordinator,
     parse_elastic_quota,
     queues_of,
+    with_own_quotas,
 )
 from mooring.quota.model.queue import QUEUE_LABEL, Queue
 
@@ -58,7 +59,7 @@ class ElasticQuotas:
 
     def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
         """Yield the Queues for all ElasticQuotas."""
-        found, _ = queues_of(self._read, (), lambda resource: capacity.get(resource, 0))
+        found, _ = with_own_quotas(queues_of(self._read, ()), lambda name: capacity.get(name, 0))
         if ROOT_OF_KOORDINATOR in found:
             if not capacity:
                 kind = f"elasticquotas.{GROUPS[-1]} --all-namespaces"

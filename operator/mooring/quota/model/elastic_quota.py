@@ -57,6 +57,7 @@ def parse_elastic_quota(raw: Mapping[str, Any]) -> Queue:
         invalid=invalid,
         uid=text(metadata, "uid", "metadata"),
         generation=integer(metadata, "generation", "metadata") or 0,
+        is_inclusive=True,
         status=mapping(raw, "status"),
     )
     if name == ROOT_OF_KOORDINATOR:
@@ -90,27 +91,39 @@ def _namespaces(fields: Mapping[str, str]) -> list[str]:
     return names
 
 
-def queues_of(
-    elastic_quotas: Mapping[str, Queue], others: Collection[str], allocatable: Callable[[str], int]
-) -> tuple[dict[str, Queue], Mapping[str, int]]:
-    """Return the Queues by name, parents first; of equal names, the first ElasticQuota counts.
+def queues_of(elastic_quotas: Mapping[str, Queue], others: Collection[str]) -> dict[str, Queue]:
+    """Return the Queues by name; of equal names, the first ElasticQuota counts.
 
-    Also return, by resource, the sum of the quotas below the root of Koordinator's quotas, if it is
-    among the Queues. Queues with names in `others` are left out. `elastic_quotas` has namespaces
-    and names as keys, and `allocatable` returns the amount of a resource on all nodes.
+    Their quotas include those below. Queues with names in `others` are left out. `elastic_quotas`
+    has namespaces and names as keys.
     """
     last_first = (elastic_quotas[key] for key in sorted(elastic_quotas, reverse=True))
     out = {ROOT, *NO_QUEUES, *others}
     found = {queue.name: queue for queue in last_first if queue.name not in out}
-    parents = {name: queue.parent for name, queue in found.items()}
+    parents = {queue.parent for queue in found.values()}
     for root in (ROOT, ROOT_OF_KOORDINATOR):
-        if root in parents.values() and root not in others:
-            found.setdefault(root, Queue(root))
-    quotas, named = {name: queue.quotas for name, queue in found.items()}, dict[str, None]()
-    if ROOT_OF_KOORDINATOR in found:
+        if root in parents and root not in others:
+            found.setdefault(root, Queue(root, is_inclusive=True))
+    return found
+
+
+def with_own_quotas(
+    queues: Mapping[str, Queue], allocatable: Callable[[str], int]
+) -> tuple[dict[str, Queue], Mapping[str, int]]:
+    """Return the Queues of ElasticQuotas by name, parents first, without the quotas below them.
+
+    Also return, by resource, the sum of the quotas below the root of Koordinator's quotas, if it is
+    among the Queues. `allocatable` returns the amount of a resource on all nodes.
+    """
+    quotas, named = {name: queue.quotas for name, queue in queues.items()}, dict[str, None]()
+    if ROOT_OF_KOORDINATOR in queues:
         named = dict.fromkeys(resource for each in quotas.values() for resource in each)
         quotas[ROOT_OF_KOORDINATOR] = {each: Quota(allocatable(each)) for each in named}
+    parents = {name: queue.parent for name, queue in queues.items()}
     own = {name: (quotas, sums) for name, quotas, sums in own_quotas(quotas, parents)}
     _, below = own.get(ROOT_OF_KOORDINATOR, ({}, {}))
-    queues = {name: replace(found[name], quotas=own[name][0]) for name in reversed(own)}
-    return queues, {resource: below.get(resource, 0) for resource in named}
+    found = {
+        name: replace(queues[name], quotas=own[name][0], is_inclusive=False)
+        for name in reversed(own)
+    }
+    return found, {resource: below.get(resource, 0) for resource in named}

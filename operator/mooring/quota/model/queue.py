@@ -68,7 +68,8 @@ class Queue:
     which pods of the Queue itself. `parent` is "" for the root of a tree. `namespaces` selects the
     namespaces whose pods may be in the Queue; None means that it may have child Queues only.
     `invalid` says what is wrong with the spec, with the path of the field; if it is set, only
-    `namespaces` is valid. `status` is the status on the API server.
+    `namespaces` is valid. `is_inclusive` says that the quotas include those of the Queues below, as
+    in an ElasticQuota. `status` is the status on the API server.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Queue:
     within: Preempts = Preempts.LOWER_PRIORITY
     namespaces: LabelSelector | None = None
     invalid: str | None = None
+    is_inclusive: bool = False
     uid: str = field(default="", compare=False)
     generation: int = field(default=0, compare=False)
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)

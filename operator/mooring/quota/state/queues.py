@@ -17,7 +17,12 @@ from mooring.model.resources import amount_text
 from mooring.model.selectors import LabelSelector
 from mooring.model.wording import listed
 from mooring.pausing import pause
-from mooring.quota.model.elastic_quota import NO_QUEUES, ROOT_OF_KOORDINATOR, queues_of
+from mooring.quota.model.elastic_quota import (
+    NO_QUEUES,
+    ROOT_OF_KOORDINATOR,
+    queues_of,
+    with_own_quotas,
+)
 from mooring.quota.model.queue import DEEPEST, PODS, QUEUE_LABEL, Queue
 from mooring.quota.state.claim_users import ClaimUsers, devices_of, named_claims
 from mooring.quota.state.queue_tree import QueueState
@@ -226,7 +231,7 @@ class Queues:
     def written(self) -> Mapping[str, Queue]:
         """Return the newest version of each Queue; a Queue counts before an ElasticQuota.
 
-        Call it only if `is_settled`; the quotas of the Queue that shares the nodes may be older.
+        Call it only if `is_settled`. The quotas of an ElasticQuota include those below it.
         """
         queues: Mapping[str, Queue] = self._objects.of(Kind.QUEUE)
         return {**self._elastic, **queues} if self._elastic else queues
@@ -241,13 +246,15 @@ class Queues:
             self._share_nodes()
             return None if self._names_changed else tuple(self._changed_namespaces)
         elastic, queues = self._objects.of(Kind.ELASTIC_QUOTA), self._objects.of(Kind.QUEUE)
-        found, below_root = queues_of(elastic, queues, self._nodes.total) if elastic else ({}, {})
-        self._elastic, self._below_root = found, below_root
+        self._elastic = queues_of(elastic, queues) if elastic else {}
         written = self.written()
         in_force, problems = _resolved(written, self._in_force)
-        states = dict[str, QueueState]()
-        for queue in in_force.values():
-            self._make(queue, in_force, states)
+        # Only now, because a former version in force has other quotas, and perhaps another parent.
+        inclusive = {name: queue for name, queue in in_force.items() if queue.is_inclusive}
+        own, self._below_root = with_own_quotas(inclusive, self._nodes.total)
+        own, states = in_force | own, dict[str, QueueState]()
+        for queue in own.values():
+            self._make(queue, own, states)
             pause()
         for state in states.values():
             if state.parent is None:
