@@ -41,16 +41,20 @@ def test_trying_a_node_with_its_nominated_pods_takes_a_step_of_the_budget() -> N
     names = [f"n{number}" for number in range(50)]
     members = [pod(f"x{number}", cpu="1", ports=[80]) for number in range(2)]
 
-    def steps(cpu: str) -> int:
-        deciding, budget = Deciding(*(node(name, cpu=cpu) for name in names)), SearchBudget()
+    def steps(*free: Raw, cpu: str = "4", port: int = 80) -> int:
+        deciding = Deciding(*(node(name, cpu=cpu) for name in names), *free)
+        budget = SearchBudget()
         for name in names:
-            deciding.nominate(pod(f"to-{name}", cpu="3", priority=9), name)
+            deciding.nominate(pod(f"to-{name}", cpu="3", priority=9, ports=[port]), name)
         before = budget.remaining
-        search_for(deciding, members, budget=budget).place()
+        found = search_for(deciding, members, budget=budget).place()
+        assert found.complete is (bool(free) or port != 80)
         return before - budget.remaining
 
-    assert steps("4") > 2 * len(names)
-    assert steps("3") < len(names)  # requests alone say that the nominated pods leave no room
+    assert steps() > len(names)
+    assert steps(cpu="3") < len(names)  # requests alone say that the nominated pods leave no room
+    assert steps(port=81) < 5  # the best nodes suffice
+    assert steps(*(node(name, cpu="4") for name in "ab")) < 5
 
 
 def test_removing_pods_for_a_search_takes_steps_of_the_budget() -> None:

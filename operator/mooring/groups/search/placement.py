@@ -155,42 +155,59 @@ class GroupSearch(CountingSearch):
 
     def _feasible(
         self, pod: Pod, members: MemberClass, allowed: BoolArray
-    ) -> tuple[NodeSearch, IntArray]:
-        """Return a search for the pod, and the rows that pass every filter in the present trial."""
+    ) -> tuple[NodeSearch, IntArray, frozenset[int]]:
+        """Return a search for the pod, and the rows that pass every filter in the present trial.
+
+        Third, return those of the rows where filters may reject the pod beside nominated pods: the
+        caller asks `_fits_beside_nominated`, only where it must, because each answer takes long.
+        """
         search = self.searched.search(pod)
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
-            return search, np.zeros(0, np.int64)
+            return search, np.zeros(0, np.int64), frozenset()
         fits = search.feasible(pre_filtered) & allowed
-        full, others = search.full_with_nominated(pre_filtered, fits)
+        full, unsure = search.full_with_nominated(pre_filtered, fits)
         fits[full] = False
-        self.searched.budget.spend(len(others))
-        for row in others.tolist():
-            fits[row] = not search.rejections_with_nominated(row)
         self.exclude_rejected(fits, members)
         if members.extended is not None:
             fits &= members.extended.passed
-        return search, np.flatnonzero(fits)
+        return search, np.flatnonzero(fits), frozenset(unsure.tolist())
+
+    def _fits_beside_nominated(self, search: NodeSearch, row: int) -> bool:
+        """Return whether the pod fits beside the nominated pods; this takes a step."""
+        self.searched.budget.spend(1)
+        pause()
+        return not search.rejections_with_nominated(row)
 
     def _choose(
         self, pod: Pod, members: MemberClass, allowed: BoolArray, *, by_fit: bool
     ) -> int | None:
-        """Return a row for the member: the best by score, or with `by_fit` the fullest; or None."""
-        search, rows = self._feasible(pod, members, allowed)
-        if not len(rows):
-            return None
-        if by_fit:
-            return int(rows[np.argmin(self._slack(pod, rows))])
-        if len(rows) == 1:
-            return int(rows[0])
-        table = scored(search, rows, members.extended)
-        return int(rows[table.best[self.searched.seed % len(table.best)]])
+        """Return a row for the member: the best by score, or with `by_fit` the fullest; or None.
 
-    def by_slack(self, pod: Pod, members: MemberClass, allowed: BoolArray) -> list[int]:
-        """Return the feasible rows; the node where the pod leaves the least free comes first."""
-        _, rows = self._feasible(pod, members, allowed)
-        found: list[int] = rows[np.argsort(self._slack(pod, rows), kind="stable")].tolist()
-        return found
+        Of equally good rows, one without nominated pods is preferred.
+        """
+        search, rows, unsure = self._feasible(pod, members, allowed)
+        while len(rows) and not self.searched.budget.spent:
+            best = rows
+            if by_fit:
+                best = rows[[np.argmin(self._slack(pod, rows))]]
+            elif len(rows) > 1:
+                best = rows[scored(search, rows, members.extended).best]
+            sure = best[~np.isin(best, [*unsure])] if unsure else best
+            if len(sure):
+                return int(sure[self.searched.seed % len(sure)])
+            row = int(best[self.searched.seed % len(best)])
+            if self._fits_beside_nominated(search, row):
+                return row
+            rows = rows[rows != row]
+        return None
+
+    def by_slack(self, pod: Pod, members: MemberClass, allowed: BoolArray) -> Iterator[int]:
+        """Yield the feasible rows; the node where the pod leaves the least free comes first."""
+        search, rows, unsure = self._feasible(pod, members, allowed)
+        for row in rows[np.argsort(self._slack(pod, rows), kind="stable")].tolist():
+            if row not in unsure or self._fits_beside_nominated(search, row):
+                yield row
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
         """Return how much of the requested resources is free on each node.
@@ -244,7 +261,7 @@ class _Moves:
 
     def candidates(self, member: int) -> Iterator[int]:
         """Return the rows of nodes that pass every filter, the fullest node first."""
-        return iter(self.search.by_slack(*self.members[member], self.allowed))
+        return self.search.by_slack(*self.members[member], self.allowed)
 
     def put(self, member: int, row: int) -> None:
         self.trial.add(self.members[member][0], row)
