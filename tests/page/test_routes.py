@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from mooring.model.access import Attributes, User
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import parse_pod
@@ -149,6 +150,26 @@ async def test_quotas_of_koordinator_are_shown_to_users_of_their_namespaces() ->
     async with served(page(shared), rights=ann, user="ann") as client:
         found = (await got(client, "queues"))["queues"]
     assert [each["name"] for each in found] == ["koordinator-root-quota", "team"]
+
+
+async def test_an_elastic_quota_that_comes_during_a_request_does_not_break_it() -> None:
+    shared = state()
+
+    def put(name: str) -> None:
+        raw = koordinator_quota(name, namespace="other")
+        key, quota = object_key(Kind.ELASTIC_QUOTA, raw), parse_object(Kind.ELASTIC_QUOTA, raw)
+        shared.state.put(Kind.ELASTIC_QUOTA, key, quota)
+
+    class Slow(Rights):
+        async def allows(self, user: User, attributes: Attributes) -> bool:
+            put("second")
+            return await super().allows(user, attributes)
+
+    put("first")
+    ann = Slow(ann=[*may("queues"), pods_of("other")])
+    async with served(page(shared), rights=ann, user="ann") as client:
+        found = (await got(client, "queues"))["queues"]
+    assert [each["name"] for each in found] == ["koordinator-root-quota", "first"]
 
 
 async def test_no_other_file_of_the_package_is_served() -> None:

@@ -24,6 +24,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -46,6 +47,7 @@ from mooring.page.policy_view import PolicyView
 from mooring.page.queue_view import Queue, Selected
 from mooring.page.rebalancing_view import PlanRequest, PlansView
 from mooring.page.turns import TooLongError, TrialsBusy
+from mooring.process.time_slices import REST, TimeSlices
 from mooring.quota.status.queue_status import queue_documents
 from mooring.simulate.manifests import InputError
 
@@ -286,13 +288,15 @@ class Page:
         above all of them stay.
         """
         viewer, objects = await self._viewer(request), self.queue.scheduler.state.objects
-        elastic = objects.of(Kind.ELASTIC_QUOTA)
+        # Copies, because watches go on while the API server is asked, and between slices.
+        queues, elastic = {**objects.of(Kind.QUEUE)}, {**objects.of(Kind.ELASTIC_QUOTA)}
         first_last = sorted(elastic, reverse=True)  # of equal names, the first one counts
         namespaces = {elastic[key].name: key.partition("/")[0] for key in first_last}
         visible = await viewer.visible(namespaces.values())
+        slices = TimeSlices(rest=REST, clock=self.queue.clock)
         kept = [
             each
-            for each in queue_documents(objects.of(Kind.QUEUE), elastic)
+            for each in await slices.run(partial(queue_documents, queues, elastic))
             if each["kind"] == "Queue"
             or each["parent"] is None
             or namespaces[each["name"]] in visible

@@ -187,12 +187,14 @@ def _with_statuses(queues: Mapping[str, Queue], elastic: Mapping[str, Queue]) ->
     tree.changed(Kind.QUEUE, "", None, objects)
     tree.settle()
     for state in tree.states.values():
+        pause()
         if not state.children:
             with suppress(ManifestError):
                 state.charge(amounts_of(state.queue.status, "used", "status"))
     found, written = dict[str, Queue](), tree.written()
     parents = {queue.parent for queue in written.values()}
     for name, view in queue_views(written, tree, {}).items():
+        pause()
         queue, is_root = written[name], name == ROOT_OF_KOORDINATOR
         shown = {} if is_root else view.amounts if name in parents else queue.quotas
         own = {r: each for r, each in view.amounts.items() if r in shown}
