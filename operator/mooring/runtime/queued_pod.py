@@ -130,6 +130,8 @@ class QueuedPod:
     pod must be tried again."""
     ticket: int = field(default=0, repr=False)
     """A number that changes with every move; a heap's entry with an older ticket is void."""
+    backoff_ticket: int = field(default=0, repr=False)
+    """The `ticket` with which the pod is in the heap of backoffs while it is unschedulable."""
     times: StateTimes = field(repr=False, kw_only=True)
     """The time that the pod was in each state."""
 

@@ -232,6 +232,32 @@ def test_backoff_after_unschedulable_attempts_doubles_from_one_second_to_ten(
     assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
 
 
+def test_a_pod_without_quota_is_tried_after_its_backoff_although_one_event_came_in_vain(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject(queue, "web", plugins=QUOTA)
+    hints.admitted = {"web": False}
+    queue.move_on_events([QUOTA_FREED], 0.1)
+    run_all_hints(queue, 0.1)
+    hints.in_vain = True  # others have taken the quota
+    assert pop_all(queue, 0.1) == []
+    hints.in_vain = False
+    queue.move_on_events([QUOTA_FREED], 0.2)
+    run_all_hints(queue, 0.2)
+    assert pop_all(queue, 1.0) == ["web"]
+
+
+def test_a_pod_without_quota_is_tried_after_its_backoff_even_if_it_waits_for_a_delay(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    queue.add(make_pod("web"), DEFAULT, 0.0)
+    queue.add_unschedulable(popped(queue, 0.0), QUOTA, 0.0, retry_at=0.5)
+    hints.admitted = {"web": False}
+    queue.move_on_events([QUOTA_FREED], 0.1)
+    run_all_hints(queue, 0.1)
+    assert pop_all(queue, 1.0) == ["web"]
+
+
 def test_failed_preemptions_for_quota_lengthen_the_backoff(queue: SchedulingQueue) -> None:
     queue.add(make_pod("web"), DEFAULT, 0.0)
     waits, now = [], 0.0

@@ -507,8 +507,8 @@ class SchedulingQueue:
         """Retry an unschedulable pod when its backoff ends; until then, its hints still run."""
         if for_group:
             queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
-        if queued.retry_at > queued.backoff_expiration:  # else it is in the heap already
-            queued.retry_at = queued.backoff_expiration
+        if queued.backoff_ticket != queued.ticket:  # else it is in the heap already
+            queued.backoff_ticket = queued.ticket
             self._backoff.push(queued.backoff_expiration, queued)
 
     def _try_for_group(
