@@ -70,6 +70,20 @@ def test_removing_pods_for_a_search_takes_steps_of_the_budget() -> None:
     assert steps([]) < 5 <= steps(others)
 
 
+def test_a_node_that_nominated_pods_bar_changes_no_scores_of_other_nodes() -> None:
+    """Node c has nine times the taints of b: beside c the taint of b hardly counts."""
+    taints = {"a": 0, "b": 1, "c": 9}
+    nodes = [node(name, cpu="10", memory="10Gi") for name in taints]
+    for raw, number in zip(nodes, taints.values(), strict=True):
+        keys = (f"t{key}" for key in range(number))
+        raw["spec"]["taints"] = [{"key": key, "effect": "PreferNoSchedule"} for key in keys]
+    deciding = Deciding(*nodes, pod("big", node="a", cpu="8", memory="1Gi"))
+    deciding.nominate(pod("nominated", cpu="1", priority=9, ports=[80]), "c")
+    member = pod("x", cpu="1", ports=[80])
+    assert deciding.decision(member).node == "a"
+    assert by_name(deciding, placed(deciding, [member])) == {"x": "a"}
+
+
 THREE_NODES = (node("a", cpu="4"), node("b", cpu="4"), node("c", cpu="4"))
 
 

@@ -32,6 +32,9 @@ millisecond."""
 _MOST_SPECS: Final = 500
 """The most different specs of a group's members. A group with more is not placed, because the
 search over all nodes runs once for each spec."""
+_FEW_TRIALS: Final = 64
+"""If all members need at most this many trials beside nominated pods, all are made before scores
+are compared; otherwise only the best node is tried."""
 _MOST_DIAGNOSED: Final = 256
 """The most placed members that the diagnosis of a member without a node considers."""
 
@@ -187,6 +190,10 @@ class GroupSearch(CountingSearch):
         Of equally good rows, one without nominated pods is preferred.
         """
         search, rows, unsure = self._feasible(pod, members, allowed)
+        if not by_fit and 0 < len(unsure) * len(self.searched.members) <= _FEW_TRIALS:
+            # Scores are normalized over the nodes where the member fits, as for a single pod.
+            full = [row for row in unsure if not self._fits_beside_nominated(search, row)]
+            rows, unsure = rows[~np.isin(rows, full)], frozenset()
         while len(rows) and not self.searched.budget.spent:
             best = rows
             if by_fit:
