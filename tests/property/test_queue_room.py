@@ -37,8 +37,10 @@ class RoomHints:
     def needs_no_hint(self, _queued: QueuedPod) -> bool:
         return False
 
-    def is_admitted(self, _queued: QueuedPod) -> None:
-        return None
+    def is_admitted(self, queued: QueuedPod) -> bool | None:
+        """Filters rejected the pods of two CPUs; other pods were rejected for all nodes at once."""
+        cpus = cpus_of(queued.pod)
+        return None if cpus == 2 else any(cpus <= free for free in self.free.values())
 
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, **_: bool) -> bool:
         gone = event.before
