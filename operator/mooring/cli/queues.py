@@ -92,9 +92,10 @@ async def _elastic_quotas(client: ApiClient) -> dict[str, Queue]:
     try:
         for kind in (ELASTIC_QUOTA, SIGS_ELASTIC_QUOTA):
             if kind.plural in await client.served_in(kind.group, kind.version):
-                raws = (await client.list_all(kind)).items
-                named = ((f"{namespace_of(raw)}/{name_of(raw)}", raw) for raw in raws)
-                return {key: parse_elastic_quota(raw) for key, raw in named}
+                return {
+                    f"{namespace_of(raw)}/{name_of(raw)}": parse_elastic_quota(raw)
+                    for raw in (await client.list_all(kind)).items
+                }
     except ForbiddenError as error:
         note(f"ElasticQuotas are not shown: {error}; {_GRANT}")
     return {}

@@ -290,8 +290,8 @@ class Page:
         viewer, objects = await self._viewer(request), self.queue.scheduler.state.objects
         # Copies, because watches go on while the API server is asked, and between slices.
         queues, elastic = {**objects.of(Kind.QUEUE)}, {**objects.of(Kind.ELASTIC_QUOTA)}
-        first_last = sorted(elastic, reverse=True)  # of equal names, the first one counts
-        namespaces = {elastic[key].name: key.partition("/")[0] for key in first_last}
+        last_first = sorted(elastic, reverse=True)  # of equal names, the first one counts
+        namespaces = {elastic[key].name: key.partition("/")[0] for key in last_first}
         visible = await viewer.visible(namespaces.values())
         slices = TimeSlices(rest=REST, clock=self.queue.clock)
         kept = [

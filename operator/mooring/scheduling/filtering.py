@@ -189,18 +189,24 @@ class NodeSearch:
         Second, return the rows where other filters may reject the pod beside the nominated pods:
         the caller tries these with `rejections_with_nominated`.
         """
-        rows, full = self._nominated_rows(fits), [np.zeros(0, np.int64)]
-        for name, plugin in self.pipeline.resource_filters.items() if len(rows) else ():
+        rows = left = self._nominated_rows(fits)
+        if not len(rows):
+            return rows, rows
+        for name, plugin in self.pipeline.resource_filters.items():
             if pre_filtered.runs(plugin):
                 state = pre_filtered.states.get(name)
                 needs = run_resource_requests(self.pipeline, plugin, state)
-                nodes = self.cluster.nodes_with_nominated(rows, needs, self.pod, self.ends)
-                passed = run_filter(self.pipeline, plugin, self.pod, nodes, state)
-                full.append(nodes.rows[~passed])
-                rows = nodes.rows[passed]
-        if self.resource_filter(pre_filtered) is not None:
-            rows = rows[:0]
-        return np.concatenate(full), rows
+                nodes, passed = self._passed_with_nominated(left, plugin, needs, state)
+                left = nodes.rows[passed]
+        full = np.setdiff1d(rows, left)
+        return full, left[:0] if self.resource_filter(pre_filtered) is not None else left
+
+    def _passed_with_nominated(
+        self, rows: IntArray, plugin: ResourceFilterPlugin, needs: Mapping[str, int], state: object
+    ) -> tuple[NodeView, BoolArray]:
+        """Return the nodes with the requests of their nominated pods, and which pass the filter."""
+        nodes = self.cluster.nodes_with_nominated(rows, needs, self.pod, self.ends)
+        return nodes, run_filter(self.pipeline, plugin, self.pod, nodes, state)
 
     def _rejected_with_nominated(
         self, rows: IntArray, pre_filtered: PreFiltered
@@ -212,9 +218,8 @@ class NodeSearch:
         if resource_filter is None:
             return tuple(r for row in rows.tolist() for r in self.rejections_with_nominated(row))
         plugin, needs = resource_filter
-        with_nominated = self.cluster.nodes_with_nominated(rows, needs, self.pod, self.ends)
         state = pre_filtered.states[plugin.name]
-        passed = run_filter(self.pipeline, plugin, self.pod, with_nominated, state)
+        with_nominated, passed = self._passed_with_nominated(rows, plugin, needs, state)
         rejected = with_nominated.rows[~passed]
         if not len(rejected):
             return ()

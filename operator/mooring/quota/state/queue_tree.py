@@ -64,18 +64,19 @@ class QueueState:
         for resource in resources:
             pause()
             quota = self.queue.quotas.get(resource, NO_QUOTA)
-            lent = sum(c.nominal[resource] - c.guaranteed[resource] for c in self.children)
-            nominal = self.nominal[resource] = quota.nominal + lent
+            nominal = self.nominal[resource] = quota.nominal + self._lent_by_children(resource)
             kept = nominal - quota.lending_limit if quota.lending_limit is not None else 0
             self.guaranteed[resource] = max(0, kept)
             self.used[resource] = 0
 
     def set_quota(self, resource: str, amount: int) -> None:
         """Replace the quota of this root for one resource, without those of its children."""
-        lent = sum(c.nominal[resource] - c.guaranteed[resource] for c in self.children)
-        self.nominal[resource] = amount + lent
+        self.nominal[resource] = amount + self._lent_by_children(resource)
         for child in self.children:
             child._share = None  # noqa: SLF001 - of this class
+
+    def _lent_by_children(self, resource: str) -> int:
+        return sum(c.nominal[resource] - c.guaranteed[resource] for c in self.children)
 
     def note_guaranteed(self, *, lends_all: bool) -> None:
         """Set `_lends_all` of the Queue and all Queues below it.

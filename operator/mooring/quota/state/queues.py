@@ -12,6 +12,7 @@ from typing import Final
 
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.events import Kind
+from mooring.model.indexes import add_count
 from mooring.model.pod import Pod
 from mooring.model.resources import amount_text
 from mooring.model.selectors import LabelSelector
@@ -177,20 +178,17 @@ class Queues:
             self._count_pod(number, pod, -1)
 
     def _count_pod(self, number: int, pod: Pod, sign: int) -> None:
+        amounts: Mapping[str, int]
         amounts = {name: sign * amount for name, amount in demand_of((pod,)).items()}
         if pod.spec.resource_claims:
-            self._count(number, self._claims.counted(number, amounts))
-        else:
-            self._count(number, amounts)
+            amounts = self._claims.counted(number, amounts)
+        self._count(number, amounts)
 
     def _count(self, number: int, amounts: Mapping[str, int]) -> None:
         self.changes += 1
         used = self._used[number]
-        for resource, amount in amounts.items():  # a call of `add_count` takes as long
-            if after := used.get(resource, 0) + amount:
-                used[resource] = after
-            else:
-                used.pop(resource, None)
+        for resource, amount in amounts.items():
+            add_count(used, resource, amount)
         if (state := self._by_number.get(number)) is not None:
             state.charge(amounts)
 

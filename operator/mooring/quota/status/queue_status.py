@@ -180,11 +180,11 @@ def _with_statuses(queues: Mapping[str, Queue], elastic: Mapping[str, Queue]) ->
     of Koordinator's quotas, and the shares of its children, depend on the nodes: they are unknown.
     """
     objects = Objects()
+    tree = Queues(objects, NodeTable(), lambda _pod: "")
     for kind, read in ((Kind.QUEUE, queues), (Kind.ELASTIC_QUOTA, elastic)):
         for key, queue in read.items():
             objects.put(kind, key, queue)
-    tree = Queues(objects, NodeTable(), lambda _pod: "")
-    tree.changed(Kind.QUEUE, "", None, objects)
+            tree.changed(kind, key, None, queue)
     tree.settle()
     for state in tree.states.values():
         pause()

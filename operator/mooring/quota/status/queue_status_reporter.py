@@ -91,16 +91,16 @@ class QueueStatusReporter:
 
     def _look(self) -> list[str]:
         """Update `views`; return the names of the Queues whose view has changed."""
-        queues, objects = self._scheduler.cluster.queues, self._scheduler.state.objects
-        written = (*objects.of(Kind.QUEUE).values(), *objects.of(Kind.ELASTIC_QUOTA).values())
+        queues = self._scheduler.cluster.queues
+        written = queues.written()
         if not written and not self.views:
             return []
         self._count_waiting(queues)
-        versions = [(queue.uid, queue.generation) for queue in written]
+        versions = [(queue.uid, queue.generation) for queue in written.values()]
         if self._seen == (seen := (versions, queues.changes, self._waiting)):
             return []
         self._seen = seen
-        before, self.views = self.views, queue_views(queues.written(), queues, self._waiting)
+        before, self.views = self.views, queue_views(written, queues, self._waiting)
         for name, view in before.items():
             if name not in self.views or self.views[name].uid != view.uid:
                 self._statuses.forget(name)

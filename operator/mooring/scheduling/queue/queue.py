@@ -424,7 +424,8 @@ class SchedulingQueue:
                 if admitted is False:
                     self._try_after_backoff(queued, for_group=for_group)
                     continue
-                queued.backoff_expiration = now if admitted else queued.backoff_expiration
+                if admitted:
+                    queued.backoff_expiration = now
             if for_group:
                 self._try_for_group(queued, now, queued.moved_by, queued.moved_at)
             else:
