@@ -2,7 +2,7 @@
 
 Code that decides knows neither the event loop nor a clock. Its caller decides when to pause, and
 runs other tasks in the pause: `Work.advance` runs a call until its next pause. Without such a
-caller, `pause` does nothing. No other module knows that greenlets do this.
+caller, `pause` does nothing. Only this module uses greenlets.
 """
 
 from collections.abc import Callable
@@ -99,7 +99,7 @@ class Work(Generic[_Result]):
         return self._results[0]
 
     def cancel(self) -> None:
-        """End the call by raising Interrupted at its pause; it does not pause again after this."""
+        """End the call: raise Interrupted at its present pause, and make no more pauses."""
         if self._worker is not None and not self._has_ended:
             self._is_cancelled = True
             with suppress(Interrupted):
@@ -113,8 +113,8 @@ class Work(Generic[_Result]):
     def leave(self) -> None:
         """Pause now; the work continues at the next `advance`.
 
-        Raise Interrupted if the work is cancelled in this pause; do nothing if it was cancelled
-        before.
+        Raise Interrupted if the work is cancelled in this pause. Do nothing if the work was
+        cancelled earlier.
         """
         if self._is_cancelled:
             return
@@ -125,7 +125,7 @@ class Work(Generic[_Result]):
         self.paused += self._pace.clock() - began if self._pace is not None else 0.0
 
     def run(self) -> "greenlet":
-        """Run the call to its end; return the greenlet that continues after it."""
+        """Run the call to its end; return the greenlet that called `advance` and now continues."""
         try:
             self._results.append(self._call())
         except BaseException as error:  # noqa: BLE001 - `advance` raises it
@@ -142,7 +142,7 @@ class Interrupted(BaseException):
 
 
 def _run_each(work: Work[Any]) -> None:
-    """Run `work` and then further works, one after the other, in this greenlet."""
+    """Run `work` in this greenlet; then run each `Work` that `_go_on` gives to the greenlet."""
     while True:
         driver = work.run()
         del work

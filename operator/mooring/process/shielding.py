@@ -9,8 +9,8 @@ _Result = TypeVar("_Result")
 async def shielded(work: "asyncio.Future[_Result]") -> _Result:
     """Return the result of the work; if the caller is cancelled, the work goes on.
 
-    If the caller was cancelled, this function drops a later error of the work. `asyncio.shield`
-    would log such an error with a traceback.
+    If the work fails after the caller was cancelled, its error is dropped. `asyncio.shield` would
+    log the error with a traceback.
     """
     try:
         await asyncio.wait((work,))

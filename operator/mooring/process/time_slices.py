@@ -1,7 +1,7 @@
 """Divides long work on the event loop into slices, so that other tasks run in between.
 
-Code that decides about pods knows nothing of the event loop: it calls `pause` at places where other
-tasks may run, and `TimeSlices.run` runs it.
+Code that decides about pods knows nothing of the event loop. `TimeSlices.run` runs such code, which
+calls the function `mooring.pausing.pause` at places where other tasks may run.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class TimeSlices:
     """Divides long work into slices: `pause` after each small step, or `run` a call that pauses.
 
     Args:
-        seconds: The least duration of a slice; the slice ends with the step that reaches it.
+        seconds: The least duration of a slice. A step that has begun is finished in its slice.
         rest: After a slice the event loop is free for this many times the slice's duration; with 0,
             all other ready tasks run once.
         clock: Returns the time in seconds.
@@ -53,7 +53,7 @@ class TimeSlices:
         self._began, self._stopped = self.clock(), float("inf")
 
     def stop(self) -> None:
-        """End the slice now, so that the time until the next pause does not count."""
+        """Stop measuring the slice, so that the time from now to the next pause does not count."""
         self._stopped = self.clock()
 
     @property
@@ -90,8 +90,8 @@ def _collect_at_times() -> None:
     """Collect young garbage after some slices, so that a collection stays short.
 
     Python collects only when many more objects were made than freed. Work that replaces 100,000
-    objects frees as many as it makes, so all of them stay young, and one collection takes up to 0.4
-    s.
+    objects frees as many as it makes. So all new objects stay young, and one collection takes up to
+    0.4 s.
     """
     if next(_slices_ended) % _SLICES_PER_COLLECTION == 0:
         gc.collect(1)

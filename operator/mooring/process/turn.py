@@ -1,8 +1,8 @@
 """A lock that keeps the cluster's state unchanged during a decision.
 
-An attempt, a plan or an answer may pause, and other tasks run in the pause. While a task has the
-turn, no other task reads or changes the state, because a trial may be open. Objects from watches
-wait in the inbox until the turn ends. kube-scheduler copies the state for each attempt instead.
+A decision, a plan or the answer to a user may pause, and other tasks run in the pause. While a task
+has the turn, no other task reads or changes the state, because a trial may be open. Objects from
+watches wait in the inbox until the turn ends. kube-scheduler copies the state for each attempt.
 """
 
 import asyncio
@@ -136,8 +136,8 @@ class Turn:
     async def run(self, call: Callable[[], _Result], rest: TimeSlices | None = None) -> _Result:
         """Take the turn, make a call that may pause, and return its result.
 
-        The turn counts as one slice of `rest`, so that a pause of `rest` after it gives other tasks
-        their time.
+        The turn counts as one slice of `rest`. After the turn, call `rest.pause` to give time to
+        other tasks.
         """
         rest = rest or TimeSlices(clock=self._clock)
         async with self:
