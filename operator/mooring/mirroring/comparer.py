@@ -36,8 +36,8 @@ class WatchedResource:
 
     Attributes:
         resource: The resource to list.
-        known: Returns a new set of the uids of Mooring's objects. If the list does not have one of
-            these uids, `gone` is called with it.
+        known: Returns a new set of the uids of Mooring's objects. For each uid that the API
+            server's list lacks, `gone` is called.
         knows: Returns whether Mooring has the object with this key and uid, in any state.
         gone: Removes the object with this uid.
         found: Stores an object that Mooring did not have; the argument is the API server's JSON.
@@ -60,7 +60,7 @@ class WatchedResource:
 
 @dataclass(eq=False, repr=False)
 class CacheComparer:
-    """Compares all resources every few minutes, and soon after each call of `hint`.
+    """Compares all resources every EVERY_SECONDS, and soon after each call of `hint`.
 
     If a known object is not in the API server's list, `gone` is called. Listed objects that are not
     known are read and given to `found`, at most `MOST_FETCHED` of a resource per comparison.
@@ -76,10 +76,10 @@ class CacheComparer:
         self._unusable: dict[Resource, dict[str, str]] = {}
         """By resource and uid, the version of each object that was read but cannot be used."""
         self._in_doubt: dict[Resource, set[str]] = {}
-        """By resource, the uids of `in_flight` that were missing in the API server's last list."""
+        """By resource, the uids of pods in flight that the API server's last list did not have."""
         self._last_read: dict[Resource, str] = {}
-        """By resource, the key of the last object that was read; the next comparison goes on after
-        this key."""
+        """By resource, the key of the last object that was read. The next comparison continues with
+        the key after this one."""
 
     def hint(self) -> None:
         """Make the next comparison begin soon, because kopf may have missed a deletion."""
@@ -100,8 +100,8 @@ class CacheComparer:
     async def _until_due(self) -> None:
         """Wait until a comparison is due.
 
-        It is due after EVERY_SECONDS, after `hint`, or if a pod in `_in_doubt`, whose attempt was
-        running at the last comparison, is queued again.
+        It is due after EVERY_SECONDS, after a call of `hint`, or when a pod in `_in_doubt` is
+        queued again.
         """
         left = EVERY_SECONDS
         while left > 0:
@@ -175,9 +175,9 @@ class CacheComparer:
     ) -> None:
         """Read at most `MOST_FETCHED` of the unknown objects, and call `found` with each.
 
-        The first key read is the one after `_last_read`, so that every object is read at some time.
-        Objects that Mooring still lacks afterwards are added to `_unusable`. If there are more
-        objects, the next comparison begins soon.
+        The objects are read by key, from the key after `_last_read` on, so that each object is read
+        at some time. If Mooring still lacks an object afterwards, the object is added to
+        `_unusable`. If not all unknown objects were read, the next comparison begins soon.
         """
         found, last = 0, self._last_read.get(compared.resource, "")
         slices, by_key = TimeSlices(clock=self.clock), dict[str, Mapping[str, Any]]()

@@ -153,10 +153,10 @@ class Discovery:
         return True
 
     def _counts(self, about: Kind | None, found: object, known: object) -> bool:
-        """Return whether to use the answer `found`: it equals `known`, or came often in a row.
+        """Return whether to use the answer `found`: it equals `known`, or was given often enough.
 
-        `about` is the kind that was asked for; None stands for the server's version. An answer that
-        is not used yet is counted in `_changes`.
+        An answer other than `known` must come several times in a row; `_changes` counts it.
+        `about` is the kind, or None for the server's version.
         """
         before, times = self._changes.pop(about, (found, 0))
         times = times + 1 if before == found else 1
@@ -167,7 +167,7 @@ class Discovery:
         return False
 
     def _note(self, kind: Kind, found: Resource | None) -> None:
-        """Store the resource from which a kind is read, None if it is not served; log a change."""
+        """Store the resource that the server serves for a kind (None: none); log a change."""
         is_new, before = kind not in self._served, self._served.get(kind)
         self._served[kind] = found
         if found is None and (is_new or before is not None):

@@ -117,9 +117,9 @@ def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -
 class Mirror:
     """Writes the objects of reflectors into the cluster state (`mooring.kube.reflector.Sink`).
 
-    A malformed object is logged, and the known version of the object stays; the stream goes on. The
-    devices of a malformed claim stay in use. `handled` is called after each event, with its name in
-    the metrics and the seconds that the change of state and queue took.
+    A malformed object is logged; its last valid version stays in the state. The devices of a
+    malformed claim stay in use. `handled` is called after each event, with the event's name in the
+    metrics and the seconds that the change of state and queue took.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Mirror:
         self._clock = clock
 
     def relist(self, resource: Resource) -> "MirroredList":
-        """Return an empty list; when it is applied, its objects replace those of the resource."""
+        """Return a new list, to be filled; its `apply` replaces all objects of the resource."""
         return MirroredList(self._state, _KINDS[resource])
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ class MirroredList:
         self._values: dict[str, Any] = {}
 
     def add(self, obj: dict[str, Any]) -> None:
-        """Add an object of the list; for a malformed one, the known version stays."""
+        """Add an object of the list; if it is malformed, keep its last valid version."""
         key = identity(self._kind, obj)
         self._values.setdefault(key, None)
         value = _parsed(self._state, self._kind, key, obj)
@@ -187,8 +187,8 @@ class MirroredList:
     def apply(self) -> None:
         """Put the objects into the state, and remove known objects that are not in the list.
 
-        An assumed pod that was already bound before the list, and is missing in it, is checked with
-        the API server soon (`ClusterState.doubt`).
+        If an assumed pod was bound before the list began, and the list lacks it, the pod is soon
+        read from the API server (`ClusterState.doubt`).
         """
         self._state.replacing(self._kind, self._values, self._before)
         self._state.doubt(uid for uid in self._unconfirmed if uid not in self._values)

@@ -41,7 +41,7 @@ _UNLISTED: Final = "{} of resource.k8s.io are not listed yet"
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """A failing list or watch: since when (a time of `clock`), and the last error as text."""
+    """A failing list or watch: since when it fails (a time of `clock`), and its last error."""
 
     since: float
     words: str
@@ -50,7 +50,7 @@ class _Trouble:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """A kind with its reflector; kinds of EXPECTED have one unless they are known as not served."""
+    """A served kind with its reflector; at first, all kinds of EXPECTED count as served."""
 
     kind: Kind
     resource: Resource
@@ -88,14 +88,14 @@ class Reflectors:
     """Runs one reflector for each served resource; the reflectors write to `sink`.
 
     Every `look_seconds` the API server is asked for its kinds. If it does not serve a kind, the
-    kind has no objects. If a kind of `MIRRORED_IF_SERVED` fails before its first list, the replica
-    is ready nevertheless, because only pods that name an unknown PodGroup wait. The kinds of
+    kind has no objects. If the first list of a kind of `MIRRORED_IF_SERVED` fails, the replica is
+    ready nevertheless, because only pods that name an unknown PodGroup wait. The kinds of
     `DEVICE_KINDS` never make a replica unready: while one of them is unknown, no device is
     allocated.
 
     `devices_known` is called with the reason why no device is allocated, and with None when all
-    device kinds are known. `relisted` is called with the name of a resource after each later list,
-    `versioned` with the server's version, `outdated` with the reason why the replica must restart.
+    device kinds are known. `relisted` is called with a resource's name after each list but the
+    first, `versioned` with the server's version, `outdated` with the reason for a restart.
     """
 
     client: ApiClient
@@ -141,7 +141,7 @@ class Reflectors:
     async def synced(self) -> None:
         """Wait until each resource is listed or known as not served.
 
-        For optional resources and those of devices, a failure to list or watch is enough.
+        If a kind of `MIRRORED_IF_SERVED` or `DEVICE_KINDS` cannot be listed, do not wait for it.
         """
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
@@ -161,7 +161,7 @@ class Reflectors:
         return self._discovery.unserved()
 
     def problem(self) -> str | None:
-        """Return which resources are not listed yet or have a dead watch, and why; else None."""
+        """Return a text with the resources that are not listed or not watched; None without any."""
         counted = self._counted()
         unlisted = [r for r, reflector in counted.items() if not reflector.synced.is_set()]
         if not self._looked.is_set():
@@ -181,9 +181,9 @@ class Reflectors:
         return None
 
     def is_current(self) -> bool:
-        """Return whether every needed resource is listed and no watch is broken.
+        """Return whether all needed resources are listed and watched; call `devices_known`.
 
-        A kind of `DEVICE_KINDS` counts only while it is known. Also calls `devices_known`.
+        A broken watch of a kind of `DEVICE_KINDS` counts only in its first `DEAD_SECONDS`.
         """
         self._tell_of_devices()
         if self.problem() is not None:
@@ -209,10 +209,10 @@ class Reflectors:
         return {str(resource): self._lag(resource) for resource in (*self._reflectors, *served)}
 
     def _unknown_devices(self) -> dict[str, list[str]]:
-        """Return, by reason, the plural names of the resources that keep devices from allocation.
+        """Return, by reason, the plural names of resources because of which no device is allocated.
 
-        A resource of `DEVICE_KINDS` that is served, or is in EXPECTED, does so until it is listed,
-        and while its list or watch has failed for over `DEAD_SECONDS`.
+        These are resources of `DEVICE_KINDS`, served or in EXPECTED, that are not listed yet, or
+        whose list or watch has failed for over `DEAD_SECONDS`.
         """
         unknown: dict[str, list[str]] = {_FORBIDDEN: [], _FAILING: [], _UNSERVED: [], _UNLISTED: []}
         for kind in DEVICE_KINDS:
@@ -234,10 +234,10 @@ class Reflectors:
         return served.is_listed and self._lag(served.resource) <= DEAD_SECONDS
 
     def _tell_of_devices(self) -> None:
-        """Give `devices_known` the reason why no device can be allocated; None without a reason.
+        """Call `devices_known` with the reason why no device can be allocated, or with None.
 
-        New reasons, and their end, are logged. While a kind is neither listed nor failing, nothing
-        is logged, so that one line names all kinds.
+        Log new failures, and the end of all failures. While a kind is neither listed nor failing,
+        log no failure yet, so that one line names all kinds.
         """
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
@@ -257,7 +257,7 @@ class Reflectors:
         """Start a reflector of the kind if it has none.
 
         If `resource` is None, stop the reflector and remove the kind's objects from the state. If
-        the reflector has another resource, call `outdated`.
+        the reflector reads another version of the kind, call `outdated`.
         """
         served = self._served.get(kind)
         if served is not None and resource not in (None, served.resource):
