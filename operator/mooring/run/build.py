@@ -65,7 +65,7 @@ _MOST_DECISIONS: Final = 20_000
 _MOST_PENDING: Final = 1_000
 """The most unschedulable pods, the highest priority first, for which a plan makes room."""
 _BUSY: Final = 16
-"""The number of requests in flight that shows a slow server; then no events are written."""
+"""The number of requests in flight from which on the engine is busy (`Engine.is_busy`)."""
 _FLUSH_SECONDS: Final = 30.0
 """The seconds between two calls of the queue's `flush_unschedulable` (scheduling_queue.go)."""
 _REPORT_SECONDS: Final = 5.0
@@ -90,7 +90,7 @@ class Options:
 
 
 class Engine:
-    """The parts of a scheduler over one state; the caller runs those that have a method `run`.
+    """The parts of a scheduler that share one state; the caller runs each part that has `run`.
 
     The engine receives every event of the state from now on.
 
@@ -105,7 +105,7 @@ class Engine:
         extender_client: Reads the objects that extenders get; by default `client`.
         turn: The lock for the use of the state; by default a new one.
         served: Returns the resources that the API server serves, by kind.
-        make_plan: Makes the plans of rebalancing; by default the planner does.
+        make_plan: Makes the plans of rebalancing; by default the function `_make_plan`.
         clock: Returns monotonic seconds.
         now: Returns the time of day in seconds since the epoch.
         sleep: Waits for a number of seconds of the clock.
@@ -280,7 +280,7 @@ class Engine:
         return entry is not None and bool(entry.profile.spec.extenders)
 
     def _not_pending(self, uid: str) -> None:
-        """Forget the data about a pod that was kept only while the pod had no node."""
+        """Forget data that are kept about a pod only while it has no node."""
         self.reports.forget(uid)
         self.extender_objects.forget(uid)
         self.shadow.forget(uid)
@@ -354,7 +354,7 @@ def _make_plan(
     resting: Collection[str],
     position: int,
 ) -> Plan:
-    """Make a plan of rebalancing from the profile's present decisions; other tasks may run."""
+    """Make a plan of rebalancing by decisions of the profile; other tasks may run meanwhile."""
     from mooring.rebalancing.planner import (  # noqa: PLC0415 - few profiles plan moves
         make_plan,
         takes_of,

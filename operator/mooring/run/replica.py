@@ -3,7 +3,7 @@
 Every replica mirrors the cluster, so that a stand-by is ready. It asks for the lease only when it
 has seen the whole cluster and may watch the resources of kopf. kopf and the scheduling loop run
 only while the replica leads. Losing the lease ends the process immediately, as in kube-scheduler. A
-leader that cannot work for too long stops as on SIGTERM, which releases the lease.
+leader that cannot work for too long stops, and releases the lease.
 """
 
 import asyncio
@@ -76,17 +76,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EVENT_SECONDS: Final = 1.0
-"""The maximum seconds for writing events after the last binding; other events are lost."""
+"""The maximum seconds for writing events after the last binding; then unwritten events are lost."""
 _LAST_SECONDS: Final = 1.0
 """The maximum seconds to wait for cancelled tasks before the lease is released."""
 _HEALTH_SECONDS: Final = 1.0
 """The seconds between two checks whether a leader can work."""
 _UNABLE_SECONDS: Final = 60.0
-"""The most seconds that a leader may be unready; then it gives the lease up. A leader becomes
-unready after a watch has been dead for a minute. Both times together are longer than an API server
-needs to restart, or etcd to elect a leader."""
+"""The seconds after which an unready leader gives the lease up. A leader becomes unready after a
+watch has failed for a minute. Both times together are enough for an API server to restart, or for
+etcd to elect a leader."""
 _ENTITY: Final = ("pod", "pod")
-"""In queue metrics of pods: the value of the label `type`, then of `entity` (from 1.38 on)."""
+"""The values of the labels `type` and `entity` (from 1.38 on) in queue metrics of pods."""
 _MOST_CERTIFICATE: Final = 16 * 1024
 """The most bytes of a certificate in the lease; most certificates have one or two KiB."""
 
@@ -108,11 +108,10 @@ def spare_the_mirror() -> None:
 def calm_the_collector() -> None:
     """Exclude existing objects from garbage collection, and keep later collections short.
 
-    The mirror is long-lived and free of cycles, and examining 100,000 objects stops all other work
-    for 50 ms. The two younger generations hold at most 40,000 objects, unless objects are freed as
-    fast as they are made; then collections run between slices of work (`process/time_slices.py`).
-    All other objects are examined when their number has grown by a quarter, and after 100,000
-    collections of the younger ones.
+    The mirror lives long and has no cycles. Examining 100,000 objects stops all other work for
+    50 ms. Python collects young objects when 10,000 more were made than freed. Work that frees as
+    many objects as it makes starts no collection, so `process/time_slices.py` collects between its
+    slices. Old objects are examined only after 100,000 collections of younger ones.
     """
     gc.collect()
     gc.freeze()
@@ -152,7 +151,7 @@ class Environment:
         kopf: Makes the part that runs the handlers.
         end_process: Ends the process at once, with the exit code.
         spare_mirror: Is called before the mirror is filled.
-        calm_collector: Is called when the mirror is complete and long work may be done.
+        calm_collector: Is called with a complete mirror, before the replica asks for the lease.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -169,10 +168,10 @@ class Environment:
 class Scheduler:
     """One replica: its parts, and the order in which they start and stop.
 
-    Without `elector` the replica always leads. The default `environment` is the real one.
+    Without `elector` the replica always leads.
 
     Attributes:
-        engine: The parts that decide; nothing outside may change anything in it.
+        engine: The parts that decide; other code must not change them.
     """
 
     def __init__(
@@ -417,9 +416,9 @@ class Scheduler:
         """Take in all present profiles and pods, and then decide until cancelled.
 
         kopf shows objects one after the other, and reading a profile may take long. If decisions
-        began earlier, a profile of lower precedence could take pods of a later profile, and pods of
-        lower priority the room of later pods. kube-scheduler waits, too (WaitForHandlersSync in
-        cmd/kube-scheduler/app/server.go).
+        began earlier, a profile could take pods for which a profile of higher precedence comes
+        later, and a pod could take the room of a later pod of higher priority. kube-scheduler
+        waits, too (WaitForHandlersSync in cmd/kube-scheduler/app/server.go).
         """
         with self._profile_handler.departures.meanwhile() as gone:
             profiles = await self._profiles()
@@ -472,7 +471,7 @@ class Scheduler:
                 return
 
     async def _unless_stopped(self, awaited: Coroutine[Any, Any, Any]) -> bool:
-        """Run the coroutine; return False if this replica is told to stop before it is done."""
+        """Run the coroutine; cancel it and return False if this replica is told to stop first."""
         task, stop = asyncio.create_task(awaited), asyncio.create_task(self._stop.wait())
         await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
@@ -487,10 +486,9 @@ class Scheduler:
         workers: "Sequence[asyncio.Task[None]]",
         writers: "Sequence[asyncio.Task[None]]",
     ) -> None:
-        """Finish work in flight, within --stop-seconds.
+        """Cancel the workers, and finish the work in flight within --stop-seconds.
 
-        The workers are cancelled. A worker that has not ended by then cannot write, because the
-        lease is released.
+        A worker that ends even later cannot write, because the lease is released then.
         """
         engine, now = self.engine, asyncio.get_running_loop().time
         deadline = now() + self._settings.stop_seconds
@@ -659,8 +657,8 @@ class Scheduler:
 def _published(endpoints: Endpoints, address: str, port: int) -> dict[str, str]:
     """Return the lease's annotations with address and certificate of a leader outside the cluster.
 
-    A leader in a pod publishes nothing, because clients reach it by a port-forward; nor does a
-    leader without a certificate or with a very large one.
+    Return {} for a leader in a pod, because clients reach it by a port-forward, and for a leader
+    that has no certificate or a very large one.
     """
     certificate = endpoints.certificate
     if "KUBERNETES_SERVICE_HOST" in os.environ or not 0 < len(certificate) <= _MOST_CERTIFICATE:

@@ -92,8 +92,7 @@ async def connected_replica(
 ) -> AsyncIterator["Scheduler"]:
     """Yield one replica, ready to run, with the connections that it needs.
 
-    `environment` is the machine's by default. Raises KubeError if the first request, for profiles,
-    fails.
+    Raises KubeError if the first request, a list of SchedulingProfiles, fails.
     """
     async with AsyncExitStack() as stack:
         # Renewals of the lease wait for no other request: a client of their own, without a limit.

@@ -1,7 +1,7 @@
 """The settings of `mooring run`, each described once.
 
-`mooring run` makes its options from them, and `python -m website --settings` the tables of
-docs/settings.md.
+`mooring run` makes its options from them. `python -m website --settings` makes the tables of
+docs/settings.md from them.
 """
 
 import math
