@@ -74,14 +74,14 @@ class ExplainsClaims(ABC):
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
         """Return the states of the pod's claims; None if the pod has no claims.
 
-        The search takes no longer than a scheduling attempt may. Nodes that it does not reach are
-        missing in `ClaimsReport.nodes`.
+        The search ends at the time limit of a scheduling attempt. `ClaimsReport.nodes` counts only
+        the nodes that were searched until then.
         """
 
     @abstractmethod
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
         """Return those of `rows` whose nodes might have enough devices if all devices were free.
 
-        Nodes where few devices must be freed come first. If there are many different nodes, some
-        are left out, because they are not examined.
+        Nodes where few devices must be freed come first. In a cluster with many different nodes,
+        only some of the nodes are examined and returned.
         """

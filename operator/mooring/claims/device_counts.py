@@ -1,9 +1,8 @@
 """Counts the devices of a class on each node, and how many of these devices are in use.
 
-Scores count devices if a class stands for an extended resource (resource_allocation.go of
-kube-scheduler's plugin noderesources). As in kube-scheduler, slices of all generations count, and a
-node counts no devices if a selector fails for one of its devices. The counts are
-updated when slices or devices change.
+Plugins score these devices for extended resources that have a DeviceClass (resource_allocation.go
+of kube-scheduler's plugin noderesources). As in kube-scheduler, slices of all generations count. If
+a selector fails for one device of a node, the node's count is 0.
 """
 
 from collections.abc import Hashable, Iterable
@@ -57,9 +56,9 @@ class DeviceCounts:
         )
 
     def columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
-        """Return int64[nodes] twice: the amount and the requested amount of a resource.
+        """Return the offered and the requested amounts of a resource, each as int64[nodes].
 
-        Devices count only if a class stands for the resource and the node itself offers none of it.
+        On a node that does not offer the resource itself, the amounts are numbers of devices.
         """
         offered, requested = nodes.allocatable(resource), nodes.requested(resource)
         known = self._classes.of(resource)
@@ -81,7 +80,7 @@ class DeviceCounts:
 class _SliceDevices:
     """The devices of a slice that a class selects, and devices for which a selector fails.
 
-    `places` has the nodes that can use a device, by the device's name; None if there are none.
+    `places` has the nodes that can use each device, by the device's name; None means no node.
     """
 
     slice: ResourceSlice

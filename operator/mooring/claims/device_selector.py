@@ -52,8 +52,8 @@ class SelectorError(Exception):
 class DeviceView:
     """A device as CEL expressions see it.
 
-    Attributes and capacities without a domain in their name are in the driver's domain. A tuple
-    stands for a list.
+    An attribute or capacity without a domain in its name belongs to the driver's domain. The value
+    of an attribute of type list is a tuple.
     """
 
     driver: str

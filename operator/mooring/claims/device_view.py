@@ -43,7 +43,7 @@ class NodeDevice:
             (other devices use up its counters), `incomplete pool` or `invalid pool`.
         taints: Only taints with the effect NoSchedule or NoExecute.
         classes: The names of the DeviceClasses that select the device.
-        capacity: The amount of each capacity, and the consumed amount of a shared device.
+        capacity: Each capacity's amount and, if the device is shared, the consumed amount.
     """
 
     id: DeviceId
@@ -206,7 +206,6 @@ def _is_own(each: ResourceSlice, device: Device, node: Node) -> bool:
 
 
 def _text(value: object) -> str:
-    """Return the attribute as text; "" if its type is unknown."""
     if isinstance(value, Version):
         return value.text
     if isinstance(value, bool):

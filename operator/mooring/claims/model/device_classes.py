@@ -22,8 +22,9 @@ CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 class DeviceClass:
     """A class of devices: it contains the devices that all its selectors match.
 
-    `selectors` has None for selectors of an unknown type, `config` for entries that are not opaque.
-    `extended_resource` is "" if the class names none. `created` is in seconds since the epoch.
+    In `selectors`, None stands for a selector of an unknown type. In `config`, None stands for an
+    entry that is not opaque. `extended_resource` is "" if the class does not name such a resource.
+    `created` is in seconds since the epoch.
     """
 
     name: str

@@ -299,8 +299,8 @@ def unreadable_claim(
 ) -> ResourceClaim:
     """Return the readable parts of a claim for which `parse_resource_claim` raises an error.
 
-    `problem` is the error. No pod can use the claim. The devices that the object or its earlier
-    version (`known`) names count as in use, because a pod may still use them.
+    `problem` is the error. No pod can use the claim. Its devices count as in use, because a pod may
+    still use them. They are read from the object and from its earlier version `known`.
     """
     metadata: Mapping[str, Any] = _readable(lambda: mapping(raw, "metadata"), {})
     annotations: Mapping[str, str] = _readable(
@@ -336,10 +336,9 @@ def _readable(read: Callable[[], _Value], otherwise: _Value) -> _Value:
 
 
 def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocation | None:
-    """Return the devices that an allocation names, although a part of the claim is malformed.
+    """Return the readable devices in a malformed claim's allocation; None without an allocation.
 
-    The devices of `known` are added, unless all devices of the allocation can be read. Returns None
-    without an allocation.
+    If some devices cannot be read, the devices of the earlier allocation `known` are added.
     """
     status = raw.get("status")
     if status is None or (isinstance(status, Mapping) and status.get("allocation") is None):

@@ -41,7 +41,7 @@ AttributeValue = str | int | bool | Version | None
 
 @dataclass(frozen=True, slots=True)
 class CapacityRange:
-    """The amounts that a claim may request: `least` plus steps, up to `most`; None: not set."""
+    """The amounts that a claim may request: from `least` to `most`, in steps of `step`."""
 
     least: Quantity | None
     most: Quantity | None
@@ -50,7 +50,7 @@ class CapacityRange:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPolicy:
-    """The valid amounts of a requested capacity; `default` is for claims that request none."""
+    """The amounts of a capacity that may be consumed; `default` if the request has no amount."""
 
     default: Quantity | None
     valid_values: tuple[Quantity, ...]
@@ -59,7 +59,7 @@ class CapacityPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCapacity:
-    """An amount of a device, such as memory; without a policy, requests are not rounded."""
+    """A capacity of a device, such as memory; the policy says how requests are rounded."""
 
     value: Quantity
     policy: CapacityPolicy | None
@@ -245,9 +245,9 @@ def _parsed_content(raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -
 def _alike(
     devices: Sequence[Device], raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> Hashable:
-    """Return the key `ResourceSlice.alike`, which leaves out devices' names and attributes' values.
+    """Return the key `ResourceSlice.alike`, without devices' names and attributes' values.
 
-    The key has the texts of versions and the types of values, because a selector may fail for them.
+    The key has the types of attributes and the texts of versions: these may make a selector fail.
     """
     others = [
         {

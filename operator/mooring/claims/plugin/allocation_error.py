@@ -7,7 +7,7 @@ class AllocationError(ObjectError):
     """Raised if claims, classes, selectors or pools are wrong, or a search takes too many steps.
 
     Attributes:
-        text: The mistake, in kube-scheduler's words where it has the same mistake.
+        text: The mistake, in kube-scheduler's words if kube-scheduler reports it too.
         on_node: True if the mistake concerns one node; False if it concerns all nodes.
     """
 

@@ -89,7 +89,7 @@ def _of_claim(
 
 
 def _for_all(entry: AllocationConfig, chosen: Sequence[Slot]) -> AllocationConfig:
-    """Return the entry; if it names all requests, remove the names, which means the same."""
+    """Return the entry, without names of requests if it is for all chosen requests."""
     if all(_named(slot, entry.requests) for slot in chosen):
         return AllocationConfig(entry.source, (), entry.opaque)
     return entry
@@ -104,7 +104,7 @@ def _node_selector(
 ) -> NodeSelector | None:
     """Return a selector for the nodes that can use all devices; None if all nodes can.
 
-    If a device is only for its node, the selector names `node_name`. Raises AllocationError if the
+    If only one node can use a device, the selector names `node_name`. Raises AllocationError if the
     devices' selectors cannot be combined.
     """
     expressions: list[Requirement] = []

@@ -25,8 +25,8 @@ _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
 """The fewest units of the attempt's budget (`Evaluations`) that a search uses per device."""
 _MOST_SLOTS: Final = 256
-"""The most requests in all claims of a pod, subrequests included; a single claim may have as many.
-A pod with more gets no devices."""
+"""The most requests in all claims of a pod, including subrequests; the API allows as many in one
+claim. A pod with more requests gets no devices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,14 +14,14 @@ _UNITS_PER_STEP: Final = 40
 class Budget:
     """Limits the number of steps that searches for devices may take.
 
-    A step is roughly one device that the search examines after it has gone back for the first time.
-    So a search that never goes back uses no steps.
+    A step is roughly one device that the search examines after it has backtracked for the first
+    time. A search that never backtracks uses no steps.
 
     Args:
         steps: The limit for all nodes together.
         steps_on_node: The limit for one node.
         least_on_node: The limit for one node once `steps` are used up on other nodes.
-        evaluations: The budget of the attempt, which steps reduce too; None: no such budget.
+        evaluations: The budget for all work of the attempt, which includes the steps; may be None.
     """
 
     steps: int = 300_000

@@ -102,10 +102,10 @@ def reads_of(
 
 
 def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
-    """Return the attributes of `names` that the expressions with these `reads` use.
+    """Return pairs: an attribute of `names` that expressions use, and the texts compared with it.
 
-    The second value of a pair is the texts with which expressions compare the attribute; None if
-    expressions may also use the attribute in other ways.
+    `reads` has the attributes that the expressions use. The texts are None if expressions may use
+    the attribute in other ways, too.
     """
     if reads is None:
         return [(name, None) for name in names]
@@ -133,16 +133,16 @@ def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
 
 @cached(4 * 2**20)
 def _texts(reads: frozenset[str | ComparedAttribute]) -> Mapping[str, frozenset[str]]:
-    """Return the texts with which expressions compare an attribute, by the attribute's name."""
     return {each.name: each.texts for each in reads if isinstance(each, ComparedAttribute)}
 
 
 def attributes_seen(
     attributes: Mapping[str, Any], reads: Reads
 ) -> tuple[tuple[str, type, Any], ...]:
-    """Return a key of a device's attributes; expressions with these reads treat equal keys alike.
+    """Return a key of a device's attributes.
 
-    Versions and unreadable values are always in the key, because a selector may fail for them.
+    Expressions with these `reads` cannot distinguish devices with equal keys. All versions and
+    values of unknown types are in the key, because a selector may fail for them.
     """
     seen = dict(attributes_among(attributes, reads))
     return tuple(

@@ -96,7 +96,10 @@ def consumed_capacity(
 def _consumed(
     requested: Quantity | None, capacity: DeviceCapacity, rules: KubernetesRules
 ) -> Quantity:
-    """Return the request, rounded up to a valid amount; for None, the policy's default or all."""
+    """Return the requested amount, rounded up to a valid amount.
+
+    If `requested` is None, return the policy's default, or the whole capacity without a default.
+    """
     policy = capacity.policy
     if requested is None:
         default = policy.default if policy is not None else None

@@ -73,7 +73,7 @@ class Selectors:
     def first_against(
         self, expressions: Sequence[str | None], device: Device, device_id: DeviceId, owner: str
     ) -> int | None:
-        """Return the index of the first expression that rejects the device, or None.
+        """Return the index of the first expression that rejects the device; None if all select it.
 
         Raises the same errors as `match`.
         """
@@ -126,10 +126,10 @@ class Selectors:
 
 
 def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selectors:
-    """Return CEL selectors for a Kubernetes version; evaluations take their work from `budget`.
+    """Return CEL selectors for a Kubernetes version; each evaluation spends units of `budget`.
 
-    Answers are cached for this and later pods. The key of an answer is the expression and the
-    device's values that the expression reads.
+    Answers are cached for this and later pods, by the expression and the device's values that the
+    expression reads.
     """
     lists = rules.device_attributes_may_be_lists
 
@@ -175,7 +175,7 @@ _answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
 
 
 class _Remembering:
-    """Caches the results of a CEL expression, one for all devices with equal values."""
+    """A CEL expression that is evaluated once for all devices with equal values."""
 
     def __init__(self, expression: str, budget: Budget | None, *, lists: bool) -> None:
         self._expression = expression

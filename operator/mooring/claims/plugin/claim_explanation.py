@@ -129,9 +129,9 @@ def devices_excluded(
     classes: NodeClasses,
     allocator: Allocator,
 ) -> ClaimsReport:
-    """Return why the claims have no devices, on as many nodes as an attempt has time for.
+    """Return why the claims of `allocator` have no devices.
 
-    `allocator` has the claims without devices.
+    Examine as many nodes as the time limit of an attempt allows.
     """
     totals, states, rows = _Totals(), claim_states(pod, cluster), cluster.nodes_in_order
     _, first, counts = np.unique(classes.numbers[rows], return_index=True, return_counts=True)
@@ -165,8 +165,8 @@ def devices_to_free(
 ) -> Iterator[tuple[int, int]]:
     """Yield pairs: how many devices must be freed, and the row (of `rows`) where this may help.
 
-    Of each class, only the first `_MOST_ALIKE` rows are yielded. The iterator ends early if the
-    time for an attempt is over.
+    At most `_MOST_ALIKE` rows of each class are yielded. The iterator ends early at the time limit
+    of an attempt.
     """
     numbers, first = np.unique(classes.numbers[rows], return_index=True)
     for number, index in [*zip(numbers.tolist(), first.tolist(), strict=True)][:_MOST_CLASSES]:

@@ -35,7 +35,10 @@ _MOST_TRIES: Final = 5
 
 
 class ClaimWriter:
-    """Writes claims for pods; a claim has only one writer at a time."""
+    """Writes claims for pods; a claim has only one writer at a time.
+
+    A claim is in flight for a pod while its allocation to this pod is not written yet.
+    """
 
     def __init__(self, api: Api, cache: VolumeAssumeCache, cluster: ClusterView) -> None:
         self._api = api
@@ -165,8 +168,9 @@ class ClaimWriter:
     async def _unreserve(self, pod: Pod, claim: ResourceClaim) -> None:
         """Remove the pod from the claim's reservations.
 
-        If the pod has none and the claim has no devices, the finalizer is removed. The new version
-        makes a late write of an allocation fail, because the devices may belong to another claim.
+        If the claim has no reservation for the pod and no devices, the finalizer is removed. The
+        claim then has a new version. So an earlier write that arrives late fails: it must not
+        allocate devices that another claim may have by then.
         """
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):
@@ -180,7 +184,7 @@ class ClaimWriter:
                     latest = await self._update(latest, status=status)
                 elif latest.allocation is None and not latest.malformed:
                     latest = await self._without_finalizer(latest)
-                # Else that for its group stays: other members may use the claim.
+                # A reservation for the pod's group stays: other members may use the claim.
             except ReadAgainError:
                 latest = await self._read(latest)
             else:
@@ -204,7 +208,6 @@ class ClaimWriter:
         raise PluginError(f"claim {claim.key} cannot be deleted: it changes often")
 
     async def _without_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        """Remove the finalizer of allocated claims; return the new version of the claim."""
         if FINALIZER not in claim.finalizers:
             return claim
         others = [each for each in claim.finalizers if each != FINALIZER]

@@ -60,8 +60,8 @@ class Counters:
     def most(self, pool: Pool, devices: Iterable[Device]) -> int:
         """Return an upper bound for the number of these devices that fit together.
 
-        Each device alone must fit. Only the first counter set of a device counts, and in that set
-        only the scarcest counter.
+        The caller must know that each device fits alone. The bound is computed from the scarcest
+        counter in the first counter set of each device.
         """
         of_set: dict[str, list[Device]] = {}
         for device in devices:

@@ -42,12 +42,12 @@ _MOST_COUNTS: Final = 300_000
 _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
 """The number of cached results of `_number` per node, at 200 bytes each; the oldest are dropped."""
 _MOST_CLASSES: Final = 10_000
-"""The most node classes of an entry of `_known` (in large clusters: twice the number of nodes);
-then an empty entry replaces it."""
+"""The most node classes in an entry of `_known`. In large clusters it is twice the number of nodes.
+A full entry is emptied."""
 _MAX: Final = 100
 _SCALE: Final = 1_000
 _UNITS_PER_DEVICE: Final = 5
-"""The units of the attempt's budget (`Evaluations`) for finding a device's claims."""
+"""The units of the attempt's budget (`Evaluations`) for finding the claims that hold a device."""
 
 
 _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]

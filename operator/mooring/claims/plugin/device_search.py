@@ -9,12 +9,12 @@ the search begins anew when the first device is given back, and then skips branc
 succeed:
 
 - a request with fewer candidates left than it needs
-- a candidate that equals one with which the rest has failed
-- the rest after a request, if it has failed before in an equal state
+- a candidate that equals an earlier candidate with which the rest of the search has failed
+- all further requests, if the search for them has failed before in an equal state
 - requests that together need more devices, values or counters than there are
 
-Nothing is skipped if this could change the result, because a branch may end in an error or because
-earlier trials have an effect. A budget limits the work.
+Nothing is skipped if a branch may end in an error or depends on the order of earlier trials,
+because the result could change. A budget limits the work.
 """
 
 from collections.abc import Hashable, Sequence
@@ -34,7 +34,7 @@ Moves = tuple[tuple[int, int, int, int], ...]
 
 
 class _Frame:
-    """A choice that the search may change when it goes back, or a mark that it then passes."""
+    """An entry of the search's stack: a choice that may be changed later, or a mark."""
 
     __slots__ = ()
 
@@ -70,18 +70,14 @@ class _Alternatives(_Frame):
 
 @dataclass(slots=True)
 class _EndOfClaim(_Frame):
-    """Marks the end of a claim.
-
-    It is no choice: the search goes back past it, and from there the failure does not count as
-    `too_many`.
-    """
+    """Marks the end of a claim; a failure that goes back past this mark is no longer `too_many`."""
 
 
 @dataclass(slots=True)
 class _State(_Frame):
     """Marks the beginning of a request; `key` is the state of the search (`Pruning.state`).
 
-    It is no choice: the search goes back past it, and remembers that this state has failed.
+    When the search goes back past this mark, it remembers that the state has failed.
     """
 
     key: Hashable
@@ -124,7 +120,8 @@ _Next = _Request | _Slot | _Fail | None
 class Search:
     """The search for devices on one node.
 
-    `claims` has the requests of each claim, and each request has its alternatives.
+    `claims` has the requests of each claim, and each request has its alternatives. The choices so
+    far are on a stack of frames.
     """
 
     claims: Sequence[Sequence[Sequence[Slot]]]
@@ -188,7 +185,7 @@ class Search:
         """Return the step that begins the request; a failure if no solution can follow.
 
         After the last request of a claim, the next step is the first request of the next claim.
-        Returns None if all claims have their devices. May add a mark or a choice to the frames.
+        Returns None if all claims have their devices.
         """
         if claim == len(self.claims):
             return None
@@ -208,9 +205,9 @@ class Search:
     def _known_to_fail(self, pruning: Pruning, claim: int, request: int) -> _Fail | None:
         """Return a failure if no solution can follow from this request on; else None.
 
-        That is so if an equal state has failed, or if the remaining requests need more devices,
-        values or counters than exist. A state that has not failed yet is marked in the frames, and
-        counting takes steps from the budget.
+        No solution can follow if an equal state has failed, or if the remaining requests need more
+        devices, values or counters than exist. A state that has not failed yet is added to the
+        frames, and checking its requests costs steps of the budget.
         """
         key = (claim, request, pruning.state(claim))
         if (known := self._failed.get(key)) is not None:
@@ -226,8 +223,8 @@ class Search:
     def _fill(self, slot: Slot, taken: int, start: int) -> _Next:
         """Take one more device for a request that has `taken` devices; return the next step.
 
-        If the request has all its devices, the next step is to begin the next request. If it can
-        have no further device, or its claim no more devices, the next step is a failure.
+        If the request has all its devices, the next step is to begin the next request. If no device
+        can be added to the request or to its claim, the next step is a failure.
         """
         if slot.every is not None and not slot.every:
             return _NO_SOLUTION
@@ -322,7 +319,11 @@ class Search:
         return _Request(0, 0)
 
     def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
-        """Choose the next sub-request and return the step that tries it; a failure without one."""
+        """Choose the next sub-request, and return the step that tries this sub-request.
+
+        Without a next sub-request, return a failure. It is `too_many` if all sub-requests failed
+        for this reason.
+        """
         frame.all_too_many &= failure.too_many
         frame.chosen += 1
         if frame.chosen < len(frame.slots):

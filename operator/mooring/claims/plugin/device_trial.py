@@ -36,7 +36,7 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """A device that the search took for a request, with the data to undo this.
+    """A device that the search took for a request, with the data to give the device back.
 
     `shared`: only a share of the device was taken. `first_share`: this search had no share of the
     device before. `counters`: taking the device consumed counters.
@@ -149,7 +149,7 @@ class DeviceTrial:
             self._counters.release(candidate.pool, candidate.device)
 
     def could_take(self, slot: Slot, position: int) -> bool:
-        """Return whether the request may still take the device in this branch of the search."""
+        """Return whether the request may take the device, now or after taking further devices."""
         return self.may_take(slot, position) and not self._obstacle(slot, position)
 
     def why_not(self, slot: Slot, position: int) -> str:
@@ -169,7 +169,7 @@ class DeviceTrial:
         )
 
     def _constraint_or(self, obstacle: str, slot: Slot, position: int) -> str:
-        """Return the obstacle; if the device lacks a constraint's attribute, name the attribute."""
+        """Return the obstacle, or the attribute that the device lacks for a constraint."""
         if obstacle != _CONSTRAINT:
             return obstacle
         specs = self._claims[slot.claim].spec.constraints
@@ -179,9 +179,9 @@ class DeviceTrial:
         return obstacle
 
     def _obstacle(self, slot: Slot, position: int) -> str:
-        """Return the obstacle: too few counters, a taint or a constraint; "" without an obstacle.
+        """Return why the device cannot be taken: too few counters, a taint or a constraint.
 
-        The use of the device itself does not count.
+        Return "" if there is no such reason. Whether the device is in use is not checked.
         """
         candidate = self._candidates[position]
         if self._needs_counters(candidate, position) and not self._counters.fit(
@@ -253,7 +253,7 @@ class DeviceTrial:
 
     @property
     def order_matters(self) -> bool:
-        """Whether a constraint depends on the order of devices; then no devices count as equal."""
+        """Whether a constraint depends on the order in which devices are taken."""
         return any(isinstance(c, LastDistinctAttribute) for some in self._constraints for c in some)
 
     def constrained(self, claim: int) -> bool:
@@ -335,7 +335,7 @@ class DeviceTrial:
             ) from None
 
     def _needs_counters(self, candidate: CandidateDevice, position: int) -> bool:
-        """Return whether taking the device consumes counters; a further share consumes none."""
+        """Return whether taking the device consumes counters; only its first share does."""
         device, id_ = candidate.device, candidate.id
         if not device.consumes or not device.allow_multiple_allocations:
             return bool(device.consumes)

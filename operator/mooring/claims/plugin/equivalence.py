@@ -2,15 +2,15 @@
 
 The result of a search on a node depends on the node's pools in order: their devices, the devices in
 use, and the attribute values that the claims read. A number, the node's signature, stands for all
-of this except the values. It is computed again when the node's slices or labels change, or the use
-of its devices. For a pool that several nodes share, the signature has only the names of the pool
+of this except the values. It is computed again when the node's labels, its slices or the use of its
+devices change. For a pool that several nodes share, the signature has only the names of the pool
 and of its slices, and which devices the node can use.
 
 For each set of attributes that claims read, a column has the class of each node: the nodes of a
 class have equal attribute values, and equal pools except for names.
 
-Columns and results are in one cache, with a limit in bytes. The cache always keeps what the current
-nodes need for the last claims, so that an attempt after an interrupted one continues its work.
+Columns and results are in one cache, with a limit in bytes. The columns and results of the current
+nodes for the last claims are always kept, so that the next attempt can continue interrupted work.
 """
 
 from collections import OrderedDict
@@ -559,10 +559,10 @@ class EquivalentNodes:
                 yield row
 
     def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
-        """Mark the signatures, or for shared pools the classes, of nodes with these devices.
+        """Mark signatures and classes as outdated after the use of devices has changed.
 
-        They are computed again before they are read. `changed` are devices that were taken or
-        freed; None means any device.
+        A device of one node changes the node's signature. A device of a shared pool changes the
+        classes of the pool's nodes. `changed` are the devices; None means any device.
         """
         if changed is None:
             self._outdated.update(range(len(self._rows)))
@@ -627,8 +627,8 @@ class EquivalentNodes:
     def _signature(self, known: _Row | None) -> int:
         """Return a number for all data of the node that searches read.
 
-        Attribute values, and the states of shared pools, do not count. Records that the node's
-        shared pools belong to this signature.
+        The number does not depend on attribute values and on the states of shared pools. The method
+        also adds the signature to `_shared`.
         """
         if known is None:
             return _NO_NODE
@@ -687,7 +687,7 @@ class EquivalentNodes:
         claims: Sequence[ResourceClaim],
         cluster: ClusterView,
     ) -> None:
-        """Search for devices on one node of each class without a result, and store it in `known`.
+        """Search for devices on one node of each class that has no result; add results to `known`.
 
         If the attempt's budget ends, `known` keeps the results so far and the searches' budget.
         """
@@ -734,7 +734,7 @@ def score_of(claim: ResourceClaim, allocation: Allocation) -> int:
 
 
 def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], text: str) -> str:
-    """Return the error text with the names of `others` replaced by the names of `claims`."""
+    """Return the error text about `others` with the names of `claims` instead."""
     for mine, other in zip(claims, others, strict=True):
         text = text.replace(f"claim {other.key}", f"claim {mine.key}")
         text = text.replace(f"for claim {other.name}:", f"for claim {mine.name}:")
@@ -774,7 +774,6 @@ def _bytes_of(value: Hashable) -> int:
 
 
 def _bytes_of_result(result: Result) -> int:
-    """Return the estimated bytes of a result, without parts that the claims share."""
     if isinstance(result, list):
         results = sum(len(allocation.results) for allocation in result)
         return _BYTES_PER_ENTRY + _BYTES_PER_RESULT * (results + len(result))

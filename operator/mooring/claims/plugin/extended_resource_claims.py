@@ -41,7 +41,7 @@ claim that stands for the resource."""
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
-    """A claim to create for nodes that lack certain resources, and the containers that use it."""
+    """A claim to create on nodes that lack some extended resources, and its use by containers."""
 
     claim: ResourceClaim
     mappings: tuple[Mapped, ...]
@@ -112,7 +112,6 @@ class ExtendedResources:
         )
 
     def _claim_for(self, resources: tuple[str, ...]) -> NewClaim | None:
-        """Return the claim for these resources (in the order of `classes`); None without any."""
         if resources not in self._new:
             self._new[resources] = new_claim(self.pod, {r: self.classes[r] for r in resources})
         return self._new[resources]
@@ -137,7 +136,7 @@ class ExtendedResources:
             yield np.flatnonzero(kind == number), self._claim_for(resources)
 
     def rejections(self, nodes: NodeView) -> list[str]:
-        """Return why each node cannot fit even with all devices free; "" without a reason."""
+        """Return for each node why free devices would not help the pod; "" if they might help."""
         if self.stale is not None:
             return [_STALE] * len(nodes)
         if not self.others:
@@ -241,7 +240,6 @@ def _request(name: str, device_class: str, count: int) -> DeviceRequest:
 
 
 def _is_extended(name: str) -> bool:
-    """Return whether `name` is an extended resource or an implicit extended resource."""
     if name.startswith(CLASS_PREFIX):
         return True
     return "kubernetes.io/" not in name and not name.startswith("requests.")

@@ -1,8 +1,8 @@
 """Allocates devices to a pod's claims and reserves the claims for the pod (dynamicresources).
 
-PreFilter finds the claims. Filter searches devices on each node. Reserve marks the allocation as in
-flight. PreBind writes the allocation to the claims, and waits until the devices are bound.
-Unreserve removes the written reservation.
+PreFilter finds the claims. Filter searches devices on each node. Reserve marks the allocation as
+"in flight": its devices are in use although it is not written yet. PreBind writes the allocation to
+the claims, and waits until the devices are bound. Unreserve removes the written reservation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -134,8 +134,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
         """The claims that PreBind has begun to write, by the pod's uid and the claim's uid."""
         self._unreserved = count()
-        """Numbers the calls of `unreserve`; each call uses its number in the id of a holder, under
-        which allocations stay in flight after the pod is forgotten."""
+        """Numbers the calls of `unreserve`. The number is in the name under which a call keeps
+        allocations in flight after the pod is forgotten."""
         self._new: dict[Uid, NewClaim] = {}
         """The claims for extended resources that PreBind must create, by the pod's uid."""
         self._overdue: dict[str, None] = {}
@@ -147,7 +147,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims if isinstance(claims, Unschedulable) else None
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodClaims | Unschedulable:
-        """Return the pod's claims; SKIP if it needs none; Unschedulable if no node can suit now."""
+        """Return the pod's claims; SKIP if the pod needs no claims or devices.
+
+        Return Unschedulable if no node is suitable at present.
+        """
         if not pod.spec.resource_claims and not pod.spec.containers:
             return SKIP
         claims = pod_claims(pod, cluster)
@@ -163,7 +166,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims
 
     def filter(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return bool[nodes]: True where the pod can use its claims' devices and get the others."""
+        """Return bool[nodes]: True where all claims of the pod have devices or can get devices."""
         fits = self._available(nodes, claims)
         left = np.flatnonzero(fits)
         if len(left):
@@ -197,7 +200,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
         """Return the states of the pod's claims, and why claims have no devices.
 
-        Returns None if the pod names no claims. Renews the attempt's budget of evaluations.
+        Returns None if the pod names no claims. The search gets a new budget of evaluations.
         """
         if not pod.spec.resource_claims:
             return None
@@ -223,7 +226,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
         """Return those of `rows` whose nodes might have enough devices if all devices were free.
 
-        Renews the attempt's budget of evaluations.
+        Each search gets a new budget of evaluations.
         """
         claims, found = self.pre_filter(pod, self._cluster), list[tuple[int, int]]()
         if isinstance(claims, PodClaims):
@@ -241,9 +244,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def post_filter(self, state: PostFilterState) -> Unschedulable:
         """Free a claim that makes nodes unsuitable, if no other pod uses the claim.
 
-        The devices are freed in a task. The result is never a nomination: it says what is freed, or
-        why nothing is. If other plugins' PreFilter rejected the pod, the result is "not found", as
-        in kube-scheduler, or "" if this was only CapacityScheduling.
+        The devices are freed in a task. The message of the result says what is freed, or why
+        nothing is freed. If PreFilter of another plugin rejected the pod, the message is "not
+        found", as in kube-scheduler; if only CapacityScheduling rejected it, the message is "".
         """
         rejected_by = state.diagnosis.pre_filter_plugins
         if rejected_by == {CAPACITY_SCHEDULING}:
@@ -278,7 +281,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return Unschedulable(done, resolvable=True)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:
-        """Return the pod's claims; SKIP if no request has alternatives or these are not scored."""
+        """Return the pod's claims; SKIP if no request has alternatives that are scored."""
         if not self._rules.device_alternatives_scored or not pod.spec.resource_claims:
             return SKIP
         claims = self.pre_filter(pod, cluster)
@@ -381,9 +384,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if the event may free or add devices, or may change the pod's claims.
 
-        An updated node counts if its labels or allocatable changed, a deleted class if it offered a
-        resource that the pod requests, and a deleted pod if it was pending and had claims. All
-        other events of nodes, classes, slices and taint rules count.
+        Every event of a node, class, slice or taint rule returns QUEUE. Exceptions are an update of
+        a node with equal labels and allocatable, and the deletion of a class whose resource the pod
+        does not request. A deleted pod returns QUEUE if it was pending and had claims.
         """
         match event.before, event.after:
             case None, None:  # all devices are known now
@@ -438,7 +441,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         """Begin to free or delete the first claim that makes some of the nodes unsuitable.
 
         In a trial, nothing is freed or deleted. Returns PostFilter's message; None if there is no
-        claim to free. Of several claims, kube-scheduler frees any.
+        claim to free. If there are several, kube-scheduler may choose another claim.
         """
         if claims.extended is not None and claims.extended.stale is not None:
             self._api.later(partial(self._writer.delete, pod, claims.extended.stale))
@@ -606,14 +609,13 @@ class _BindingFailedError(PluginError):
 
 
 def _text(result: Result) -> str:
-    """Return why a node is rejected, from the allocator's result for the node."""
     if isinstance(result, AllocationError):
         return result.text
     return _NO_DEVICES if result is None else _ELSEWHERE
 
 
 def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
-    """Return a function that makes share ids; for the same claims, it makes the same ids."""
+    """Return a function that makes ids for shares; the ids depend only on the claims."""
     first = claims[0]
     numbers = count()
     return lambda: str(
@@ -622,7 +624,6 @@ def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
 
 
 def _held(claim: ResourceClaim | None) -> set[tuple[DeviceId, str, bool | None]]:
-    """Return the claim's devices, each with its share's ID and its admin access; empty for None."""
     if claim is None or claim.allocation is None:
         return set()
     return {(r.device, r.share_id, r.admin_access) for r in claim.allocation.results}

@@ -183,8 +183,8 @@ def is_reserved(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 def may_be_freed(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
     """Return whether the claim's devices can be freed, because no pod on a node uses the claim.
 
-    Reservations for the pod itself, and for members of its group without a node, do not count. If
-    no member has a node, a reservation for the group does not count either.
+    The claim may be reserved for the pod itself, and for members of its group without a node. If no
+    member has a node, the claim may also be reserved for the group.
     """
     group = cluster.pod_groups.of(pod)
     for each in claim.reserved_for:
@@ -273,7 +273,6 @@ def _missing_class(claim: ResourceClaim, cluster: ClusterView) -> Unschedulable 
 
 
 def _classes(request: DeviceRequest) -> Iterator[tuple[str, str]]:
-    """Yield the name and the class of the request, or of each of its subrequests."""
     if request.exactly is not None:
         yield request.name, request.exactly.device_class
         return

@@ -104,10 +104,10 @@ class Inventory:
     def pool(
         self, key: PoolKey, slices: list[ResourceSlice], rules: KubernetesRules
     ) -> Pool | None:
-        """Return the pool as a node sees it, where `slices` are the newest slices for that node.
+        """Return the pool as a node sees it; `slices` are the newest slices for this node.
 
-        Return None if they are not the whole pool and another slice of the pool has a newer
-        generation. Pools are cached.
+        Return None if the slices are out of date: the pool has other slices, and a newer generation
+        exists. Pools are cached.
         """
         built, made_of = self._built.setdefault(key, {}), tuple(map(id, slices))
         if made_of not in built:
@@ -220,8 +220,8 @@ def _pool(
 def _slice_count(slices: Sequence[ResourceSlice], rules: KubernetesRules) -> int:
     """Return the number of slices that a complete pool has, as its slices state it.
 
-    If slices disagree, the first slice by name decides; slices for a single node come first. In
-    kube-scheduler any slice may decide.
+    If slices disagree, the first slice by name decides, but slices for a single node come before
+    the others. In kube-scheduler any slice may decide.
     """
     count = slices[0].slice_count
     if all(each.slice_count == count for each in slices):

@@ -20,7 +20,7 @@ _BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 
 class CandidateDevice(NamedTuple):
-    """A device of a slice that the node can use; the device may still select other nodes."""
+    """A device in a slice that the node can use; the device itself may be for other nodes."""
 
     id: DeviceId
     device: Device
@@ -66,7 +66,7 @@ class Slot:
         parent: The name of the request if this is a sub-request; else "".
         device_class: The class of the devices.
         count: The number of devices.
-        every: The positions of the devices if all are wanted; else None.
+        every: The positions of all matching devices if the request is for all; else None.
         selectable: The results of `Requests.selectable` so far, by position.
     """
 

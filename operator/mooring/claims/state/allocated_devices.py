@@ -64,7 +64,7 @@ class AllocatedDevices:
         return found
 
     def of_pool(self, driver: str, pool: str) -> Mapping[str, Hashable]:
-        """Return a value for each device of the pool in use; it changes when the use changes."""
+        """Return, by the name of each device in use, a key that says how the device is used."""
         return self._of_pool.get((driver, pool), _NOTHING)
 
     def holders(self, device: DeviceId) -> Collection[str]:
@@ -74,7 +74,7 @@ class AllocatedDevices:
     def put(self, claim: str, results: Iterable[DeviceResult]) -> bool:
         """Set the devices that the claim holds; return whether they have changed.
 
-        A repeated result counts once, because an allocation may be both known and still in flight.
+        A result that is listed twice counts once: an allocation may be known and still in flight.
         """
         after = tuple({(r.device, r.share_id, r.request): r for r in results}.values())
         before = self._of_claim.get(claim, ())

@@ -26,7 +26,7 @@ from mooring.state.objects import Objects
 
 @dataclass(slots=True)
 class _InFlight:
-    """An unwritten allocation and its pods; `gone` is the claim if the claim was deleted."""
+    """An unwritten allocation and its pods; `gone` is the claim after it was deleted, else None."""
 
     allocation: Allocation
     holders: dict[Uid, None] = field(default_factory=dict)
@@ -128,7 +128,8 @@ class ResourceClaims:
     def assume(self, claim: ResourceClaim) -> ResourceClaim | None:
         """Use the API server's answer until the watch shows this version or a newer version.
 
-        Returns the former version; None if the claim is gone, or not newer than its known version.
+        Returns the former version. Does nothing and returns None if the claim is gone, or if the
+        known version is not older.
         """
         known = self._latest(claim.key)
         if known is None or known.uid != claim.uid or not _is_newer(claim, known):
@@ -151,10 +152,10 @@ class ResourceClaims:
     def release(
         self, pod: Uid, claims: Iterable[str] | None = None
     ) -> list[tuple[ResourceClaim, Allocation]]:
-        """Remove the mark that `hold` has set on these claims for the pod; None means all claims.
+        """Undo `hold` for the pod and these claims; None means all claims.
 
-        A claim that is in flight for another pod too stays in flight. Returns the claims that are
-        no longer in flight, with their former allocations; deleted claims are included.
+        A claim may stay in flight for other pods. Returns the claims that are no longer in flight,
+        with their former allocations. The list may have deleted claims.
         """
         held = self._held.get(pod, {})
         freed = []
