@@ -69,11 +69,10 @@ _OLDER: Final[tuple[type[Any], ...]] = (
     NodeResourcesMostAllocated,
     RequestedToCapacityRatioScore,
 )
-"""Plugins that older versions of kube-scheduler had; a profile must enable each of them.
+"""Plugins of older versions of kube-scheduler; each runs only in profiles that enable it.
 
-The old priorities scored 0-10. These plugins score 0-100 like all others, as in kube-scheduler
-after plugins replaced priorities, so weights have the same meaning. Only ResourceLimits and
-EqualPriority still score at most 1.
+Priorities, the predecessors of plugins, scored 0-10. These plugins score 0-100 like all others.
+Only ResourceLimits and EqualPriority still score at most 1.
 """
 
 SHIPPED: Final[tuple[type[Any], ...]] = (

@@ -43,8 +43,8 @@ class NodeResourcesBalancedAllocationArgs(PolicyModel):
 _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _TWICE_UNCHANGED: Final = 150
-"""Twice the score of a node whose balance stays the same. If `old` and `new` score the balance
-without and with the pod, the node's score is (150 + new - old) / 2, rounded down."""
+"""Twice the score of a node whose balance stays the same. The score of a node is
+(150 + with pod - without pod) / 2, rounded down; both parts are scores of the balance, 0 to 100."""
 
 _Floats = npt.NDArray[np.float64]
 

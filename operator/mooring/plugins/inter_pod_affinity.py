@@ -65,14 +65,14 @@ class _Counts:
 
     wanted: tuple[DomainCounts, ...]
     first: bool
-    """Whether only the pod itself matches its required affinity; then no other pod is needed."""
+    """Whether only the pod itself matches its required affinity; if so, no other pod is needed."""
     avoided: tuple[DomainCounts, ...]
     avoiding: Mapping[Domains, IntArray | CountArray]
 
 
 _Liking = dict[Domains, IntArray]
-"""Maps a node label to an array with, by code of the label's value, the sum of weights times pods.
-The last item, 0, is for nodes without the label."""
+"""Maps a node label to an array that has, by code of the label's value, the sum of the weights of
+all matching pods. The last item, 0, is for nodes without the label."""
 
 
 class InterPodAffinity:
@@ -115,7 +115,7 @@ class InterPodAffinity:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> Explanation:
-        """Return the first reason of each rejected node, in kube-scheduler's order."""
+        """Return one reason per rejected node, the first in kube-scheduler's order."""
         reasons = (
             "node(s) didn't match pod affinity rules",
             "node(s) didn't match pod anti-affinity rules",
@@ -128,7 +128,7 @@ class InterPodAffinity:
         return Explanation(reasons, bits, together)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | _Liking:
-        """Return the sums of inter-pod terms' weights by node label; SKIP if no term applies."""
+        """Return, by node label, the weights of the terms that apply; SKIP if no term applies."""
         preferred = pod.spec.affinity.preferred
         if self._own_only and not preferred:
             return SKIP
@@ -147,7 +147,7 @@ class InterPodAffinity:
         return liking or SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, liking: _Liking) -> IntArray:
-        """Return int64[nodes]: the sums over the node's domains, scaled so that they span 0-100."""
+        """Return int64[nodes]: the sum of the weights in the node's domains, scaled to 0-100."""
         total = np.zeros(len(nodes), np.int64)
         for domains, by_code in liking.items():
             total += by_code[nodes.domain_codes(domains)]
@@ -162,9 +162,7 @@ class InterPodAffinity:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if a change of a pod, a node or a namespace may make the terms hold.
 
-        For a pod: a wanted one came, an unwanted one left, or the pod is now the first of its own
-        affinity. For a node: see `_domains_differ`. For a namespace: its labels have changed, and
-        it is the pod's own, or a required term selects namespaces by labels.
+        The rules are in `_pods_differ`, `_domains_differ` and `_namespaces_differ`.
         """
         match event.kind:
             case Kind.POD:
@@ -206,7 +204,7 @@ def _terms(spec: PodSpec) -> _Terms:
 
 
 def _pods(*terms: AffinityTerm) -> Selection:
-    """Return a selection of the placed pods, including terminating ones, that match all terms."""
+    """Return a selection of the placed and terminating pods that match all terms."""
     return selection(tuple(map(term_selector, terms)), terminating=True)
 
 
@@ -224,9 +222,10 @@ def _is_first(
 
 
 def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether the change to `after` adds a pod that `pod` wants, or removes an unwanted one.
+    """Return whether the change of a pod from `before` to `after` may let `pod` fit somewhere.
 
-    Returns True also if the change lets `pod` be the first pod of its own required affinity.
+    It matches the required affinity now, or conflicts no longer. Or it no longer matches the
+    required affinity, and now only `pod` itself does.
     """
     if before is not None and after is not None and before.labels == after.labels:
         return False
@@ -253,8 +252,8 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> boo
 def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
     """Return whether a node is in other domains than before, by a label that matters to the pod.
 
-    A node that came or went had or has no domains. If the pod requires no other pods, every new
-    node counts: it may be in a domain without unwanted pods, or in no domain.
+    A node that does not exist is in no domain. If the pod requires no other pods, return True for
+    every new node, because the pod may fit there.
     """
     terms = _terms(pod.spec)
     if before is None and terms.required is None:
@@ -271,7 +270,7 @@ def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> 
 
 
 def _namespaces_differ(pod: Pod, before: Any, after: Any) -> bool:
-    """Return whether a new, deleted or relabelled namespace may change which pods terms select."""
+    """Return whether a change of a namespace may change which pods the terms select."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     affinity = pod.spec.affinity

@@ -101,7 +101,7 @@ class NodeAffinity:
         return self._enforced(nodes) & nodes.admitted(wanted.labels, wanted.required)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _Selectors | None) -> Explanation:
-        """Return the reason for each node, the profile's affinity first; evictions cannot help."""
+        """Return one reason per rejected node: the profile's affinity, else the pod's selectors."""
         reasons = (
             "node(s) didn't match scheduler-enforced node affinity",
             "node(s) didn't match Pod's node affinity/selector",
@@ -131,7 +131,7 @@ class NodeAffinity:
         return total
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a new node, or a node's new labels, match the pod and the profile."""
+        """Return QUEUE if a new or changed node matches all selectors, but did not before."""
         before, after = event.before, event.after
         if isinstance(before, Node) and isinstance(after, Node) and before.labels == after.labels:
             return QueueingHint.SKIP

@@ -23,7 +23,7 @@ _HEALTHY: Final[Mapping[str, str]] = {
     "OutOfDisk": "False",
     "NetworkUnavailable": "False",
 }
-"""Maps a type of condition to its status on a healthy node; a missing condition is healthy, too."""
+"""Maps a condition to its status on a healthy node; a healthy node may also lack the condition."""
 _REASONS: Final = (
     "node(s) were not ready",
     "node(s) were out of disk space",

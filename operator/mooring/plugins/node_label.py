@@ -70,7 +70,7 @@ class NodeLabel:
         self._preferences = len(args.present_labels_preference) + len(args.absent_labels_preference)
 
     def pre_filter(self, _pod: Pod, _cluster: ClusterView) -> Skip | None:
-        """Return SKIP if the profile requires nothing; the filter needs no state."""
+        """Return SKIP if the profile requires and forbids no labels; the filter needs no state."""
         return None if self._args.present_labels or self._args.absent_labels else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:

@@ -112,8 +112,8 @@ _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _MAX: Final = 100
 _LARGEST: Final = 2**56
-"""The sum of two amounts up to this size, times 100, fits into int64; larger amounts are computed
-with Python's integers."""
+"""The largest amount for arithmetic with int64: 100 times the sum of two amounts must fit. Larger
+amounts are computed with Python's integers."""
 
 
 class _Arithmetic(NamedTuple):
@@ -153,7 +153,7 @@ class _AllocationScore:
     def __init__(
         self, strategy: ScoringStrategy, handle: Handle, devices: DeviceCounts | None = None
     ) -> None:
-        """Score by `strategy`; `devices` counts the devices of DeviceClasses for a resource."""
+        """Score by `strategy`; `devices` tells how many devices nodes have for a resource."""
         self._pod_level = handle.kubernetes.pod_level_scored
         self._devices = devices
         self._scored = [(resource.name, resource.weight) for resource in strategy.resources]
@@ -170,7 +170,7 @@ class _AllocationScore:
                 self._score = _ratio(strategy.requested_to_capacity_ratio.shape)
         weights = dict(self._scored)
         self._of_usage: tuple[_ScoreOfUsage, tuple[int, int]] | None = None
-        """The function and weights for cpu and memory; None if other resources are scored."""
+        """The score function, and the weights of cpu and memory; None for other resources."""
         if of_usage is not None and len(self._scored) == len(weights) and {*weights} == _USAGE:
             common = gcd(*weights.values())
             self._of_usage = of_usage, (weights[CPU] // common, weights[MEMORY] // common)
@@ -389,7 +389,7 @@ class NodeResourcesFit(_AllocationScore):
 
 
 class NodeResourcesLeastAllocated(_AllocationScore):
-    """Scores nodes as the older LeastRequestedPriority did, besides NodeResourcesFit."""
+    """Scores nodes like the older LeastRequestedPriority, independently of NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesLeastAllocated"
     Args: ClassVar[type[NodeResourcesLeastAllocatedArgs]] = NodeResourcesLeastAllocatedArgs
@@ -399,7 +399,7 @@ class NodeResourcesLeastAllocated(_AllocationScore):
 
 
 class NodeResourcesMostAllocated(_AllocationScore):
-    """Scores nodes as the older MostRequestedPriority did, besides NodeResourcesFit."""
+    """Scores nodes like the older MostRequestedPriority, independently of NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesMostAllocated"
     Args: ClassVar[type[NodeResourcesMostAllocatedArgs]] = NodeResourcesMostAllocatedArgs
@@ -409,7 +409,7 @@ class NodeResourcesMostAllocated(_AllocationScore):
 
 
 class RequestedToCapacityRatioScore(_AllocationScore):
-    """Scores nodes as the older RequestedToCapacityRatioPriority did, besides NodeResourcesFit."""
+    """Scores nodes like the older RequestedToCapacityRatioPriority."""
 
     name: ClassVar[str] = "RequestedToCapacityRatio"
     Args: ClassVar[type[RequestedToCapacityRatioArgs]] = RequestedToCapacityRatioArgs
@@ -423,7 +423,7 @@ class RequestedToCapacityRatioScore(_AllocationScore):
 
 
 def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
-    """Return the node where the event may have freed some `wanted` resources; else None."""
+    """Return the name of the node where the event may have freed `wanted` resources; else None."""
     match event.before, event.after:
         case Pod() as gone, None:
             return freed_node(gone)

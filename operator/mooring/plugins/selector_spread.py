@@ -53,7 +53,7 @@ class ServiceSpreading(SelectorSpread):
     name: ClassVar[str] = "ServiceSpreading"
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
-        """Return int64[nodes]: the number of pods that match all the pod's Services, or SKIP."""
+        """Return int64[nodes]: the number of pods of the same Services; SKIP without such pods."""
         return _counts(cluster.behind_services(pod), nodes, cluster)
 
 
@@ -67,7 +67,7 @@ def _counts(
 
 
 def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
-    """Return int64[nodes]: 100 for no pods, less for more; a zone has two thirds of the weight."""
+    """Return int64[nodes]: lower scores for more pods on the node and in its zone."""
     score = _fewest(counts)
     zones = nodes.zone_codes
     by_zone = np.bincount(zones, weights=counts, minlength=len(nodes.zones))
@@ -77,7 +77,7 @@ def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
 
 
 def _fewest(counts: IntArray | _Floats) -> _Floats:
-    """Return scores: 100 for a count of 0, and 0 for the highest; round as kube-scheduler does."""
+    """Return scores of 100 (no pods) to 0 (the most pods); round as kube-scheduler does."""
     most = counts.max()
     if not most:
         return np.full(len(counts), float(MAX_SCORE))

@@ -102,7 +102,7 @@ class ServiceAffinity:
         return counts.at(nodes).astype(np.int64)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """Return int64[nodes]: the mean percentage of pods on nodes with other values."""
+        """Return int64[nodes]: the mean, over the preferred labels, of `_elsewhere`."""
         total = np.zeros(len(nodes))
         for key in self._anti_affinity:
             total += _elsewhere(nodes, key, counts) / len(self._anti_affinity)

@@ -23,16 +23,16 @@ from mooring.state.evictions import Evictions
 
 _Victim = TypeVar("_Victim")
 BudgetsOf: TypeAlias = Callable[[_Victim], Iterable[tuple[Sequence[PodDisruptionBudget], int]]]
-"""A function that returns the disruption budgets of a victim: each item has some budgets, and the
-number of the victim's pods that exactly these budgets match."""
+"""A function that returns the disruption budgets of a victim. Each item has a set of budgets, and
+the number of the victim's pods that are matched by all budgets of the set and by no others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A node on which the pod fits without the victims; the most important victim comes first.
+    """A node on which the pod fits once its victims are gone.
 
     Attributes:
-        row: The node's row.
+        victims: The pods and groups to evict, the most important first.
         violations: The number of the victims' pods whose eviction violates a disruption budget.
         evicting: Pods on the node that this scheduler is evicting already; the pod can use their
             resources at no further cost.
@@ -63,9 +63,9 @@ class Candidate:
 
 
 class SplitVictims(NamedTuple, Generic[_Victim]):
-    """Victims in two parts: their eviction violates a disruption budget, or does not.
+    """The victims whose eviction violates a disruption budget, and the other victims.
 
-    `violating` has, by victim, the number of its pods that violate a budget.
+    `violating` has, by victim, the number of its pods whose eviction violates a budget.
     """
 
     violating: dict[_Victim, int]
@@ -85,11 +85,11 @@ def select_victims(
     """Return the candidate for the node of this row, with as few victims as possible.
 
     The caller has removed all potential victims, including the pods of groups on other nodes.
-    `reprieve` adds a victim back; it removes the victim again and returns False if the pod then
-    does not fit. Victims whose eviction violates a disruption budget are added back first, then the
-    others, the most important first in each part. Pods that are being evicted already are not added
-    back. Without `budgets_of`, the budgets are those that `evictions` finds for the pods. For
-    `members_first` see `victims.by_importance`, for `strict` see `split_by_budgets`.
+    `reprieve` adds a victim back; if the pod to schedule does not fit then, it removes the victim
+    again and returns False. First it is called for victims whose eviction violates a disruption
+    budget, then for the others. Pods that are already being evicted are not added back. Without
+    `budgets_of`, the budgets are those that `evictions` finds for the pods. For `members_first`
+    see `victims.by_importance`, for `strict` see `split_by_budgets`.
     """
     evicting: list[Pod] = []
     staying: list[Victim] = []
@@ -123,7 +123,7 @@ def split_by_budgets(
     *,
     strict: bool = False,
 ) -> SplitVictims[_Victim]:
-    """Return the victims in two parts: their eviction violates a disruption budget, or does not.
+    """Separate the victims whose eviction violates a disruption budget from the others.
 
     Each victim uses up disruptions of its budgets, in the order of `victims`. With `strict`, a pod
     that several budgets match counts as a violation, because the Eviction API never evicts it.

@@ -19,7 +19,7 @@ from mooring.plugins.default_preemption.victims import (
 )
 
 _TERMS_PER_CHECK: Final = 6
-"""The number of inter-pod terms and spread constraints that take as long as all other filters."""
+"""The number of inter-pod terms or spread constraints that take as long as all other filters."""
 _VOLUMES_PER_CHECK: Final = 8
 _PORTS_PER_CHECK: Final = 32
 _RESOURCES_PER_CHECK: Final = 8
@@ -29,7 +29,7 @@ REMOVALS_PER_CHECK: Final = 8
 
 
 def checks_of(pod: Pod) -> float:
-    """Return the time that the pod's filters take on one node, relative to an ordinary pod.
+    """Return the time of the pod's filters on one node, as a multiple of an ordinary pod's time.
 
     The few volumes, ports, resources and requirements of an ordinary pod add nothing.
     """
@@ -47,7 +47,7 @@ def checks_of(pod: Pod) -> float:
 
 
 class DryRuns:
-    """Finds a node's victims in trials; for `members_first` see `victims.by_importance`."""
+    """Finds a node's victims by trials; for `members_first` see `victims.by_importance`."""
 
     def __init__(self, state: PostFilterState, *, members_first: bool = False) -> None:
         self._state = state
@@ -56,7 +56,7 @@ class DryRuns:
         self._budgets: dict[WholeGroup, Sequence[tuple[Sequence[PodDisruptionBudget], int]]] = {}
 
     def whole_group(self, group: PodGroupState) -> WholeGroup:
-        """Return the group as a single victim; it is computed once per attempt."""
+        """Return the group as a single victim; compute it at the first call only."""
         known = self._groups.get(group.number)
         if known is None:
             known = self._groups[group.number] = WholeGroup(group, self._state.cluster)

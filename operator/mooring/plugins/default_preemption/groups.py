@@ -1,9 +1,9 @@
 """Finds the pods whose eviction makes a whole pod group fit (preemption/podgrouppreemption.go).
 
-All pods of lower priority count as removed. If the group fits then, the pods are added back, the
-most important first, while the group still fits; the other pods are the victims. A group that may
-only be disrupted as a whole is one victim. For a pod or a group in a Queue, the rules of the Queue
-say which pods may be victims (`reclaim`).
+All pods of lower priority count as removed. If the group fits then, each pod is added back if the
+group still fits with it, the most important pod first. The other pods are the victims. A group that
+may only be disrupted as a whole is one victim. For a group in a Queue, the rules of the Queue say
+which pods may be victims (`reclaim`).
 """
 
 from collections.abc import Iterator
@@ -75,7 +75,6 @@ def _why_not_eligible(state: PodGroupPostFilterState) -> str | None:
 
 
 def _has_preempted(state: PodGroupPostFilterState) -> bool:
-    """Return whether preemption has nominated a member of the group."""
     nominees = (state.cluster.nominations.get(pod.uid) for pod in state.members)
     return any(nominee is not None and nominee.has_preempted for nominee in nominees)
 
@@ -83,8 +82,7 @@ def _has_preempted(state: PodGroupPostFilterState) -> bool:
 def _awaits_victims(state: PodGroupPostFilterState) -> bool:
     """Return whether victims of the group's last preemption are still on their nodes.
 
-    The last preemption may have been for other members. See isOngoingPreemption in
-    podgrouppreemption.go.
+    See isOngoingPreemption in podgrouppreemption.go.
     """
     pause()  # there may be 50,000 members
     cluster, waiting = state.cluster, state.group.unscheduled
@@ -98,9 +96,9 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
 
 
 def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
-    """Yield the potential victims: pods, or groups as a whole, of lower priority than the group.
+    """Yield the potential victims: single pods and whole groups of lower priority than the group.
 
-    At most the MOST_UNITS least important single pods are yielded, and none that is being evicted.
+    Only the MOST_UNITS least important single pods are yielded, without pods being evicted.
     """
     cluster, priority = state.cluster, state.group.priority
     whole = cluster.pod_groups.disrupted_whole

@@ -1,10 +1,10 @@
 """Finds the node on which a pod fits if pods of lower priority are evicted.
 
-`potential_victims` finds and ranks candidates on all nodes at once by their requests. This is not
-exact if a disruption budget matches a potential victim, or if other filters of the pod depend on
-other pods. Then the victims of the best nodes are selected one node at a time, in a dry run if
-filters need it, as kube-scheduler does for all nodes (framework/plugins/defaultpreemption,
-framework/preemption).
+`potential_victims` finds and ranks candidates on all nodes at once, by the requests of pods. The
+result is not exact if a disruption budget matches a potential victim, or if other filters of the
+pod depend on other pods. Then the victims of the best nodes are selected one node at a time, in a
+dry run if filters need it. kube-scheduler always makes dry runs (framework/plugins/
+defaultpreemption, framework/preemption).
 """
 
 import math
@@ -80,18 +80,18 @@ _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"
 _COMPARED_ALWAYS: Final = 100
-"""The fewest candidates that preemption compares, as kube-scheduler does in any cluster."""
+"""If at most this many nodes can be candidates, all of them are compared, even if it takes long."""
 _MOST_CHECKS: Final = 600
-"""The runs of the filters on a node (0.1 ms each) after which a decision makes dry runs only on the
-nodes that it must compare in any case."""
+"""The most runs of the filters on a node (0.1 ms each) that a decision spends on dry runs. After
+them, it makes dry runs only on the nodes that it must compare in any case."""
 _UNITS_PER_CHECK: Final = 1_000
 """The units of `Evaluations` for one run of the filters on a node."""
 _MOST_LOOKED_AT: Final = 8_000
-"""The most potential victims, approximately, that a decision compares with disruption budgets,
-which takes 8 us for each."""
+"""About the most potential victims that a decision compares with disruption budgets. One comparison
+takes 8 us."""
 _MOST_IN_DRY_RUN: Final = 200
-"""The most potential victims in a dry run, which removes and restores all of them at 60 us for each
-pod. Pod groups that would exceed this number, with members on other nodes, are left out."""
+"""The most pods that a dry run removes and restores, at 60 us for each pod. Pod groups that would
+exceed this number are left out; their members on other nodes count, too."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _PREEMPT_VERB: Final = "preemption: extenders with a preemptVerb are not asked for pods in a queue"
 _NO_CANDIDATE: Final = "no candidate node for preemption"
@@ -128,7 +128,8 @@ class DefaultPreemption:
     def _by_priority(self, state: PostFilterState) -> PostFilterResult:
         """Return the cheapest candidate with victims of lower priority, or why there is none.
 
-        If extenders take part, return all candidates, until `state` has those that they left.
+        If extenders take part, the first call returns all candidates. In the second call, `state`
+        has the candidates that the extenders accepted.
         """
         if state.processed is not None:
             return self._of_processed(state, state.processed)
@@ -192,8 +193,8 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates within the profile's limits, as many as kube-scheduler compares.
 
-        Return only the best candidate if it is known already and no extender must see the others.
-        If there is no candidate, `rejections` counts the reason of every node.
+        Return only the best candidate if the requests alone show it and no extender takes part. If
+        there is no candidate, `rejections` counts the reason of every node.
         """
         if not len(rows):
             return []
@@ -241,10 +242,10 @@ class DefaultPreemption:
         return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
-        """Return whether enough candidates were found, and one is allowed and violates no budget.
+        """Return whether enough candidates were found to choose one of them.
 
-        Call this after each new candidate. `nodes` is the number of nodes to examine. See
-        calculateNumCandidates and DryRunPreemption in framework/preemption/preemption.go.
+        At least one must be within the profile's limits and violate no budget. Call this after each
+        new candidate; `nodes` is the number of nodes to examine (DryRunPreemption, preemption.go).
         """
         if len(candidates) < self._wanted(nodes):
             return False
@@ -265,8 +266,8 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates for a pod that nodes reject only because of its requests.
 
-        `ranked` has positions in `potential.rows`, the best first. Stop at as many candidates as
-        kube-scheduler compares, or after comparing `_MOST_LOOKED_AT` victims with budgets.
+        `ranked` has positions in `potential.rows`, the best first. The search ends when there are
+        enough candidates, or when `_MOST_LOOKED_AT` victims were compared with budgets.
         """
         candidates, looked = list[Candidate](), 0
         for position in _looked_at(ranked, potential.counts, state.seed):
@@ -336,12 +337,11 @@ class DefaultPreemption:
         by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         each: float,
     ) -> tuple[IntArray, int]:
-        """Return the nodes for dry runs in their order, and how many dry runs always take place.
+        """Return the nodes for dry runs in their order, and how many of them no time limit skips.
 
-        The nodes are positions in `potential.rows`. If all dry runs may take too long, half of the
-        time is for the nodes with the cheapest victims by requests, which `by_requests` computes.
-        The other half begins at another node in each attempt. `each` is the cost of the filters on
-        one node.
+        The nodes are positions in `potential.rows`. If dry runs on all nodes may take too long, the
+        first half of the time is for the nodes with the cheapest victims by `by_requests`. The
+        second half begins at another node in each attempt. `each` is the result of `checks_of`.
         """
         left, most = _MOST_CHECKS / each, self._evaluations.left / _UNITS_PER_CHECK / each
         order = np.flatnonzero(potential.counts)
@@ -368,10 +368,10 @@ class DefaultPreemption:
     def _of_processed(
         self, state: PostFilterState, processed: ProcessedCandidates
     ) -> Nomination | NotEligible:
-        """Return the cheapest candidate that the extenders left (SelectCandidate in preemption.go).
+        """Return the cheapest candidate that the extenders accepted (see SelectCandidate).
 
-        A candidate is left out if its node or one of its victims has gone, if the filters now say
-        that evictions do not help on the node, or if it exceeds the profile's limits.
+        A candidate is left out if its node or one of its victims is gone, if evictions no longer
+        help on the node, or if it exceeds the profile's limits.
         """
         if processed.error is not None:
             return NotEligible(f"preemption: {processed.error}", is_error=True)
@@ -395,7 +395,7 @@ class DefaultPreemption:
 
 
 def _few_enough(victims: list[Victim]) -> list[Victim]:
-    """Return the victims for a dry run; if they have too many pods, leave out the largest groups.
+    """Return the victims for a dry run, without the largest groups if there are too many pods.
 
     Single pods are never left out.
     """
@@ -411,10 +411,10 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 
 
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
-    """Return the cheapest candidates by requests, and how many dry runs always take place.
+    """Return the cheapest candidates by requests, and how many of them no time limit skips.
 
-    The candidates are positions in `potential.rows`, as many as `checks` runs of the filters allow.
-    The second number is 0 if there are more candidates than kube-scheduler compares in any cluster.
+    The candidates are positions in `potential.rows`. If there are more than `_COMPARED_ALWAYS`,
+    only as many as `checks` runs of the filters allow are returned, and the number is 0.
     """
     ranked = potential.ranked(potential.victims())
     if len(ranked) <= _COMPARED_ALWAYS:
@@ -424,11 +424,11 @@ def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int
 
 
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
-    """Yield the positions at which to compare victims with disruption budgets, the best first.
+    """Yield the nodes on which to compare victims with disruption budgets, the best first.
 
-    `ranked` has the positions, and `counts` the number of victims at each. If there are too many
-    victims, half of the comparisons are for the best positions. The other half begins elsewhere in
-    each attempt (`seed`), because budgets may forbid all the best ones.
+    Nodes are positions in `potential.rows`: `ranked` has all of them, and `counts` their numbers of
+    victims. If there are too many victims, half of the comparisons are for the best nodes. The
+    other half begins at another node in each attempt, depending on `seed`.
     """
     looked, half = np.cumsum(counts[ranked]), _MOST_LOOKED_AT // 2
     if len(ranked) <= _COMPARED_ALWAYS or looked[-1] <= _MOST_LOOKED_AT:
@@ -446,10 +446,10 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
 
 
 def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
-    """Return which of `rows`, where the pod fits without victims, have pods of lower priority.
+    """Return the rows of nodes that have pods of lower priority; count the others as rejections.
 
-    Only an extender has rejected the nodes at `rows`, and it may name these pods as victims. The
-    other rows are counted in `rejections`.
+    Only extenders have rejected the nodes at `rows`; the pod fits there without victims. An
+    extender may name the pods of lower priority as victims.
     """
     found: list[int] = []
     for row in rows.tolist():

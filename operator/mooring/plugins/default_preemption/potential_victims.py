@@ -51,10 +51,10 @@ class FreeResources:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimSlots:
-    """The victims on all nodes as three arrays; on each node, the most important one comes first.
+    """The victims on all nodes as three arrays, the most important victim of each node first.
 
-    For each victim, `slots` is its slot in the pod columns, and `at` the position of its node in
-    `PotentialVictims.rows`; `evicting` (bool) is True if its eviction has begun already.
+    For each victim, `slots` has its slot in the pod columns, `at` the position of its node in
+    `PotentialVictims.rows`, and `evicting` (bool) whether its eviction has already begun.
     """
 
     slots: IntArray
@@ -63,10 +63,10 @@ class VictimSlots:
 
 
 class _Costs(NamedTuple):
-    """The costs of victims as arrays, with an item for each pod and for each group on each node.
+    """The costs of victims as arrays: one item per single pod, and one per group and node.
 
-    `at` is the node's position in `PotentialVictims.rows`; `PreemptionCost` explains the other
-    fields.
+    `at` has the node's position in `PotentialVictims.rows`. The other fields are those of
+    `PreemptionCost`.
     """
 
     at: IntArray
@@ -83,9 +83,9 @@ class PotentialVictims:
     """The pods that `pod` may preempt on the nodes of `rows`, and the free resources without them.
 
     `needs` has the pod's requests by resource. `protected` (bool[pod slots] or None) is True for
-    pods of lower priority that may not be victims, unless they are being evicted already. `groups`
-    has, by number, functions that return a pod group as one victim. Such a group is only disrupted
-    as a whole; the priorities of its members do not matter. For `members_first` see
+    pods that may not be victims; it has no effect on pods that are already being evicted. `groups`
+    has, by a group's number, a function that returns the group as one victim. Such a group is only
+    disrupted as a whole; the priorities of its members do not matter. For `members_first` see
     `victims.by_importance`.
     """
 
@@ -143,7 +143,7 @@ class PotentialVictims:
 
     @property
     def has_groups(self) -> bool:
-        """Whether one of the potential victims is a group that is disrupted as a whole."""
+        """Whether one of the potential victims is a group that is only disrupted as a whole."""
         return bool(self._in_group.any())
 
     def _group(self, number: int) -> WholeGroup:
@@ -194,7 +194,7 @@ class PotentialVictims:
 
     @cached_property
     def _ends(self) -> IntArray:
-        """For each position in `rows`: the index in `_by_node` after its last victim."""
+        """For each position in `rows`: the index in `_by_node` after the node's last victim."""
         ends: IntArray = np.cumsum(self.counts)
         return ends
 
@@ -205,9 +205,9 @@ class PotentialVictims:
         return FreeResources(amounts, int(self._free_slots[position]))
 
     def victims(self) -> VictimSlots:
-        """Return the pods that must leave, on the nodes where `fits` is True.
+        """Return the pods that must leave the nodes where `fits` is True.
 
-        Pods that are being evicted already are among them.
+        Pods that are already being evicted are among them.
         """
         columns = self._columns
         on_candidates = self.fits[self._at]
@@ -237,7 +237,7 @@ class PotentialVictims:
         return VictimSlots(slots[victim], at[victim], evicting[victim])
 
     def _is_pod(self, slots: IntArray) -> BoolArray:
-        """Return bool[len(slots)]: True for pods that `victims.by_importance` sorts as pods."""
+        """Return bool[len(slots)]: False for pods that `by_importance` treats like a group."""
         is_pod = np.ones(len(slots), np.bool_)
         if self._members_first:
             pods = (self._columns.pods[slot] for slot in slots.tolist())
@@ -246,9 +246,9 @@ class PotentialVictims:
         return is_pod
 
     def ranked(self, victims: VictimSlots) -> IntArray:
-        """Rank the nodes where the pod fits; return their positions in `rows`, the cheapest first.
+        """Return the positions in `rows` of the nodes where the pod fits, the cheapest first.
 
-        A node costs the `Candidate.cost` of its victims, with all members of their groups.
+        The cost is `Candidate.cost` of the node's victims; a group counts with all its members.
         """
         costs = self._costs(victims)
         count = np.zeros(len(self.rows), np.int64)
@@ -265,7 +265,7 @@ class PotentialVictims:
         return ranked
 
     def _costs(self, victims: VictimSlots) -> _Costs:
-        """Return the costs of the victims that are not being evicted already."""
+        """Return the costs of the victims, without victims that are already being evicted."""
         numbers = self._columns.groups[victims.slots]
         in_group = np.isin(numbers, [*self._make]) & ~victims.evicting
         single = ~victims.evicting & ~in_group
@@ -286,7 +286,7 @@ class PotentialVictims:
     def _costs_of_groups(
         self, groups: IntArray
     ) -> tuple[IntArray, IntArray, IntArray, npt.NDArray[np.float64]]:
-        """Return the fields of `_Costs` after `at`; `groups` has the groups' numbers, sorted."""
+        """Return the highest, total, number and earliest of each group; `groups` must be sorted."""
         columns, size = self._columns, len(groups)
         member = columns.in_groups(groups) & (columns.rows >= 0)
         slots = np.flatnonzero(member & ~columns.nominated & ~columns.evicting)

@@ -1,10 +1,9 @@
 """Finds victims for a preemptor (a pod or a group) in a Queue. Three kinds of pods may be victims.
 
-- Pods of the preemptor's Queue: those of lower priority, or those that `preemption.withinQueue`
-  allows.
+- Pods of the preemptor's Queue that `preemption.withinQueue` allows.
 - Pods of another Queue of the tree that borrows quota, if `preemption.reclaimWithinCohort` allows
-  it. Both Queues have a common ancestor. The topmost Queue below it, on the preemptor's side, must
-  stay within its nominal quota. The other Queue keeps its nominal quota.
+  it. Each of the two Queues is in a branch below their common ancestor. The top Queue of the
+  preemptor's branch must stay within its nominal quota. The other Queue keeps its nominal quota.
 - Pods of no Queue, or of another tree: those of lower priority.
 
 The members that a gang needs for its minimum are one victim.
@@ -42,10 +41,10 @@ from mooring.quota.usage import leaving_usage, nominated_usage
 from mooring.state.cluster_view import ClusterView
 
 _MOST_FOR_POD: Final = 100
-"""The most pods of the lowest importance that are potential victims for a single pod, and the most
-pods of other nodes (see `_regarded`). A search takes 60 us for each pod that it removes."""
+"""The most pods in each of the two sets of potential victims for a single pod (see `_regarded`). A
+search takes 60 us for each pod that it removes."""
 _TRIED_FIRST: Final = 8
-"""The number of the least important units that the first try for a single pod removes."""
+"""The number of units that the first try for a single pod removes, the least important ones."""
 _MOST_NAMED: Final = 3
 _Slots = npt.NDArray[np.bool_]
 
@@ -53,10 +52,10 @@ _Slots = npt.NDArray[np.bool_]
 def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
     """Return the victims for a preemptor in this Queue, or why there are none.
 
-    If pods that leave already make enough room, no others are chosen. Otherwise two sets of victims
-    are computed: the least important ones, and those on the nodes where the preemptor fits best.
-    The set that costs less is returned. For a pod, a few of the least important units are tried
-    first.
+    If the preemptor fits once the leaving pods are gone, only these pods are victims. Otherwise two
+    sets of victims are computed: the least important pods, and the pods on the nodes where the
+    preemptor fits best. The cheaper set is returned. For a single pod, a few of the least important
+    units are tried first.
     """
     numbers = frozenset(state.number for state in below(queue.root))
     preemptor = with_leaving(replace(preemptor, tree=numbers))
@@ -70,7 +69,7 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
 
 
 def _cheapest(preemptor: Preemptor, rules: "_Rules") -> GroupPreemption:
-    """Return the cheapest victims that `reclaim` compares, or why there are none."""
+    """Return the cheaper of the two sets of victims of `reclaim`, or why there are no victims."""
     with rules.without_leaving():
         units = sorted(rules.units(), key=importance)
     if preemptor.what == "pod" and units:  # the first search for a group determines its placement
@@ -91,7 +90,7 @@ def _cheapest(preemptor: Preemptor, rules: "_Rules") -> GroupPreemption:
 def _without(preemptor: Preemptor, rules: "_Rules", units: Sequence[Unit]) -> GroupPreemption:
     """Return the victims among the units, or why there are none.
 
-    If not all units may leave together, the last ones may.
+    If not all units may leave together, the last units have precedence.
     """
     with rules.without_leaving():
         safe = rules.within_nominal(units[::-1])
@@ -117,9 +116,9 @@ def _by_queue(victims: Sequence[Pod], cluster: ClusterView) -> str:
 
 
 def _is_cheapest(found: GroupPreemption, units: Sequence[Unit]) -> bool:
-    """Return whether no victims can cost less.
+    """Return whether no other victims can cost less.
 
-    This is so if one pod of the lowest priority is evicted, and no disruption budget is violated.
+    The only victim must be one pod of the lowest priority, and violate no disruption budget.
     """
     if not isinstance(found, GroupNomination) or found.violations:
         return False
@@ -150,7 +149,7 @@ class _Rules:
             asked = cluster.queues.in_devices(queue.number, demand_of(preemptor.pods))
             self._demand = {r: amount for r, amount in asked.items() if r in queue.used and amount}
             self._entitled = [each for each in self._path if self._stays_below(each)]
-        """The Queues from the preemptor's Queue to the root that stay within their nominal quota if
+        """Those of the preemptor's Queue and its ancestors that stay within their nominal quota if
         the preemptor and the nominated pods are counted."""
 
     def without_leaving(self) -> AbstractContextManager[None]:
@@ -161,15 +160,15 @@ class _Rules:
         return self._cluster.queues.without(self._leaving)
 
     def _stays_below(self, state: QueueState) -> bool:
-        """Return whether Queue `state` stays within its nominal quota with the preemptor."""
+        """Return whether the Queue stays within its nominal quota if the preemptor is added."""
         used, nominal = state.used, state.nominal
         return all(used[r] + amount <= nominal[r] for r, amount in self._demand.items())
 
     def units(self) -> Iterator[Unit]:
         """Yield the pods that the preemptor may evict; pods that must leave together are one unit.
 
-        Only units with a pod of `_regarded` are yielded. Whether their Queues keep their nominal
-        quotas is not checked here; see `within_nominal`.
+        Only units with a pod of `_regarded` are yielded. `within_nominal` checks that the victims'
+        Queues keep their nominal quotas.
         """
         cluster, columns = self._cluster, self._cluster.pod_columns
         borrow, others = self._allowed()
@@ -202,10 +201,10 @@ class _Rules:
     def _regarded(self, found: _Slots, borrow: _Slots) -> _Slots:
         """Return bool[pod slots]: the pods of `found` to examine; not all of them, to save time.
 
-        If the preemptor is a group, these are the `MOST_UNITS` least important pods. If it is a
-        pod, these are the `_MOST_FOR_POD` least important pods, and all of `found` on some nodes:
-        those nodes where the requests fit without the pods of `found`, the nodes with the fewest
-        such pods first, up to `_MOST_FOR_POD` pods, but at least one node. `borrow` is True for
+        For a group, these are the `MOST_UNITS` least important pods. For a single pod, there are
+        two sets. The first set has the `_MOST_FOR_POD` least important pods. The second set has all
+        pods of `found` on some nodes where the requests fit without them: the nodes with the fewest
+        such pods, up to `_MOST_FOR_POD` pods in all, but at least one node. `borrow` is True for
         pods of Queues that borrow quota; they are less important than others.
         """
         columns, nodes = self._cluster.pod_columns, self._cluster.nodes
@@ -234,8 +233,8 @@ class _Rules:
     ) -> tuple[npt.NDArray[np.int64] | None, bool]:
         """Return the slots of members that are only evicted together, and whether this is allowed.
 
-        `slots` has the members on nodes. All other members are evicted one by one; if all members
-        are, None is returned in place of the slots.
+        `slots` has the members on nodes. Members that are not returned are evicted one by one.
+        Return None in place of the slots if all members are evicted one by one.
         """
         if group.key == self._cluster.pod_groups.key_of(self._preemptor.pods[0]):
             return slots, False
@@ -250,10 +249,10 @@ class _Rules:
         return slots[~np.isin(slots, surplus)], True
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
-        """Return which pods the preemptor may evict, as two bool[pod slots].
+        """Return the pods that the preemptor may evict, as two bool[pod slots].
 
-        The first has the pods of other Queues that borrow quota, the second all others. Whether the
-        Queues of the victims keep their nominal quotas is not checked here; see `within_nominal`.
+        The first has pods of Queues that borrow quota, the second all other pods. `within_nominal`
+        checks that the victims' Queues keep their nominal quotas.
         """
         preemptor, columns = self._preemptor, self._cluster.pod_columns
         chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
@@ -275,7 +274,7 @@ class _Rules:
         return (borrow & lower if reclaims is Preempts.LOWER_PRIORITY else borrow), others
 
     def _newer_equals(self, own: _Slots) -> _Slots:
-        """Return bool[pod slots]: pods of `own` newer than the preemptor, of the same priority."""
+        """Return bool[pod slots]: the pods of `own` that have equal priority and are newer."""
         columns, oldest = self._cluster.pod_columns, min(p.created for p in self._preemptor.pods)
         found = np.zeros(len(own), np.bool_)
         for slot in np.flatnonzero(own & (columns.priority == self._preemptor.priority)).tolist():
@@ -286,8 +285,8 @@ class _Rules:
     def _may_reclaim_from(self, number: int) -> bool:
         """Return whether the preemptor may evict pods of the Queue with this number.
 
-        That Queue and its ancestors must have borrowed a resource that the preemptor needs, and the
-        top Queue on the preemptor's side must stay within its nominal quota (see `_sides`).
+        Every Queue of that Queue's branch must have borrowed a resource that the preemptor needs.
+        The top Queue of the preemptor's branch must stay within its nominal quota (see `_sides`).
         """
         state = self._cluster.queues.numbered(number)
         if state is None or state is self._queue:
@@ -308,7 +307,7 @@ class _Rules:
         return (own[-1] if own else common), its[: its.index(common)]
 
     def within_nominal(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the units that may be evicted together; test them in the order of `units`.
+        """Return the units that may be evicted together; the first units have precedence.
 
         Their eviction takes only borrowed quota from other Queues of the tree.
         """
@@ -339,9 +338,9 @@ class _Rules:
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether each Queue has given back quota since `before`, and only borrowed quota.
+        """Return whether each Queue gave back only borrowed quota, some of it for the preemptor.
 
-        The borrowed quota must be of a resource that the preemptor needs.
+        `before` has each Queue's usage before the eviction, by resource.
         """
         for state, used in before.items():
             nominal, now = state.nominal, state.used

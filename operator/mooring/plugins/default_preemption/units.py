@@ -1,12 +1,12 @@
 """Finds, on all nodes, which units must leave so that a pod or a whole pod group fits.
 
 A unit is one pod, or the pods of a group that are evicted together. The victims are those of
-kube-scheduler (preemption/podgrouppreemption.go), which removes all units, and then adds them back,
-the most important first, while the preemptor still fits. The units that cannot be added back are
-the victims. Only as many of the last units are removed here as the preemptor needs, because to
-remove a pod takes long. But the first search for a group is without all units, because it
-determines the group's placement. If other filters than the requests matter, the victims are found
-by the requests first, and only checked with all filters.
+kube-scheduler (preemption/podgrouppreemption.go). It removes all units, and adds each unit back if
+the preemptor still fits, the most important unit first. The units that it cannot add back are the
+victims. To remove a pod takes long; therefore only as many of the least important units as the
+preemptor needs are removed here. But the first search for a group is without all units, because it
+determines the group's placement. If filters other than the requests matter, the victims are found
+by the requests, and then checked with all filters.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ MOST_UNITS: Final = 2_000
 _NO_VICTIMS: Final = "preemption: No preemption victims found for incoming {}."
 _NOT_HELPFUL: Final = "preemption: the {} does not fit without the pods {} either."
 _GROWTH: Final = 4
-"""The factor between the numbers of units that are removed in one try and in the next."""
+"""Each try removes this many times as many units as the try before it."""
 _MOST_SEARCHES: Final = 256
 """The most searches for nodes in one preemption; after them, all remaining units are victims."""
 
@@ -46,9 +46,9 @@ _Place = Callable[[Collection[Pod]], Mapping[Uid, int] | None]
 class Preemptor:
     """The pod or pod group (`what`) that needs nodes.
 
-    For the functions see `PodGroupPostFilterState`. `tree` has the numbers of all Queues in
-    the tree of the preemptor's Queue; it is empty if the preemptor is in no Queue. `leaving` has
-    pods that leave without being victims, with their nodes' rows; see `with_leaving`.
+    For `place`, `is_last` and `place_by_requests` see `PodGroupPostFilterState`. `tree` has the
+    numbers of all Queues in the tree of the preemptor's Queue; it is empty without a Queue.
+    `leaving` has the pods that are already leaving, with their nodes' rows; see `with_leaving`.
     `by_requests` says that the filters of a single pod depend on other pods only through requests.
     """
 
@@ -70,8 +70,8 @@ class Preemptor:
 class Unit:
     """One pod, or several pods of a group that are evicted together; each pod with its node's row.
 
-    `surplus` is True if the pod's group keeps its minimum without the pod, `borrows` if the pods
-    use quota that belongs to the preemptor's Queue.
+    `surplus` is True if the pod's group keeps its minimum without the pod. `borrows` is True if the
+    pods use borrowed quota that the preemptor's Queue may reclaim.
     """
 
     pods: tuple[tuple[Pod, int], ...]
@@ -95,7 +95,7 @@ def importance(unit: Unit) -> tuple[bool, int, bool, bool, int, float]:
 def without_units(preemptor: Preemptor, units: Sequence[Unit]) -> GroupPreemption:
     """Return the victims among the units, or why there are none.
 
-    `units` has the most important unit first, so that it is added back first.
+    `units` must be sorted by `importance`.
     """
     cluster, limits = preemptor.cluster, preemptor.limits
     evictions, strict = cluster.evictions, limits.strict
@@ -144,9 +144,9 @@ def with_leaving(preemptor: Preemptor) -> Preemptor:
 
     These are pods of lower priority that this scheduler is evicting, and all pods of the
     preemptor's tree of Queues that are terminating or being evicted, because their end frees quota.
-    To save time, a search for a pod with `by_requests` removes them only from nodes that a victim
-    leaves, and from nodes where the pod's requests fit only after their end. On other nodes they
-    only free their quota.
+    To save time, a search for a pod with `by_requests` removes leaving pods only from nodes with a
+    victim, and from nodes where only their end makes room for the pod's requests. On other nodes,
+    leaving pods only free their quota.
     """
     cluster, columns = preemptor.cluster, preemptor.cluster.pod_columns
     chosen = columns.evicting & (columns.priority < preemptor.priority)
@@ -201,9 +201,9 @@ def _fits_only_after(pod: Pod, slots: IntArray, cluster: ClusterView) -> BoolArr
 class _Reprieve:
     """Finds the units that must leave, and counts the searches for nodes.
 
-    As many of the last units leave as the preemptor needs; for a group, as many as its members are
-    tried first. Then those that are not needed are added back, the most important first. `rows`
-    has, by uid of the preemptor's pods, the node's row in the last search that found nodes.
+    First the last units are removed, more in each try, until the preemptor fits; a group's first
+    try removes as many units as it has members. Then unneeded units are added back, the most
+    important first. `rows` has the nodes of the last successful search: the row by pod uid.
     """
 
     def __init__(self, preemptor: Preemptor, units: Sequence[Unit]) -> None:
@@ -216,7 +216,7 @@ class _Reprieve:
         self._searches = 0
 
     def victims(self) -> list[Unit] | None:
-        """Return the units that must be evicted; None if the eviction of all does not suffice."""
+        """Return the units that must be evicted; None if evicting all units is not enough."""
         if (by_requests := self._preemptor.place_by_requests) is not None:
             self._place = by_requests
             chosen = self._found()
@@ -242,7 +242,6 @@ class _Reprieve:
         return self._on_the_nodes(chosen) if self._ended_early else chosen
 
     def fits_without_all(self) -> bool:
-        """Return whether the preemptor fits if all units leave."""
         return self._fits_without(self._units)
 
     def _fits_without(self, units: Sequence[Unit]) -> bool:
@@ -250,7 +249,7 @@ class _Reprieve:
         return self._fits()
 
     def _fits(self) -> bool:
-        """Return whether the preemptor fits beside the units that have not left."""
+        """Return whether the preemptor fits beside the units that are not removed."""
         self._searches += 1
         rows = self._place([pod for unit in self._gone for pod, _ in unit.pods])
         if rows is not None:
@@ -261,10 +260,10 @@ class _Reprieve:
         return self._searches >= _MOST_SEARCHES or self._preemptor.is_last()
 
     def _needed(self, units: Sequence[Unit], *, some: bool = False) -> list[Unit]:
-        """Return the subset of `units` that must be evicted for the preemptor; add back the others.
+        """Return those of `units` that must be evicted for the preemptor; add back the others.
 
-        Half of the units are tried together: if the half can stay, each unit in it can stay. `some`
-        says that the units cannot all stay. After the last search, all remaining units must leave.
+        Half of the units are added back together: if they fit, all of them can stay. `some` says
+        that at least one unit must leave. After the last search, all remaining units must leave.
         """
         if not units:
             return []

@@ -128,10 +128,10 @@ def started(pod: Pod) -> float:
 
 
 def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
-    """Return whether the victim is terminating for a pod that may have this priority.
+    """Return whether the victim is terminating, perhaps preempted by a pod of this priority.
 
-    The victim's condition DisruptionTarget shows this, even to a new leader. If the profile has
-    `disruptionBudgets: Strict`, the API server writes the condition of an eviction.
+    The victim's condition DisruptionTarget says that it was preempted, but not for which pod. With
+    `disruptionBudgets: Strict`, an eviction by the Eviction API counts as a preemption.
     """
     preempted = victim.disrupted or (limits.strict and victim.evicted)
     return victim.terminating and preempted and victim.spec.priority < priority

@@ -1,4 +1,4 @@
-"""Finds the nodes that a topology spread constraint counts, by its node inclusion policies."""
+"""Finds the nodes that a spread constraint counts, by nodeAffinityPolicy and nodeTaintsPolicy."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ _MOST_BYTES: Final = 8 * 1024 * 1024
 class CountedNodes:
     """The nodes that a topology spread constraint counts; all have the constraint's label.
 
-    `rows` is int64, or None if every node with the label counts. `inhabited` is bool, by code of
-    the label: True for the domains of these nodes. Its last item is for ABSENT.
+    `rows` is int64, or None if every node with the label counts. `inhabited` has, by code of the
+    label's value, whether the domain has such a node; the last item is for nodes without the label.
     """
 
     domains: LabelColumn
@@ -39,14 +39,14 @@ class CountedNodes:
 
     @property
     def key(self) -> str:
-        """The label by which `counts` reads counts of pods: the constraint's, or EACH_NODE.
+        """The label by which `counts` reads the numbers of pods.
 
-        EACH_NODE is used if only some of the nodes with the constraint's label count.
+        It is the constraint's label if all nodes with this label count, else EACH_NODE.
         """
         return self.domains.key if self.rows is None else EACH_NODE
 
     def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:
-        """Return, by code of the label, the number of pods of the selection on these nodes."""
+        """Return the number of selected pods on these nodes, by code of the label's value."""
         if pods is None:
             return np.zeros(len(self.inhabited), np.int64)
         by_code = cluster.counts(pods, self.key).by_code

@@ -98,7 +98,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Limit:
-    """The domains that a constraint allows, as bool by code of label `key`; False for ABSENT."""
+    """The domains that a constraint allows: bool by code of the value of the node label `key`."""
 
     key: str
     allows: BoolArray
@@ -106,7 +106,7 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _DomainScores:
-    """A constraint's part of the raw score, as float64 by code of its label; 0 for ABSENT."""
+    """A constraint's part of the raw score: float64 by domain; 0 without the constraint's label."""
 
     domains: Domains
     by_code: npt.NDArray[np.float64]
@@ -198,10 +198,10 @@ class PodTopologySpread:
         return scores
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a counted pod or the domain of a node changed for a hard constraint.
+        """Return QUEUE if the event changes what a DoNotSchedule constraint counts.
 
-        The hint is also QUEUE for a Service or controller of pods, if the pod has default
-        constraints that are hard.
+        If the pod has the default constraints, and one of them is DoNotSchedule, return QUEUE for
+        every event of a Service or of a controller of pods.
         """
         if event.kind in _PARENTS:
             return queue_if(not pod.spec.spread and any(c.hard for c in self._defaults))
@@ -217,7 +217,10 @@ class PodTopologySpread:
         return queue_if(_domains(before, pod.spec, rules) != _domains(after, pod.spec, rules))
 
     def _rules(self, pod: Pod, cluster: ClusterView, *, hard: bool) -> tuple[_Rule, ...]:
-        """Return the pod's DoNotSchedule (if `hard`) or ScheduleAnyway rules, else the defaults."""
+        """Return the rules for the pod's constraints, or for the defaults if the pod has none.
+
+        Only DoNotSchedule constraints are used if `hard`, else only ScheduleAnyway constraints.
+        """
         if pod.spec.spread:
             labels = frozenset(pod.labels.items())
             return _own_rules(pod.spec, labels, hard=hard, empty_counts=self._empty_counts)
@@ -274,7 +277,7 @@ class PodTopologySpread:
 def _weighted(
     counts: npt.NDArray[np.signedinteger], domains: int, constraint: SpreadConstraint
 ) -> npt.NDArray[np.float64]:
-    """Return the raw score of each number of pods; a pod adds more if there are more domains."""
+    """Return the raw score for each number of pods; it grows faster if there are more domains."""
     return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 

@@ -1,7 +1,7 @@
 """Evaluates a rule's plan for a pod and many nodes.
 
-`NodeValues` caches results that read nodes alone. Results that also read the pod are evaluated once
-per distinct combination of values, and cached in 512 KiB.
+`NodeValues` caches the results of steps that read only nodes. Other steps are evaluated once per
+distinct combination of the values that they read; up to 512 KiB of their results are cached.
 """
 
 from collections import OrderedDict
@@ -77,7 +77,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Evaluator:
-    """Evaluates the plan of one rule; caches interpreted results between evaluations."""
+    """Evaluates the plan of one rule; caches the results of interpreted steps."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Evaluator:
         return results, None if nodes.rows is everything.rows else nodes.rows
 
     def is_true_for(self, pod: Pod) -> bool:
-        """Return whether the rule is true for the pod on every node, by the pod's values alone."""
+        """Return whether the pod's values alone make the rule true on every node."""
         return self._left_out(pod) is None and self._of_pod_only(self._plan.step, pod) is True
 
     def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
@@ -165,7 +165,7 @@ class Evaluator:
         return None
 
     def _of_pod_alone(self, step: Step, pod: Pod) -> Any:
-        """Return the value of a step that reads only the pod; a Failure if its evaluation fails."""
+        """Return the value of a step that reads only the pod, or a Failure."""
         if not isinstance(step, Interpreted):
             raise TypeError("what reads no node is interpreted")
         return self._call(step, self._read_pod(step, pod), pod)
@@ -178,10 +178,10 @@ class Evaluator:
         return why
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
-        """Return the cached results for all nodes; evaluate the rule if there are none.
+        """Return the cached results for all nodes; evaluate the rule if no results are cached.
 
-        Pods with equal values of the variables that the rule reads share one result. All results
-        are dropped when `NodeView.topology_version` or the number of rows changes.
+        Pods share results if the variables that the rule reads have equal values for them. All
+        results are dropped when `NodeView.topology_version` or the number of rows changes.
         """
         key = tuple([of_pod(pod, read, self._cluster) for read in self._of_pod_reads])
         as_of = (everything.topology_version, len(everything))
@@ -279,7 +279,7 @@ class Evaluator:
         return Value(counts.at(nodes).astype(np.int64), missing)
 
     def _logical(self, step: Operation, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Compute `&&` or `||`, first the operands that are equal for all nodes: one may decide."""
+        """Compute `&&` or `||`; evaluate first the operands that have one value for all nodes."""
         decisive = step.function == "_||_"
         values: list[Value] = []
         for operand in sorted(step.operands, key=_differs):
@@ -328,7 +328,7 @@ class Evaluator:
         """Return the step's result for `raws`, the values of `step.reads`; cache the result.
 
         If the step reads a whole map of labels, only results for the last pod are cached, because
-        most pods have different labels. A new result of the whole rule spends the attempt's budget.
+        most pods have different labels.
         """
         if step in self._of_label_maps:
             kept, key = self._kept_for(pod), (step, raws[: len(step.of_node)])
@@ -357,7 +357,7 @@ class Evaluator:
 
 
 def _bytes_of(raws: Iterable[Any]) -> int:
-    """Return the estimated bytes of a cached result and of the values `raws`; never too few."""
+    """Return an upper bound of the bytes of a cached result and of the values `raws`."""
     total = 200
     for raw in raws:
         if isinstance(raw, tuple | frozenset):

@@ -1,4 +1,4 @@
-"""Reads values of pods and nodes for expressions: codes for many nodes, values for one node.
+"""Reads the variables of expressions from one pod, one node, or many nodes (`Codes`).
 
 The values for a step are in the order of `Interpreted.reads`.
 """
@@ -24,17 +24,17 @@ NO_NODE: Final = -2
 STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
 """Variables that change only together with `NodeView.topology_version`."""
 LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
-"""Variables that are maps of labels; each of thousands of pods may have another map."""
+"""Variables that are maps of labels; they may differ from pod to pod."""
 _LONGEST_TEXT: Final = 512
-"""The most characters of a text that an expression may read; with a longer text its evaluation
-fails. Names and labels are shorter."""
+"""The most characters of a text that an expression may read; a longer text makes the evaluation
+fail. Names and labels are shorter."""
 _MOST_WORK: Final = 100_000
-"""The most units of work of an evaluation, as `mooring.cel` counts them; then it fails. Most need
-far fewer."""
+"""The most units of work of one evaluation, as `mooring.cel` counts them; an evaluation that needs
+more units fails."""
 _SETS: Final = frozenset(("node.taints", "node.conditions"))
 _MOST_ITEMS: Final = 100
-"""The most taints, and the most conditions, of a node that an expression may read; with more its
-evaluation fails."""
+"""The most taints, and the most conditions, of a node that an expression may read; more make the
+evaluation fail."""
 
 OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.name": lambda node, _, __, ___: node.name,
@@ -51,7 +51,7 @@ OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.region": lambda node, _, __, ___: node.zone_key[0],
     "node.unschedulable": lambda node, _, __, ___: node.unschedulable,
 }
-"""For each variable, a function of node, view, position in the view, and key; returns the value."""
+"""For each variable, a function that returns it: `f(node, view, position of the node, key)`."""
 
 _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
     "pod.namespace": lambda pod, _: pod.namespace,
@@ -71,7 +71,7 @@ def of_pod(pod: Pod, read: Read, cluster: ClusterView) -> Any:
 
 
 def part(items: Mapping[str, str], key: str | None) -> Any:
-    """Return the value of `key`, None if absent; if `key` is None, return the sorted items."""
+    """Return the value of `key`, or None; if `key` is None, return all items, sorted."""
     return items.get(key) if key is not None else tuple(sorted(items.items()))
 
 
@@ -115,7 +115,7 @@ def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
 
 
 def _values_of(read: Read, nodes: NodeView) -> int:
-    """Return about how many distinct values of `read` the nodes have; a missing label counts."""
+    """Return about how many distinct values of `read` nodes have; a missing label is a value."""
     match read.variable:
         case "node.name":
             return len(nodes)
@@ -132,7 +132,7 @@ def _values_of(read: Read, nodes: NodeView) -> int:
 
 
 def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]:
-    """Return codes for the distinct combinations of values in the columns, and the combinations."""
+    """Return a code for each node, and the distinct combinations of the columns' values by code."""
     first, *rest = columns
     codes: Any = first.codes
     found: list[tuple[Any, ...]] = [(value,) for value in first.table]
@@ -163,7 +163,7 @@ def evaluated(step: Interpreted, raws: Sequence[Any]) -> Any:
 
 
 def _too_long(variable: str, raw: Any) -> str | None:
-    """Return why the value is too large to be evaluated; None if it is not."""
+    """Return why the value is too large to be evaluated; None if its size is allowed."""
     if type(raw) is str:
         longest = len(raw)
     elif variable not in _SETS:

@@ -1,8 +1,8 @@
 """Evaluates a step of an expression for all nodes, once per distinct value.
 
-The step must read only the node. The node table's change log says which values are outdated. For
-each row, a hash of the values that were read is kept instead of the values, so that a label that
-changes often uses no more memory.
+The step must read only the node. The node table's change log says which results are outdated. For
+each row, a hash of the values that were read is kept, and not the values, so that many different
+values of a label use no more memory.
 """
 
 from typing import Any, Final
@@ -34,7 +34,7 @@ EMPTY: Final = {
 """Maps the type of an expression's step to the value for a node on which its evaluation fails."""
 DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
-"""The units of `Evaluations` per node, for reading its values and keeping the result."""
+"""The units of `Evaluations` for reading one node's values and storing the result."""
 _FEW: Final = 16
 """The most changed nodes that are read one by one; more are read as columns."""
 
@@ -48,7 +48,7 @@ class NodeValues:
         self._is_stable = all(read.variable in STABLE for read in step.of_node)
         self._position = self._version = -1
         self._marks: IntArray = np.zeros(0, np.int64)
-        """The hash of the values that were read for each row's result; 0 without a result."""
+        """For each row, the hash of the values from which its result was computed; 0: no result."""
         # A text is kept as its number in `_texts`, and an error as its number in `_whys`.
         self._values: npt.NDArray[Any] = np.zeros(0, DTYPES.get(step.type, np.int64))
         self._errors: IntArray = np.zeros(0, np.int64)
@@ -57,14 +57,14 @@ class NodeValues:
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing that the step reads can have changed since the values were evaluated."""
+        """Whether the results are up to date: no value that the step reads may have changed."""
         if self._is_stable and self._version == self._cluster.nodes.topology_version:
             return True
         return self._position == self._cluster.node_changes.position
 
     @property
     def units(self) -> int:
-        """The units of `Evaluations` for the step on all nodes."""
+        """The units of `Evaluations` for evaluating the step for all nodes."""
         rows = len(self._cluster.nodes)
         return self._step.cost * distinct(self._step.of_node, self._cluster) + _UNITS_PER_ROW * rows
 

@@ -63,9 +63,9 @@ class Rules:
         self.events_to_register = frozenset(_events(plan))
 
     def pre_filter(self, pod: Pod, _: ClusterView) -> Skip | None:
-        """Return SKIP if the rule is true for this pod on every node, whatever pods are there.
+        """Return SKIP if the pod's values alone make the rule true on every node.
 
-        It runs only for filters that count pods, because counting takes time.
+        Only filters that count pods have this extension point, because counting takes time.
         """
         return SKIP if self._evaluator.is_true_for(pod) else None
 
@@ -96,7 +96,7 @@ class Rules:
     def _refused(
         self, pod: Pod, nodes: NodeView, refused: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield texts about the counted pods, each with a mask of its nodes in `refused`."""
+        """Yield texts about the counted pods, each with a mask that has some nodes of `refused`."""
         counts = self._evaluator.counts
         if not counts:
             yield "", refused
@@ -120,10 +120,10 @@ class Rules:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if the rule is true now for a node that the event concerns.
 
-        The event concerns its node, if something that the rule reads has changed there. If counted
-        pods come or go, it concerns all nodes in these pods' domains. A changed namespace gives
-        QUEUE if it is the pod's own, or if the rule counts pods by labels of namespaces. An
-        evaluation that takes too long gives QUEUE, too.
+        An event of a node or pod concerns its node, if something that the rule reads has changed
+        there. If counted pods come or go, it concerns all nodes in these pods' domains. Return
+        QUEUE also if the pod's own namespace has changed, if any namespace has changed and the rule
+        counts pods by labels of namespaces, or if the evaluation takes too long.
         """
         if event.kind is Kind.NAMESPACE:
             return queue_if(self._is_about(pod, event))
@@ -134,7 +134,7 @@ class Rules:
         return queue_if(self.filter(pod, nodes, None).any())
 
     def _is_about(self, pod: Pod, event: ClusterEvent) -> bool:
-        """Return whether the event is about the pod's namespace, or the rule selects namespaces."""
+        """Return whether the event's namespace may matter to the rule for this pod."""
         changed = event.after or event.before
         own = isinstance(changed, Namespace) and changed.name == pod.namespace
         return own or self._evaluator.counts.reads_namespaces()

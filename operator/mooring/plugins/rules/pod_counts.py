@@ -27,9 +27,9 @@ from mooring.state.view import BoolArray, NodeView
 _MOST_BYTES: Final = 256 * 1024
 """The most bytes of cached selections per rule; the least recently used are dropped."""
 _NAMED: Final = 3
-"""The most domains that a message names; it gives the number of the others."""
+"""The most domains that a message names; of further domains, it gives only the number."""
 _TOLD_APART: Final = 32
-"""The most different texts in an explanation; if it needs more, all nodes get the same text."""
+"""The most different texts in an explanation; if more are needed, all nodes get the same text."""
 _NODES_PER_UNIT: Final = 16
 """The number of nodes whose counts are read for one unit of `Evaluations`."""
 
@@ -57,7 +57,7 @@ class PodCounts:
         return len(self._all) * (UNITS_PER_COUNT + nodes)
 
     def count(self, pod: Pod, evaluations: Evaluations) -> None:
-        """Count the pods that the rule reads; raise PluginFailed at the end of the budget.
+        """Count the pods that the rule reads; raise PluginFailed if the budget is used up.
 
         The next call continues.
         """
@@ -72,8 +72,8 @@ class PodCounts:
     def described(self, pod: Pod, nodes: NodeView) -> list[tuple[str, BoolArray]]:
         """Return texts such as `rack r7 has 1 of app=db`, each with a mask of its nodes.
 
-        Up to 32 domains have their own text. If there are more, one text for all nodes names the
-        domains with the most pods. The text is "" if no pod is counted.
+        Up to 32 domains have a text each. If there are more domains, one text for all nodes names
+        the domains with the most pods. The text is "" if no pod is counted.
         """
         counted = [*self._of(pod)]
         if not (counted and len(nodes)):
@@ -91,7 +91,7 @@ class PodCounts:
         ]
 
     def _kinds(self, count: PodCount, pods: Selection, nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: the code of the node's domain; for counts per node, the count."""
+        """Return int64[nodes]: equal numbers for nodes about which an explanation says the same."""
         counts = self._counts(count, pods)
         numbers: IntArray = counts.at(nodes).astype(np.int64)
         return numbers if count.key is None else nodes.domain_codes(counts.domains)
@@ -119,7 +119,7 @@ class PodCounts:
         return [node.name if c.key is None else node.labels.get(c.key) for c in self._all]
 
     def _of(self, pod: Pod) -> Iterator[tuple[PodCount, Selection]]:
-        """Yield each count with its selection for this pod; leave out selectors that fail."""
+        """Yield each count and its selection for this pod, without counts whose selector fails."""
         for count in self._all:
             pods = self._selection(count, pod)
             if not isinstance(pods, Failure):

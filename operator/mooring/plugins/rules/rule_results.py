@@ -12,7 +12,7 @@ from mooring.state.columns import IntArray, read_only
 from mooring.state.view import BoolArray
 
 _MOST_RANKS: Final = 256
-"""The most distinct values for which `proportions` is computed per value, not per node."""
+"""The most distinct values for which `proportions` is computed per value and not per node."""
 _MOST_TABLES: Final = 8
 
 
@@ -28,7 +28,7 @@ class Results:
     errors: npt.NDArray[np.int16]
     texts: tuple[str, ...]
     is_kept: bool = False
-    """Whether a cache keeps this object; then it has the results for all nodes."""
+    """Whether a cache keeps this object. If so, it has the results for all nodes."""
 
     def take(self, rows: IntArray) -> "Results":
         """Return the results of the nodes at these rows."""

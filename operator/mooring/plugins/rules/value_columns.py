@@ -46,8 +46,8 @@ class Errors:
 class Codes:
     """A column of texts, `table[codes]`; the code -1 is the last item of `table`.
 
-    `code_of` returns the code of a text, or -2 if no node has this text. It is None if this would
-    be slow.
+    `code_of` returns the code of a text, or -2 if no node has this text. It is None if it would be
+    slow.
     """
 
     codes: AnyCodes
@@ -96,7 +96,7 @@ def gathered(
     errors: Errors,
     kind: str,
 ) -> Value:
-    """Return the column of `results[code]` for each node; errors in `former` are kept."""
+    """Return the column of `results[code]` for each node; keep the nodes' errors in `former`."""
     failed = [errors.number(r.text) if isinstance(r, Failure) else 0 for r in results]
     found = _first(former, np.array(failed)[codes]) if any(failed) else former
     if kind == "string":
@@ -108,7 +108,7 @@ def gathered(
 
 
 def _first(former: Any, later: Any) -> Any:
-    """Return the errors of two operands; if both have an error on a node, the first operand's."""
+    """Return the errors of two operands; if both have an error on a node, the error of `former`."""
     if isinstance(former, int) and isinstance(later, int):
         return former or later
     if isinstance(former, int) and not former:
@@ -144,7 +144,7 @@ def negation(operand: Value) -> Value:
 
 
 def selected(condition: Value, yes: Value, no: Value) -> Value:
-    """Compute `condition ? yes : no`; only errors of the chosen operand count."""
+    """Compute `condition ? yes : no`; ignore errors of the operand that is not chosen."""
     chosen = condition.data
     errors: Any = 0
     if not (_clean(yes) and _clean(no)):
@@ -183,7 +183,7 @@ def computed(function: str, operands: Sequence[Value], errors: Errors) -> Value:
 
 
 def _with_failures(former: Any, failures: Iterable[tuple[str, BoolArray]], errors: Errors) -> Any:
-    """Return the operands' errors; a node without one gets the operation's own error, if any."""
+    """Return `former`, the operands' errors; add the operation's `failures` on other nodes."""
     for why, failed in failures:
         if failed.any():
             former = _first(former, np.where(failed, errors.number(why), 0))
@@ -301,7 +301,7 @@ def _of_texts(function: str, left: Value, right: Value, *, errors: Errors) -> Va
 
 
 def _compared(function: str, a: Any, b: Any) -> BoolArray | None:
-    """Compare a column with one text by the text's code; return None if the code is unknown."""
+    """Compare a column with one text by codes; return None if that is impossible or slow."""
     column, text = (a, b) if isinstance(a, Codes) else (b, a)
     if isinstance(text, Codes) or column.code_of is None:
         return None
