@@ -1,8 +1,8 @@
 """Limits the disks of a cloud on one node: the Max...VolumeCount predicates.
 
-See nodevolumelimits/non_csi.go of Kubernetes before 1.31. In-tree disks and volumes of the cloud's
-CSI driver use the same slots, so they are counted together. If a node's in-tree plugin is migrated
-to the CSI driver, NodeVolumeLimits counts instead.
+See nodevolumelimits/non_csi.go of Kubernetes before 1.31. A node's limit is for the sum of in-tree
+disks and volumes of the cloud's CSI driver. If a node's in-tree plugin is migrated to the CSI
+driver, NodeVolumeLimits counts instead.
 """
 
 import re
@@ -140,7 +140,7 @@ class _VolumeCount:
 
 
 class EBSVolumeCount(_VolumeCount):
-    """Limits EBS volumes: 39 (Amazon recommends 40 with the root volume), 25 on Nitro."""
+    """Limits EBS volumes: 25 on Nitro, else 39 (Amazon recommends 40 with the root volume)."""
 
     name: ClassVar[str] = "EBSVolumeCount"
     plugin = DiskKind.AWS_EBS

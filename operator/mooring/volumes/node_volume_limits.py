@@ -118,8 +118,8 @@ class NodeVolumeLimits:
     def explain(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> Explanation:
         """Return one reason per node; preemption can help unless a claim is missing.
 
-        If a node lacks several drivers, the reason names the first by name; kube-scheduler names
-        any.
+        If a node lacks several drivers, the reason names the alphabetically first driver;
+        kube-scheduler names any of them.
         """
         wanted = wanted or self._wanted(pod)
         if wanted.missing is not None:
@@ -139,10 +139,12 @@ class NodeVolumeLimits:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if a node was added or can attach more, or if a volume or claim changed.
 
-        In four cases kube-scheduler does not return QUEUE: a driver without a limit came to a node
-        or is no longer required; another pod on a node now uses a volume of the pod; a volume was
-        detached and the pod has ephemeral volumes; a StorageClass came back with another
-        provisioner.
+        Unlike kube-scheduler, also return QUEUE in these cases:
+
+        - a driver without a limit came to a node, or nodes no longer require a driver
+        - another pod on a node now uses a volume of the pod
+        - a volume was detached, and the pod has ephemeral volumes
+        - a StorageClass has another provisioner than before
         """
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:
@@ -188,7 +190,8 @@ def _have_one_in_common(pod: Pod, other: Pod, storage: Storage) -> bool:
 def _new(volumes: Sequence[CSISource], rows: IntArray, storage: Storage) -> IntArray:
     """Return int64[rows]: how many of these volumes no pod on the node uses yet.
 
-    A volume that a node has only by a VolumeAttachment counts twice there, as in kube-scheduler.
+    A volume that is attached to a node, but that no pod uses there, counts twice, as in
+    kube-scheduler.
     """
     new = np.full(len(rows), len(volumes), np.int64)
     for volume in volumes:
@@ -210,7 +213,7 @@ def _counts(volume: PodVolume) -> bool:
 
 
 def _detached(volume: PodVolume, attachment: VolumeAttachment) -> bool:
-    """Return whether the end of the volume's `attachment` may let the pod fit on a node."""
+    """Return whether the deleted `attachment` may have made room for the pod with this volume."""
     if isinstance(volume, Disk):
         return CSI_DRIVERS.get(volume.kind) == attachment.attacher
     return isinstance(volume, ClaimVolume)

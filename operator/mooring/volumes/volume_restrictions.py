@@ -82,18 +82,21 @@ class VolumeRestrictions:
         return _ExclusiveVolumes(disks, tuple(once)) if disks or taken else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
-        """Return bool[nodes]: False if a wanted disk is in use there, or a wanted claim at all."""
+        """Return bool[nodes]: False where a wanted disk is in use.
+
+        All nodes are False if a wanted claim is in use on any node.
+        """
         if any(map(self._cluster.storage.users.claim_in_use, wanted.claims)):
             return np.zeros(len(nodes), np.bool_)
         return ~self._conflicts(nodes, wanted)
 
     def explain(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> Explanation:
-        """Return one reason per node, disks before claims; evicting the other pod can help."""
+        """Return for each node the disk in use, else the claim; evicting its user can help."""
         bits = np.where(self._conflicts(nodes, wanted), np.uint64(1), np.uint64(2))
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if another pod freed a disk or claim, or if a node or own claim was added.
+        """Return QUEUE if a pod freed a disk or claim, or if a node or the pod's claim was added.
 
         For a pod with claims, a deleted node returns QUEUE too, unlike in kube-scheduler, because
         the claims of the node's pods become free.
@@ -111,7 +114,6 @@ class VolumeRestrictions:
                 return QueueingHint.QUEUE
 
     def _conflicts(self, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
-        """Return bool[nodes]: True where a pod uses one of the wanted disks."""
         storage = self._cluster.storage
         rows = {row for disk in wanted.disks for row in storage.users.rows_in_conflict(disk)}
         return np.isin(nodes.rows, list(rows))

@@ -76,8 +76,8 @@ class VolumeZone:
     ) -> BoolArray:
         """Return bool[nodes]: True if the node matches the zone and region labels of all volumes.
 
-        Also True if it has neither a zone nor a region label. If the profile disables PreFilter,
-        `topologies` is None; then the labels are read here, as in kube-scheduler.
+        Nodes without zone and region labels match, too. If the profile disables PreFilter,
+        `topologies` is None; then the volumes' labels are read here, as in kube-scheduler.
         """
         if topologies is None:
             found = self.pre_filter(pod, self._cluster)

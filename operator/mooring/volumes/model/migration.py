@@ -1,8 +1,8 @@
 """Translates volumes of in-tree plugins to volumes of CSI drivers (csi-translation-lib).
 
 A node's CSINode may list an in-tree plugin as migrated. On such a node, the plugin's CSI driver
-attaches the disks. A disk then counts for the driver's limit, under the driver's volume handle, and
-its PersistentVolume's node affinity uses the driver's zone label.
+attaches the disks. They count for the driver's limit, under the driver's volume handles. The node
+affinities of their PersistentVolumes use the driver's zone label.
 """
 
 import re
@@ -32,8 +32,8 @@ _AWS_VOLUME: Final = re.compile(r"vol-[^/]*")
 def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
     """Return the CSI volume of a migrated disk; None if no CSI driver attaches the disk.
 
-    `labels` are those of the disk's PersistentVolume; a disk in a pod's spec has none. The result
-    is also None if the disk's name cannot be translated.
+    `labels` are the labels of the disk's PersistentVolume. A disk in a pod's spec has no labels.
+    The result is also None if the disk's name cannot be translated.
     """
     driver = CSI_DRIVERS.get(disk.kind)
     if driver is None:

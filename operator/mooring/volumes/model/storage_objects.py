@@ -1,7 +1,7 @@
 """PersistentVolume, PersistentVolumeClaim and StorageClass objects.
 
 Sizes are exact. If an object names its storage class in the old annotation and in the field, the
-annotation counts (component-helpers' `storage/volume/helpers.go`).
+annotation takes precedence (component-helpers' `storage/volume/helpers.go`).
 """
 
 from collections.abc import Mapping
@@ -88,9 +88,9 @@ class PersistentVolume:
 class PersistentVolumeClaim:
     """A claim for a volume.
 
-    `requested`, `selected_node` and `selector` are None if not set; without a `selector`, all
-    volumes are suitable. `controller_uid` is the uid of the pod for which an ephemeral claim was
-    created. `annotated` is True if the claim has any annotation.
+    `requested`, `selected_node` and `selector` are None if not set. `controller_uid` is the uid of
+    the pod for which an ephemeral claim was created. `annotated` is True if the claim has any
+    annotation.
     """
 
     namespace: str

@@ -1,1 +1,1 @@
-"""Keeps volumes, claims and attachments: their counts, and assumptions about objects."""
+"""Keeps volumes, claims and attachments, counts them, and assumes changes of them."""

@@ -24,11 +24,11 @@ class _Assumption(Generic[_Value]):
 
 
 class AssumeCache(Generic[_Value]):
-    """Assumed versions of objects, by key; a holder is the uid of a pod for which one is assumed.
+    """Keeps assumed versions of objects by key; they replace the mirrored versions.
 
-    A value is assumed until `restore` was called for all its holders, or until the watch shows a
-    new resource version or the deletion. An assumed value has the resource version of the mirrored
-    value from which it was made.
+    Each version is assumed for one or more pods. The uid of such a pod is called a holder. The
+    assumption ends when `restore` was called for all holders, or when the watch shows another
+    resource version or the deletion. An assumed object keeps its mirrored resource version.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class AssumeCache(Generic[_Value]):
     def shown(self, key: str, value: _Value | None) -> None:
         """End the assumption if `value`, which the watch shows, has another resource version.
 
-        None (the object was deleted) ends it, too.
+        The assumption also ends if `value` is None, because the object was deleted.
         """
         assumption = self._assumed.get(key)
         if assumption is None:

@@ -34,7 +34,7 @@ class AttachableVolumes:
         self._objects = objects
         self._attachments = attachments
         self._rows: dict[str, RowCounts] = {}
-        """The number of pods on each row that use a claim, by claims that are in use."""
+        """For each claim in use, the number of pods that use it on each row."""
         self._sources: dict[str, CSISource | None] = {}
         self._volumes: dict[str, str] = {}
         self._claims_of: dict[str, set[str]] = {}
@@ -42,8 +42,8 @@ class AttachableVolumes:
     def source(self, key: str) -> CSISource | None:
         """Return the CSI volume of the claim `key`; None if it is unknown or counts for no limit.
 
-        Without a known volume, the result has the driver of the claim's class, and the claim's name
-        in place of the volume's.
+        For a claim without a known volume, the result has the driver of the claim's class, and the
+        claim's key in place of the volume's name.
         """
         claim: PersistentVolumeClaim | None
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)

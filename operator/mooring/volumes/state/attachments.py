@@ -51,9 +51,9 @@ class Attachments:
         self._add(self._observed, self._used, source, row, times)
 
     def _add(self, counters: _Uses, others: _Uses, source: CSISource, row: int, times: int) -> None:
-        """Add `times` to `counters`; update the count if the volume thereby comes or goes.
+        """Add `times` uses of the volume to `counters`, and update the node's number of volumes.
 
-        The volume is on the node if `counters` or `others` has it there.
+        The volume counts while it is in `counters` or in `others`.
         """
         rows = counters.setdefault(source, Counter())
         before = rows[row]

@@ -99,9 +99,10 @@ class BestFitIndex(Generic[_Item]):
     def suitable(
         self, positions: IntArray, largest: IntArray, suits: Callable[[_Item], bool]
     ) -> IntArray:
-        """Return only the `positions` of suitable items.
+        """Return those of `positions` whose items `suits` accepts.
 
-        Items with equal traits need one call of `suits`; `largest` is `largest_of_traits()`.
+        `suits` is called once for all items with equal traits: for the largest item, whose position
+        is in `largest` (see `largest_of_traits`).
         """
         found = [at != NO_POSITION and suits(self.items[at]) for at in largest.tolist()]
         if all(found):

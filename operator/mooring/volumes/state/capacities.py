@@ -40,7 +40,7 @@ class Capacities:
             found.add(after.largest.nano, after.key, _affinity(after), None, after, amount)
 
     def of(self, storage_class: str) -> BestFitIndex[CSIStorageCapacity]:
-        """Return an index of the class's objects by largest volume, in billionths of a byte."""
+        """Return an index of the class's objects by largest volume size (billionths of a byte)."""
         return self._by_class.get(storage_class, self._none)
 
     def capacity(self, storage_class: str, size: Quantity, rows: IntArray) -> IntArray:
@@ -64,7 +64,7 @@ class Capacities:
 def _affinity(capacity: CSIStorageCapacity) -> NodeSelector | None:
     """Return a selector of the nodes that can use the capacity; None selects all nodes.
 
-    All can if the object's topology is empty, and none if the object has no topology.
+    An empty topology stands for all nodes, and a missing topology for no node.
     """
     topology = capacity.node_topology
     if topology is None:

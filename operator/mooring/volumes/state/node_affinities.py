@@ -14,7 +14,7 @@ NO_AFFINITY = -1
 
 
 def check_node_affinity(nodes: NodeView, affinity: NodeSelector | None) -> BoolArray:
-    """Return bool[nodes]: True where the node matches a volume's node affinity, or it is None.
+    """Return bool[nodes]: True where the node matches a volume's affinity; None matches all nodes.
 
     Only match expressions count, not match fields (CheckNodeAffinity in component-helpers).
     """

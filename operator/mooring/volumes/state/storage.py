@@ -29,9 +29,9 @@ class Storage:
         self._observed = ObservedAttachments(nodes, objects, self.attachments)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Count the volumes of a pod on the row's node; do nothing if the node does not exist.
+        """Count the volumes of a pod on the row's node.
 
-        Other pods may use the volumes of such a pod.
+        If the node does not exist, do nothing, so that other pods may use the pod's volumes.
         """
         if pod.volumes and not self._nodes.is_unknown(row):
             self.users.add(row, pod)
@@ -75,5 +75,5 @@ class Storage:
 
 
 def _identity(volume: PersistentVolume | None) -> tuple[Any, Any] | None:
-    """Return source and labels, which identify a volume's CSI volume; None without a volume."""
+    """Return the source and labels, which determine the CSI volume of a PersistentVolume."""
     return (volume.source, volume.labels) if volume is not None else None

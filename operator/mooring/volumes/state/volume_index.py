@@ -1,7 +1,7 @@
 """Finds PersistentVolumes and claims; an assumed version replaces the mirrored version.
 
-So a volume that was chosen for a claim is not chosen again before the watch shows this, and a claim
-keeps its selected node (volumebinding/passive_assume_cache.go).
+Therefore a volume that was chosen for a claim is not chosen again, and a claim keeps its selected
+node, even before the watch shows these changes (volumebinding/passive_assume_cache.go).
 """
 
 from collections.abc import Iterable
@@ -53,22 +53,22 @@ class Volumes:
         )
 
     def available(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
-        """Return an index of a class's available volumes by size, in billionths of a byte.
+        """Return an index of the class's available volumes by size.
 
-        Its `amounts` are in bytes.
+        Sizes are in billionths of a byte; the index's attribute `amounts` has them in bytes.
         """
         return self._available.get(storage_class, self._none)
 
     def volume_changed(self, name: str, value: PersistentVolume | None) -> None:
-        """End the volume's assumption if the watch shows a new version, or None (deleted).
+        """End the assumption about a volume if the watch shows another version or None (deleted).
 
-        The volume is then indexed again.
+        Then index the volume again.
         """
         self._volumes.shown(name, value)
         self._index(name)
 
     def claim_changed(self, key: str, value: PersistentVolumeClaim | None) -> None:
-        """End the claim's assumption if the watch shows a new version, or None (deleted)."""
+        """End the assumption about a claim if the watch shows another version or None (deleted)."""
         self._claims.shown(key, value)
 
     def assume(
@@ -79,7 +79,8 @@ class Volumes:
     ) -> None:
         """Use these versions of the objects in decisions until the watch shows newer versions.
 
-        `restore` of the `holder`, the uid of the pod that needs them, ends this earlier.
+        `holder` is the uid of the pod that needs them. A call of `restore` for this pod ends the
+        assumption earlier.
         """
         for volume in volumes:
             self._volumes.assume(holder, volume.name, volume)

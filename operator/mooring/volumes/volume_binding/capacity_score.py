@@ -1,7 +1,7 @@
 """Scores nodes by the share of their storage that a pod's claims use (volumebinding/scorer.go).
 
-On nodes where claims get available volumes, the capacity of these volumes counts; on other nodes,
-the driver's capacity for new volumes. The score is the mean over the storage classes.
+On nodes where claims get available volumes, the storage is the capacity of these volumes. On other
+nodes, the storage is the driver's capacity for new volumes. Scores of storage classes are averaged.
 """
 
 from collections import defaultdict
@@ -54,8 +54,8 @@ def capacity_scores(
 ) -> IntArray:
     """Return int64[nodes]: the mean score of the claims' classes; 0 if no capacity is known.
 
-    All claims can be bound or provisioned on all of `nodes`. `by_percent` is int64[101]: the score
-    for each percentage.
+    All of `nodes` must be suitable for all claims. `by_percent` (int64[101]) has the score for each
+    percentage.
     """
     found = find_choices(claims.unbound, nodes, cluster)
     by_class = _usage_by_class(found, nodes, cluster, exact=claims.exact)

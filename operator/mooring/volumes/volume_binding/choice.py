@@ -1,8 +1,8 @@
 """Chooses a volume for an unbound claim on each node.
 
-A volume whose claimRef names the claim is preferred. Otherwise the smallest available volume is
-chosen that matches the claim and the node; among equally small volumes, the first by name, while
-kube-scheduler takes any (FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
+A volume whose claimRef names the claim is preferred. Otherwise the smallest available volume that
+matches the claim and the node is chosen. Of equally small volumes, the first by name is chosen;
+kube-scheduler chooses any (FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,11 +63,10 @@ class _Taken:
         self._largest = available.largest_of_traits()
         self._values: dict[str, tuple[Mapping[str | None, int], IntArray]] = {}
         self.partly: list[IntArray] = []
-        """For each claim, int64[nodes]: the index of the volume that the claim takes on each node.
-        A claim is left out if none of its volumes can be used on another node."""
+        """Arrays that `take` got, if one of their volumes is still available on some node."""
 
     def take(self, chosen: IntArray) -> None:
-        """Mark the volumes that one more claim takes: an index for each node, or -1 for none."""
+        """Mark volumes as taken; `chosen` (int64[nodes]) has the volume's index or -1 for none."""
         found = chosen[chosen != _NOTHING]
         first = int(found.min())
         counts = np.bincount(found - first)
@@ -99,7 +98,7 @@ class _Taken:
     def _selected(self, positions: IntArray, requirement: Requirement) -> IntArray:
         """Return the `positions` of volumes that meet the requirement on labels.
 
-        Only the requirement's values are compared, because volumes may have thousands of values.
+        The label may have thousands of values. Only the values in the requirement are compared.
         """
         if requirement.key not in self._keys:
             return positions if requirement.matches(None) else positions[:0]

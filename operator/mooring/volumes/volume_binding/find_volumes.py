@@ -84,7 +84,7 @@ def find_choices(
 ) -> UnboundClaims:
     """Find an available volume for each claim on each node; the smallest claim chooses first.
 
-    Claims with a selected node get none, because a new volume is made for them.
+    A claim with a selected node gets no available volume, because a new volume is made for it.
     """
     by_size = sorted(
         (claim for claim in unbound if claim.selected_node is None),
@@ -101,7 +101,7 @@ def find_choices(
 
 
 def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: ClusterView) -> PodVolumes:
-    """Return the volumes for all claims on each node, and the conflicts where there are none."""
+    """Return the volumes for the claims on each node, and the conflicts of unsuitable nodes."""
     conflicts = np.zeros(len(nodes), np.uint64)
     _check_bound(claims.bound, nodes, cluster, conflicts)
     found = find_choices(claims.unbound, nodes, cluster)
@@ -118,7 +118,7 @@ def _check_bound(
     cluster: ClusterView,
     conflicts: npt.NDArray[np.uint64],
 ) -> None:
-    """Set the bit of each node's first conflict with the bound claims in `conflicts`."""
+    """Add each node's first conflict with the bound claims to `conflicts`."""
     undecided = np.ones(len(nodes), np.bool_)
     for claim in claims:
         pause()
@@ -153,10 +153,10 @@ def _check_provisions(
     *,
     exact: bool,
 ) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
-    """Yield claims, with bool[nodes]: True where the claim needs a new volume.
+    """Yield pairs: a claim, and bool[nodes] that is True where the claim needs a new volume.
 
-    The first conflict of each node where a volume cannot be created is added to `conflicts`. Later
-    claims have False there.
+    If a volume cannot be created on a node, the reason is added to `conflicts`, and later claims
+    have False for this node.
     """
     undecided = np.ones(len(nodes), np.bool_)
     classes: dict[str, _Provisioner] = {}

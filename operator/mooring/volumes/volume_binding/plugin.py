@@ -131,9 +131,9 @@ class VolumeBinding(AssignsInTrials):
         self._reserved: dict[str, _Reserved] = {}
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodVolumeClaims | Unschedulable:
-        """Return the pod's claims, or why a claim rejects the pod on every node; SKIP without one.
+        """Return the pod's claims, or why a claim rejects the pod on every node.
 
-        Every claim must be usable. It must also be bound, unless its class delays binding.
+        SKIP if the pod has no claims. A claim that is not bound needs a class that delays binding.
         """
         volumes = [volume for volume in pod.volumes if isinstance(volume, ClaimVolume)]
         if not volumes:
@@ -165,9 +165,9 @@ class VolumeBinding(AssignsInTrials):
         return capacity_scores(claims, self._score_by_percent, nodes, self._cluster)
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Assume for each unbound claim a volume on the node, or the node as selected node.
+        """For each unbound claim, assume a volume on the node, or that the claim selects the node.
 
-        Returns Unschedulable, with the reason, if a claim can get neither; else None.
+        Returns Unschedulable, with the reason, if a claim can get no volume; otherwise None.
         """
         found = self._assumed(pod, node)
         if isinstance(found, _Reserved):
@@ -323,10 +323,10 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedula
 def _claims_of(
     pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView, *, exact: bool
 ) -> PodVolumeClaims | Unschedulable:
-    """Return the pod's known claims without duplicates: those bound, and those not bound yet.
+    """Return the pod's known claims without duplicates, divided into bound and unbound claims.
 
-    Unschedulable if a claim is not bound although it names a volume, or although its class does not
-    wait for a pod (WaitForFirstConsumer) or is unknown.
+    Return Unschedulable if an unbound claim names a volume, or if its class is unknown or does not
+    wait for a pod (WaitForFirstConsumer).
     """
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
     bound, unbound = [], []
