@@ -332,7 +332,7 @@ class GroupFormat(NamedTuple):
     Attributes:
         name_key: The label or annotation with the group's name; a label takes precedence.
         minimum_key: The label or annotation with the group's minimum; without it, the minimum is 1.
-        source: The kind of the group; if a pod has `minimum_key`, the members define the group.
+        source: The kind of the groups. A pod with `minimum_key` is in a group without an object.
         expected_key: A pod with this label must name its group before it can be scheduled.
         queue_keys: Labels or annotations that name the Queue; the first that the pod has is used.
     """
@@ -409,7 +409,7 @@ def parse_pod_gang(raw: Mapping[str, Any]) -> PodGroup:
 class DeclaredByPod(NamedTuple):
     """The requirements of a group that one member declares in its labels and annotations.
 
-    If members differ, the greatest tuple is used, so that the order of members does not matter.
+    If members differ, the greatest tuple is used. So the order of the members does not matter.
     """
 
     minimum: int
@@ -616,9 +616,9 @@ def _grove_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict
 
 
 def _levels(required: str, preferred: str) -> GroupTopology | None:
-    """Return a topology of the required domain, and of the preferred domain inside it.
+    """Return a topology of two node labels: one domain is required, one inside it is preferred.
 
-    An empty text stands for no such domain; the result is None without any.
+    A label may be "", for no such domain. Return None if both are "".
     """
     keys = tuple(dict.fromkeys(key for key in (required, preferred) if key))
     return GroupTopology(keys, required=bool(required)) if keys else None
@@ -627,7 +627,8 @@ def _levels(required: str, preferred: str) -> GroupTopology | None:
 def _check_parts(part: Mapping[str, Any], where: str, annotated: GroupTopology, *path: str) -> None:
     """Raise ManifestError if a part of the group, for example a role, needs its own domain.
 
-    If an annotation confines the whole group, nothing is raised.
+    `path` leads from `topologyConstraint` to the field that names the domain. Nothing is raised if
+    an annotation (`annotated`) confines the whole group to a domain.
     """
     found, where = mapping(part, "topologyConstraint", where), f"{where}.topologyConstraint"
     for name in path[:-1]:
@@ -741,7 +742,7 @@ def _mode(value: str, where: str) -> DisruptionMode:
 
 
 def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict[str, Any]:
-    """Return the fields `minimum` and `roles` of PodGroup; the minimum covers all roles.
+    """Return PodGroup's fields `minimum` and `roles`; `minimum` is at least the sum of the roles'.
 
     `where` is the path for errors, with `{}` for the index of a role.
     """
@@ -753,7 +754,7 @@ def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
-    """Return the integer `raw[field]` or None; ManifestError unless it is `least` to MAX_INT32."""
+    """Return the integer `raw[field]`, or None if absent; it must be `least` to MAX_INT32."""
     value = integer(raw, field, where)
     if value is not None and not least <= value <= MAX_INT32:
         shown = str(value) if abs(value) < 10**18 else "out of range"

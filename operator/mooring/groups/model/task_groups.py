@@ -25,7 +25,7 @@ _WHERE: Final = f"metadata.annotations.{TASK_GROUPS}"
 _LONGEST: Final = 32 * 1024
 MOST_ROLES: Final = 200
 MOST_RESOURCES: Final = 200
-"""The most different resources that a group may request, as for a pod; more are a mistake."""
+"""A group, like a pod, may request at most this number of resources; more are a mistake."""
 
 Numbers = tuple[tuple[str, int], ...]
 """Pairs of a task group and its minimum, or of a resource and its amount, sorted by name."""

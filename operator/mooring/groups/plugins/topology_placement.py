@@ -37,7 +37,7 @@ class TopologyPlacementGenerator:
     def __init__(self, args: NoArgs, handle: Handle) -> None:
         self._kept: BoundedCache[tuple[int, int], Mapping[str, IntArray]]
         self._kept = BoundedCache(_MOST_BYTES)
-        """Caches the rows of each HyperNode, by the versions of nodes and of HyperNodes."""
+        """Caches the rows of each HyperNode's nodes, by the versions of nodes and HyperNodes."""
 
     def generate_placements(
         self, group: PodGroupState, parent: Placement, cluster: ClusterView
@@ -123,7 +123,7 @@ class TopologyPlacementGenerator:
 
 
 def _rows_of(each: HyperNode, lower: Mapping[str, IntArray], cluster: ClusterView) -> IntArray:
-    """Return the rows of the HyperNode's nodes; `lower` has the rows for lower tiers."""
+    """Return the rows of the HyperNode's nodes; `lower` has the rows of lower HyperNodes."""
     is_in, named = np.zeros(len(cluster.nodes.rows), np.bool_), cluster.rows(each.nodes)
     is_in[named[named >= 0]] = True
     for name, its in lower.items():

@@ -65,7 +65,7 @@ def _alternatives(spec: ClaimSpec) -> int:
 def _placed(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray, steps: int
 ) -> Assignment:
-    """Place the members; claim number n first tries alternative (steps + n) // len(claims)."""
+    """Place the members; `claims[n]` first tries its alternative (steps + n) // len(claims)."""
     specs = dict[tuple[str, int], ClaimSpec]()
     with search.searched.cluster.trial() as trial:
         for number, claim in enumerate(claims):

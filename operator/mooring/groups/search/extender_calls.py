@@ -32,9 +32,9 @@ def needed_about(
 ) -> Sequence[Needed]:
     """Return the next calls of extenders that the decision needs; empty if it needs none.
 
-    `answers` are the extenders' answers so far; None means that no extender is called. With
-    `again`, an answer about a member is dropped if one of its nodes no longer fits; then extenders
-    are asked again about this member.
+    `answers` are the extenders' answers so far; None means that no extender is called. `again`
+    checks the nodes that extenders accepted for a member. If a filter now rejects one of these
+    nodes, extenders are asked again about this member.
     """
     if answers is None:
         return ()

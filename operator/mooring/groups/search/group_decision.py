@@ -79,7 +79,7 @@ class DomainTried:
         key: The node label; "" for the whole cluster.
         value: The value of the label; "" for the whole cluster.
         fits: The number of members that found a node.
-        message: Why the other members found none.
+        message: Why the other members found no node.
     """
 
     key: str
@@ -98,10 +98,10 @@ class GroupDecision:
         tried: The topology domains that were tried, in this order.
         tries: How many times the search tried to place all members, in all domains together.
         message: Why some members have no node.
-        cause: The message in a few words, such as missing resources; "" if there is none.
+        cause: The message in a few words, for example the missing resources; "" if unknown.
         plugins: The plugins that rejected members.
         fits: The number of members that found a node in the best placement.
-        bounded: Whether members lack nodes, and the search did not prove that none exist for them.
+        bounded: Whether members have no node, but a longer search might find nodes for them.
         by_specs: Whether the decision depends only on the specs of the members.
         devices: The devices that placed members must get.
         over_quota: Whether the requests exceed the quota of the members' queue.
@@ -139,7 +139,7 @@ class _Candidate:
 def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecision:
     """Find nodes for all members, or at least for the minimum of the group; return the decision.
 
-    If members on nodes already reach the minimum, as many members as possible get nodes.
+    If members on nodes already reach the minimum, as many other members as possible get nodes.
     """
     searched, rejected = _admitted(group, searched)
     if rejected is not None:
@@ -190,10 +190,10 @@ def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
 def _admitted(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, GroupDecision | None]:
-    """Return the search for the members that the quota allows, and None.
+    """Return the search for the members that the quota allows, and why the group must wait.
 
-    If the group must wait, the second value says why: the members differ, some are missing, or
-    `minResources` or quota are not free.
+    The second value is None if the group need not wait. It must wait if members contradict it or
+    are missing, or if its `minResources` or its quota are not free.
     """
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
@@ -220,9 +220,9 @@ def _admitted(
 def _within_quota(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, Unschedulable | None]:
-    """Return the search for the members that the quota allows, and None.
+    """Return the search for the members that the quota allows, and why these are too few.
 
-    If the quota allows too few members, the second value says why.
+    The second value is None if the quota allows enough members.
     """
     members, cluster = searched.members, searched.cluster
     over = _quota_rejection(members, searched.pipeline, cluster)
@@ -287,7 +287,7 @@ def _policy(spec_preempts: object) -> str:
 
 
 def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
-    """Set `cause` of the best candidates in `tried` without one: resources that members lack."""
+    """Write the lacking resources into an empty `cause` of the best candidates in `tried`."""
     for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
         :_MOST_NAMED
     ]:
@@ -299,7 +299,7 @@ def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
 
 
 def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) -> str:
-    """Return kube-scheduler's text about `fits` more members with a node and `left` without.
+    """Return kube-scheduler's text: `fits` members fit in this attempt, and `left` remain.
 
     Returns "" if kube-scheduler has no such text: for other kinds of groups, without a minimum, or
     in older versions.
@@ -397,7 +397,7 @@ class _GroupDryRun:
         self._dearest = 0
         """The largest number of steps that a single search has used."""
         self._kept = 0
-        """The steps that searches by requests leave for later; 0 after a search by all filters."""
+        """The steps that `place_by_requests` leaves for `place`; 0 after a call of `place`."""
 
     def state(self, now: float, unschedulable_seconds: float) -> PodGroupPostFilterState:
         """Return the input for the PostFilter plugins for groups."""
@@ -431,7 +431,7 @@ class _GroupDryRun:
     def place_by_requests(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
         """Return the same as `place`, but compare only requests; other filters may reject nodes.
 
-        Searches in a row leave half of the steps, so that searches with all filters can follow.
+        Half of the remaining steps is kept for the next call of `place` (see `is_last`).
         """
         self._kept = self._kept or self._budget.remaining // 2
         slots = self._cluster.pod_columns.slots_of(without)
@@ -442,7 +442,7 @@ class _GroupDryRun:
         return assignment.rows if assignment.complete else None
 
     def _is_within_quota(self, slots: IntArray) -> bool:
-        """Return whether the quota suffices once the pods in these slots have left."""
+        """Return whether the quota suffices once the pods in these PodColumns slots have left."""
         with self._cluster.queues.without(used_at(slots, self._cluster)):
             return _quota_rejection(self._members, self._pipeline, self._cluster) is None
 
@@ -468,8 +468,8 @@ class _GroupDryRun:
     def _placements(self, without: Collection[Pod]) -> list[Placement] | Unschedulable:
         """Return the placements as if the pods in `without` were evicted.
 
-        The pods are removed only for plugins of other distributions: Mooring's own read no pods,
-        and removing them takes long.
+        The pods are removed only if a plugin is from another Python package, because removing them
+        takes long. Mooring's own plugins read no pods here.
         """
         plugins, sources = self._pipeline.placement_generate, self._pipeline.distributions
         if all(sources.get(plugin.name) == SHIPPED_WITH for plugin in plugins):
@@ -480,8 +480,8 @@ class _GroupDryRun:
     def _place(self, without: Collection[Pod], slots: IntArray, rows: IntArray) -> Assignment:
         """Place the members on these rows as if the pods in `without` were evicted.
 
-        `slots` are the slots of these pods. If not all members fit, the members' claims try their
-        last alternatives first.
+        `slots` are the positions of these pods in PodColumns. If not all members fit, repeat the
+        search; every claim then tries its last alternative first.
         """
         if self._search.is_counted():
             return self._search.place_once_ended(slots, rows)
@@ -550,7 +550,7 @@ def _complete(
 def _partial(
     tried: Sequence[_Candidate], group: PodGroupState, members: Sequence[Pod]
 ) -> list[_Candidate]:
-    """Return the placements where the group's minimum fits; only those of the lowest tier."""
+    """Return the placements of the lowest tier on which the group's minimum fits."""
     needed = max(group.lacking, 1)
     enough = [c for c in tried if len(c.assignment.rows) >= needed]
     if group.roles:
@@ -584,7 +584,7 @@ def _needed_only(
 def _with_later_alternatives(
     group: PodGroupState, search: GroupSearch, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Return placements that fit enough members once their claims prefer later alternatives."""
+    """Return placements where enough members fit if their claims try later alternatives first."""
     searched, tried = search.searched, list[_Candidate]()
     if not (claims := claims_with_alternatives(searched)):
         return []

@@ -1,4 +1,4 @@
-"""The classes of every group search: the members to place, and trials that place members."""
+"""The members to place in a search for a group's nodes, and the trials that place them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -41,8 +41,8 @@ class Assignment:
         wanted: The number of all members.
         tries: How many times the search tried to place all members.
         impossible: True only if the search proved that no solution exists.
-        cause: Why members have no node, such as the resources that they lack; "" if unknown.
-        devices: The devices that placed members must get; other members may get any.
+        cause: Why members have no node, for example the resources that they lack; "" if unknown.
+        devices: The devices that members must get; a member without an entry may get any devices.
     """
 
     rows: Mapping[Uid, int]
@@ -59,9 +59,9 @@ class Assignment:
 
 
 class MembersTrial:
-    """A trial with the members that are placed, without the group's nominations.
+    """A dry run on the live state, in which members are put on nodes; its end undoes all changes.
 
-    Pods in `searched.ended` are removed from their nodes.
+    In it, the group has no nominations, and the pods in `searched.ended` have left their nodes.
     """
 
     def __init__(self, searched: "SearchedMembers") -> None:
@@ -125,7 +125,7 @@ class SearchedMembers:
         budget: The limit for all searches together.
         others: Members that are not placed now; their nominations are ignored.
         ended: Pods that count as if they had left their nodes.
-        extended: By a member's uid, the results of extenders about nodes for it.
+        extended: By a member's uid, the results of extenders about nodes for this member.
     """
 
     members: Sequence[Pod]
@@ -150,7 +150,7 @@ class SearchedMembers:
         return min(self.members, key=lambda pod: pod.spec.priority)
 
     def trial(self) -> MembersTrial:
-        """Return a trial in which no member is nominated or placed yet."""
+        """Return a trial in which no member is nominated, and no member is placed yet."""
         return MembersTrial(self)
 
     def without(self, pods: Collection[Pod]) -> "SearchedMembers":

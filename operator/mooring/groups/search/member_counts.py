@@ -91,7 +91,7 @@ class CountingSearch:
         self._known_counts: list[CountedClass] | None = None
         self._known_requests: list[CountedClass] = []
         self._known_free: IntArray | None = None
-        """The result of `_free` for `_all_requests`, while no member is placed."""
+        """The result of `_free` for the resources of `_all_requests`, before members are placed."""
         pipeline = searched.pipeline
         self._annotations_matter = any(  # none to the shipped plugins but those in the spec
             not plugin.depends_on_node_only
@@ -101,10 +101,10 @@ class CountingSearch:
 
     @property
     def classes(self) -> list[MemberClass]:
-        """The classes of equal members; members are equal if filters cannot tell them apart.
+        """The classes of equal members. No filter can distinguish the members of a class.
 
-        If all classes can be counted by spec, members with the same spec are equal even if their
-        labels differ, unless they differ in `rejected` or `extended` (see MemberClass).
+        If every class can be counted by spec, labels do not matter: members are equal if their
+        specs and their `rejected` and `extended` (see MemberClass) are equal.
         """
         if self._known_classes is None:
             self._known_classes = self._found_classes()
@@ -133,7 +133,7 @@ class CountingSearch:
         return classes
 
     def _claims_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
-        """Return the requests of the pod's claims; an allocated claim's uid is added.
+        """Return the requests of each claim of the pod, and the claim's uid if it is allocated.
 
         Claims of one template may differ, because the template may have been replaced.
         """
@@ -160,7 +160,7 @@ class CountingSearch:
     def _all_requests(self) -> list[CountedClass]:
         """Return a CountedClass for every class, approximate for classes that cannot be counted.
 
-        If there are such classes, those that differ neither in requests nor in nodes are merged.
+        If any class cannot be counted, classes with equal requests and equal nodes are merged.
         """
         counted = self.all_counted()
         if counted is not None:
@@ -219,7 +219,7 @@ class CountingSearch:
 
     @property
     def was_counted(self) -> bool:
-        """Whether the last search only counted: it read neither labels nor answers of extenders."""
+        """Whether the last search counted all members, and read nothing of them but their specs."""
         counted = self._known_counts
         by_spec = counted is not None and all(found.by_spec for found in counted)
         return by_spec and not self.searched.extended
@@ -271,7 +271,7 @@ class CountingSearch:
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
         """Return the resources that a new node must offer to members without a node; "" if unknown.
 
-        The text names only resources that the nodes lack.
+        Resources of which the nodes offer enough are left out.
         """
         with self.searched.trial():
             counted = self.all_counted()
@@ -296,8 +296,8 @@ class CountingSearch:
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Assignment:
         """Place the members on the candidate rows as if the pods in these PodColumns slots ended.
 
-        Only requests, and filters that ignore pods, are checked; the first row is filled first.
-        Other filters may still reject members, so the result is certain only if it is `impossible`.
+        The first row is filled first. Only requests, and filters that read no pods, are checked. If
+        a class cannot be counted, other filters may reject members; only `impossible` is certain.
         """
         if self._known_free is None:
             with self.searched.trial():
@@ -314,7 +314,7 @@ class CountingSearch:
         return self._assigned(counted, pack(items, free))
 
     def rows_of_class(self, counted: CountedClass, allowed: BoolArray) -> list[int]:
-        """Return a row, ascending, for each of as many members of the class as possible."""
+        """Return a row for each member that fits, as many as possible; the rows are ascending."""
         free = self._free(_resources((counted,)))
         packing = pack(self._items((counted,), free, allowed, self._ranked), free)
         self.searched.budget.spend(_COST)
@@ -429,10 +429,10 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
 ) -> list[int]:
-    """Return indices of resources that nodes lack: with `ample` of them on each row, all items fit.
+    """Return the indices of the resources that the nodes lack.
 
-    None of these resources can be left out. The result is empty if the nodes lack nothing, or if
-    `ample` of every resource does not suffice either.
+    All items fit if each row has `ample` of these resources, but not if one of them is left out.
+    The result is empty if the nodes lack nothing, or if `ample` of every resource is too little.
     """
     short = [*range(len(free))]
     for index in (None, *short):

@@ -22,7 +22,7 @@ _MOST_TRIES: Final = 32
 _MOST_ITEM_TRIES: Final = 1_000
 """The largest product of tries and items: a group with many different items gets fewer tries."""
 _MOST_LATER: Final = 16
-"""The most later items with which the rule LEAST_WANTED compares a node."""
+"""The rule LEAST_WANTED considers at most this number of the items that are placed later."""
 _MOST_EXACT_MEMBERS: Final = 16
 _MOST_EXACT_ROWS: Final = 32
 _MOST_STEPS: Final = 2_000
@@ -116,7 +116,7 @@ class _Choice(Enum):
     BEST_FIT = auto()
     """Prefer the nodes on which the least resources are left."""
     LEAST_WANTED = auto()
-    """Prefer the nodes where the fewest later items fit; among equals, as BEST_FIT."""
+    """Prefer the nodes where the fewest of the later items fit; if equal, choose like BEST_FIT."""
     WORST_FIT = auto()
 
 
@@ -165,7 +165,7 @@ class Order:
         self.exhausted = False
 
     def failed(self, failed: Sequence[int]) -> None:
-        """Move the failed items to the front; set `exhausted` if that order was tried before."""
+        """Move the failed items to the front; set `exhausted` if the new order was tried before."""
         rest = [item for item in self.items if item not in failed]
         self.items = (*failed, *rest)
         self.exhausted = self.items in self.seen
@@ -350,7 +350,7 @@ class _Moves:
     """For each placed member: `row` of its node, and the amounts that were free there before."""
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Yield the nodes on which the member fits; members of an Item get nodes in order."""
+        """Yield the rows where the member fits; members of an Item get rows in ascending order."""
         item, tried = self.members[member], set[tuple[int, ...]]()
         same = member > 0 and self.members[member - 1] == item
         for row in range(self.chosen[-1][0] if same else 0, len(self.remaining)):

@@ -29,10 +29,10 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupStat
 def take_members(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
 ) -> dict[Uid, QueuedPod]:
-    """Take the other queued members with the profile of `queued` from the queue.
+    """Take the other members of the group that have the profile of `queued` from the queue.
 
-    Return, by uid, `queued` and then these members, sorted by priority and age. Gated members stay
-    in the queue.
+    Return by uid first `queued`, and then these members, sorted by priority and age. Gated members
+    stay in the queue.
     """
     others = list[QueuedPod]()
     pause()  # there may be 50,000 others
@@ -57,8 +57,8 @@ def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool
 class GroupBackoffs:
     """Keeps the backoff of each group: the longest backoff of its members.
 
-    If a member leaves the backoff queue before its group may, `postpone` puts only this member
-    back, because a group may have ten thousand members.
+    A member's own backoff may end before that of its group. `postpone` then puts only this member
+    back into the backoff queue, because a group may have ten thousand members.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class GroupBackoffs:
     def postpone(
         self, group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
     ) -> bool:
-        """Put the pod into the backoff queue if its group is in backoff; return whether it is."""
+        """Put the pod into the backoff queue, and return True, if its group is in backoff."""
         key = group.key, queued.pipeline.profile
         latest = self._latest.get(key)
         if latest is None or not _waits(latest, group, scheduler, now):
@@ -86,7 +86,7 @@ class GroupBackoffs:
 def _others(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
 ) -> Iterator[QueuedPod]:
-    """Yield other queued members with the same pipeline; leave out those gated or in an attempt."""
+    """Yield the other members with this pipeline that are neither gated nor in an attempt."""
     for pod in group.unscheduled.values():
         other = scheduler.queue.get(pod.uid)
         if (

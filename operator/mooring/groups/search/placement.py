@@ -30,11 +30,11 @@ _MOST_STEPS: Final = 400
 """The most steps of backtracking, which then gives up; a step places one member in less than a
 millisecond."""
 _MOST_SPECS: Final = 500
-"""The most different specs of a group's members. A group with more is not placed, because the
+"""The largest number of different specs in a group. A group with more is not placed, because the
 search over all nodes runs once for each spec."""
 _FEW_TRIALS: Final = 64
-"""If all members need at most this many trials beside nominated pods, all are made before scores
-are compared; otherwise only the best node is tried."""
+"""The most trials of members on nodes with nominated pods before the scores of nodes are compared.
+If more are needed, only the node with the best score is tried."""
 _MOST_DIAGNOSED: Final = 256
 """The most placed members that the diagnosis of a member without a node considers."""
 
@@ -125,7 +125,7 @@ class GroupSearch(CountingSearch):
 
     @cached_property
     def _totals(self) -> Mapping[str, int]:
-        """The amount on all nodes together, at least 1, by requested resource."""
+        """By requested resource, the amount that all nodes together offer, but at least 1."""
         nodes = self.searched.cluster.nodes
         names = {name for c in self.classes for name in c.pods[0].spec.demand.resources}
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
@@ -133,7 +133,7 @@ class GroupSearch(CountingSearch):
     def _one_try(
         self, trial: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
     ) -> list[int]:
-        """Place the classes in this order; return the indices of those not placed completely."""
+        """Place the classes in this order; return the indices of classes with unplaced members."""
         failed: list[int] = []
         for index in order:
             members = self.classes[index]
@@ -161,8 +161,8 @@ class GroupSearch(CountingSearch):
     ) -> tuple[NodeSearch, IntArray, frozenset[int]]:
         """Return a search for the pod, and the rows that pass every filter in the present trial.
 
-        Third, return those of the rows where filters may reject the pod beside nominated pods: the
-        caller asks `_fits_beside_nominated`, only where it must, because each answer takes long.
+        The third value has those of the rows where the pod may not fit because of nominated pods.
+        `_fits_beside_nominated` checks such a row, but takes long: call it only if necessary.
         """
         search = self.searched.search(pod)
         pre_filtered = search.pre_filter()
@@ -177,7 +177,7 @@ class GroupSearch(CountingSearch):
         return search, np.flatnonzero(fits), frozenset(unsure.tolist())
 
     def _fits_beside_nominated(self, search: NodeSearch, row: int) -> bool:
-        """Return whether the pod fits beside the nominated pods; this takes a step."""
+        """Return whether the pod fits beside the nominated pods; take one step of the budget."""
         self.searched.budget.spend(1)
         pause()
         return not search.rejections_with_nominated(row)
@@ -185,9 +185,10 @@ class GroupSearch(CountingSearch):
     def _choose(
         self, pod: Pod, members: MemberClass, allowed: BoolArray, *, by_fit: bool
     ) -> int | None:
-        """Return a row for the member: the best by score, or with `by_fit` the fullest; or None.
+        """Return the row of the node with the best score for the pod; None if no node fits.
 
-        Of equally good rows, one without nominated pods is preferred.
+        With `by_fit`, return the row of the fullest node instead. Of equally good nodes, prefer one
+        without nominated pods.
         """
         search, rows, unsure = self._feasible(pod, members, allowed)
         if not by_fit and 0 < len(unsure) * len(self.searched.members) <= _FEW_TRIALS:
@@ -210,16 +211,16 @@ class GroupSearch(CountingSearch):
         return None
 
     def by_slack(self, pod: Pod, members: MemberClass, allowed: BoolArray) -> Iterator[int]:
-        """Yield the feasible rows; the node where the pod leaves the least free comes first."""
+        """Yield the rows where the pod fits; the node with the least free amounts comes first."""
         search, rows, unsure = self._feasible(pod, members, allowed)
         for row in rows[np.argsort(self._slack(pod, rows), kind="stable")].tolist():
             if row not in unsure or self._fits_beside_nominated(search, row):
                 yield row
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return how much of the requested resources is free on each node.
+        """Return int64[len(rows)]: how much of the requested resources is free on each node.
 
-        The unit is a millionth of what all nodes have; the resources are added up.
+        Each resource counts in millionths of what all nodes offer; the resources are added up.
         """
         nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
@@ -241,9 +242,9 @@ class GroupSearch(CountingSearch):
     def diagnosis(
         self, placed: Mapping[Uid, int], candidates: IntArray | None
     ) -> tuple[Diagnosis, str] | None:
-        """Explain why the first unplaced member has no node; None if every member has a node.
+        """Return why the first unplaced member has no node; None if every member has a node.
 
-        Return the diagnosis, and the lacking resources. `placed` has the rows of placed members.
+        The second value is the cause in a few words. `placed` has the placed members' rows by uid.
         """
         searched = self.searched
         left = next((pod for pod in searched.members if pod.uid not in placed), None)

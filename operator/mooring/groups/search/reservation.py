@@ -40,15 +40,15 @@ from mooring.state.pods import PlacedPod
 from mooring.state.view import BoolArray
 
 _MOST_REMOVED: Final = 5_000
-"""The most pods that a search removes in its trials, at about 40 microseconds for each pod; then it
-ends without a result."""
+"""The most pods that a search removes in its trials; then it ends without a result. Removing a pod
+takes about 40 microseconds."""
 _NOMINATED_SECONDS: Final = 300.0
-"""The most seconds that a group keeps its nominations if the profile reserves no nodes, unless they
-wait for victims."""
+"""If the profile reserves no nodes, a group keeps its nominations for at most this many seconds
+after its members have stopped waiting for victims."""
 _PODS: Final = "pods"
 _SEARCHES: Final = 10
-"""The divisor of `reserveAfter` that gives the pause after a failed search if nodes have changed.
-Otherwise the pause is `reserveAfter`."""
+"""After a failed search, the next one follows after `reserveAfter`. If nodes have changed, this
+pause is divided by `_SEARCHES`."""
 
 
 class GroupReservation:
@@ -68,7 +68,7 @@ class GroupReservation:
         self._ended: tuple[int, float] | None = None
         """The `number` of the group with the last expired reservation, and the time of its end."""
         self._not_found: dict[PodGroupState, tuple[float, int]] = {}
-        """The time of the last failed search, and the nodes' version at that time, by group."""
+        """By group, the time of the last failed search, and the `topology_version` at that time."""
         self._backfill_until = -math.inf
 
     def holds(self, group: PodGroupState) -> bool:
@@ -82,12 +82,11 @@ class GroupReservation:
         now: float,
         answers: ExtenderResults | None = None,
     ) -> None:
-        """Reserve nodes for a group that has waited long enough, or end its reservation.
+        """Reserve nodes for a group that has waited for `reserveAfter`, or end its reservation.
 
-        Do nothing while members wait for victims. A reservation lasts as long as the wait before
-        it; then another group may get nodes. A failed search is repeated after an equally long
-        wait, or sooner if nodes change. Nodes that extenders have filtered out (`answers`) are not
-        reserved.
+        Do nothing while members wait for victims. A reservation lasts for `reserveAfter`, too; then
+        another group may get nodes. A failed search is repeated after `reserveAfter`, or earlier if
+        nodes have changed. Nodes that extenders filtered out (`answers`) are not reserved.
         """
         pipeline = members[0].pipeline
         after = _after(pipeline)
@@ -125,10 +124,7 @@ class GroupReservation:
             self._state.nominate(pod, self._state.nodes.names[row], reservation=kept)
 
     def _update_backfill(self, group: PodGroupState) -> None:
-        """Renew the reservation if its nodes will be free at another time than was computed.
-
-        Pods may have ended or started.
-        """
+        """Renew the reservation if its nodes will be free earlier or later than before."""
         nominations = self._cluster.nominations
         nominees = map(nominations.get, group.unscheduled)
         reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
@@ -177,7 +173,7 @@ class GroupReservation:
     def _leaves(self, placed: PlacedPod, group: PodGroupState) -> bool:
         """Return whether the end of the placed pod makes room for the group.
 
-        This is so for pods that have no higher priority, are no members and belong to no DaemonSet.
+        Members, pods of a higher priority and pods of a DaemonSet never make room.
         """
         pod = placed.pod
         member = pod.uid in group.assumed or pod.uid in group.assigned
@@ -197,10 +193,10 @@ class GroupReservation:
         return since + pod.active_deadline_seconds
 
     def expire(self, now: float) -> list[Pod]:
-        """Withdraw the nominations that no attempt will withdraw; return their members.
+        """Withdraw nominations that no attempt will withdraw; return the members that had them.
 
-        Call this method periodically. Such nominations belong to an incomplete group, or are older
-        than `reserveAfter` (without it, _NOMINATED_SECONDS), perhaps from a former leader.
+        These are nominations of incomplete groups, and those older than `reserveAfter` (without it:
+        _NOMINATED_SECONDS), for example of a former leader. Call this method periodically.
         """
         self._forget_gone()
         nominated, known = self._nominated_groups(), self._nominated_since
@@ -224,10 +220,7 @@ class GroupReservation:
         return withdrawn
 
     def _forget_gone(self) -> None:
-        """Forget groups that no longer exist, and failed searches for groups that are placed.
-
-        A new group may have the same name.
-        """
+        """Forget groups that no longer exist, and failed searches for groups that are placed."""
         groups = self._cluster.pod_groups
         self._not_found = {
             group: last
@@ -273,9 +266,9 @@ class GroupReservation:
         pipeline: Pipeline,
         answers: ExtenderResults | None,
     ) -> Mapping[Uid, int] | None:
-        """Choose few nodes for the needed members; return the rows by uid; None if no nodes suit.
+        """Return a row for each member that the minimums need, by uid; None if no nodes suit.
 
-        Nodes with the most free cpu come first.
+        The members share few nodes; nodes with the most free cpu are tried first.
         """
         needed, others = group.needed_of(pods)
         searched = SearchedMembers(
@@ -311,9 +304,9 @@ class GroupReservation:
     ) -> Assignment | None:
         """Place the members on these rows as if the pods there had ended.
 
-        Returns None if some members certainly do not fit, or if a budget is spent: `removals`
-        limits the number of pods that are removed in trials. Otherwise members may still lack a
-        node.
+        Return None if some members certainly do not fit, or if the search's budget or `removals` is
+        spent. `removals` limits the number of pods that trials remove. In the result, members may
+        still have no node.
         """
         found = self._promising(search, group, rows)
         counted = search.is_counted()
@@ -375,6 +368,6 @@ def _of_daemon_set(pod: Pod) -> bool:
 
 
 def _after(pipeline: Pipeline) -> float | None:
-    """Return after how many seconds of waiting nodes are reserved; None: never."""
+    """Return the seconds of waiting after which a group gets reserved nodes; None: never."""
     policy = pipeline.group_policy
     return policy.reserve_after_seconds if policy is not None else None

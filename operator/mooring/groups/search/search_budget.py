@@ -24,7 +24,7 @@ class SearchBudget:
 
     @property
     def spent(self) -> bool:
-        """Whether the steps are used up or `is_over` says that the search must end."""
+        """Whether too many steps were taken, or `is_over` says that the search must end."""
         return self.remaining < 0 or self._is_over()
 
     def spend(self, steps: int) -> None:

@@ -190,8 +190,8 @@ class PodGroupState:
     def short_of(self, pods: Collection[Pod]) -> str | None:
         """Return a text like `3 of 4 members` if these pods do not suffice for the minimums.
 
-        The pods are members without a node; members on nodes count, too. Return None if they
-        suffice; at least one is needed.
+        The pods are members without a node; members on nodes count, too. At least one pod is
+        needed, even if the minimums are already reached. Return None if the pods suffice.
         """
         if self.roles:
             of_roles = Counter(map(self.role_of, pods))
@@ -248,7 +248,7 @@ class PodGroupState:
 
     @property
     def incomplete(self) -> str | None:
-        """A sentence for users: why the group cannot be placed yet; None if it can be tried."""
+        """A sentence for users: why the group cannot be placed yet; None if nothing is missing."""
         if self.definition is None:
             return self._why_undefined
         if self.definition.invalid is not None:
@@ -262,7 +262,7 @@ class PodGroupState:
 
     @property
     def _why_gated(self) -> str | None:
-        """A sentence for users: which scheduling gates keep the group waiting; None if none do."""
+        """A sentence for users if too few members are without scheduling gates; otherwise None."""
         needs = [(self.minimum, self.all_pods_count - self._gated.total(), "members")]
         for role, minimum in self.roles.items():
             ready = self._roles[role] - self._gated[role]
@@ -283,7 +283,7 @@ class PodGroupState:
 
     @property
     def surplus(self) -> int:
-        """How many members on nodes the group can lose, and keep its and its roles' minimums."""
+        """How many members on nodes the group can lose without falling below any minimum."""
         on_nodes = self._roles_on_nodes
         of_roles = sum(min(n, on_nodes[role]) for role, n in self.roles.items())
         return max(0, self.scheduled_pods_count - max(self.minimum, of_roles))
@@ -307,9 +307,9 @@ class PodGroupState:
 
     @property
     def created(self) -> float:
-        """When the group's object, or else its oldest member, was created, in epoch seconds.
+        """The creation time of the group's object, or else of its oldest member, in epoch seconds.
 
-        Former members count, too. The time is infinite if there was neither.
+        Former members count, too. The time is infinite if there was never a member.
         """
         if self.definition is not None and self.key.source.has_object:
             return self.definition.created
@@ -444,7 +444,10 @@ class PodGroups:
         return self.named_by(pod)[0]
 
     def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
-        """Return the key of the pod's group or None, and the format if members define the group."""
+        """Return the key of the pod's group, and the format if members define the group.
+
+        Without a group, or without a format, this value is None.
+        """
         if pod.scheduling_group is not None:
             key = GroupKey(GroupSource.KUBERNETES, pod.namespace, pod.scheduling_group)
             return key, None

@@ -262,7 +262,7 @@ class PodGroupStatusReporter:
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
         """Return whether the status will change again soon and should not be written yet.
 
-        If so, the group may be examined again in the next round.
+        If a decision was made only seconds ago, the group is examined again in the next round.
         """
         record, definition = self._record(group), group.definition
         written = self._statuses.has_patched(group.key)
@@ -327,7 +327,7 @@ class PodGroupStatusReporter:
     def _must_count(self, group: PodGroupState) -> bool:
         """Return whether to count the finished members of a coscheduling group again.
 
-        Their number may have changed since the last count; other groups are not counted.
+        Return False for other groups, and if the number cannot have changed since the last count.
         """
         definition, record = group.definition, self._record(group)
         if definition is None or group.key.source is not GroupSource.COSCHEDULING:
@@ -371,8 +371,9 @@ class PodGroupStatusReporter:
     ) -> None:
         """Record an event when the group is placed, and for each new reason why it is not.
 
-        Further events name reserved nodes, and once the fields of the object without effect.
-        Missing members are reported only in the condition, because their number changes often.
+        Also record an event when nodes are reserved. A single event names the fields of the object
+        that have no effect. Missing members are reported only in the condition, because their
+        number changes often.
         """
         record, known = self._record(group), definition.status.scheduled
         about = ObjectRef(
