@@ -1,12 +1,12 @@
 """The cluster as decisions read it, and the only code that changes it.
 
-The mirror calls `put`, `delete` and `replacing`; kopf's handlers call `put_unscheduled` and
-`delete_unscheduled` for pods without a node; the scheduler calls `assume`, `forget`, `nominate` and
-`withdraw` for its own decisions. Each of these calls (of `replacing`: each step) first makes all
-its changes, and then delivers its cluster events to the one sink of `on_events`. If the sink itself
-writes, the events of that write are delivered after the sink has returned. All of it is synchronous
-and runs on one thread, so there is nothing to lock and the live columns are the snapshot of a
-decision.
+The mirror calls `put`, `delete` and `replacing`. For pods without a node, kopf's handlers call
+`put_unscheduled` and `delete_unscheduled`. The scheduler calls `assume`, `forget`, `nominate` and
+`withdraw` for its own decisions. Each call first makes all its changes; then it delivers its
+cluster events to the sink that `on_events` has set. (`replacing` does so in each of its steps.) If
+the sink itself changes the cluster, the new events are delivered after the sink has returned. All
+of this runs on one thread. Therefore nothing is locked, and a decision reads the live columns
+without a copy.
 """
 
 import math
@@ -110,7 +110,7 @@ class ClusterState:
         return self._server_version
 
     def follow_server(self, version: str) -> None:
-        """Use the rules of Kubernetes `version`; if they differ, count resized pods again."""
+        """Use the rules of Kubernetes `version`; if the rules change, count resized pods again."""
         before, self._server_version = self._kubernetes, version
         self._kubernetes = self.evictions.kubernetes = rules_of_server(version)
         if self._kubernetes is not before:
@@ -137,8 +137,8 @@ class ClusterState:
     def delivered_after(self) -> Iterator[None]:
         """Deliver the events of all writes inside the `with` block at its end, in their order.
 
-        Use it if the receiver of events makes several writes and must finish them first. Of nested
-        blocks, the outermost one delivers.
+        The receiver of the events then sees the result of all these writes. If blocks are nested,
+        the end of the outermost block delivers the events.
         """
         held, self._holds_events = self._holds_events, True
         try:
@@ -316,9 +316,9 @@ class ClusterState:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the known pod's node if the version `pod` leaves it or changes its use; else None.
+        """Return the known pod's node if the new version `pod` leaves it or uses it differently.
 
-        The result is also None for a new pod.
+        Otherwise, and for a new pod, return None.
         """
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
@@ -334,8 +334,8 @@ class ClusterState:
     def put_unscheduled(self, pod: Pod) -> None:
         """Store a new or changed pod without a node.
 
-        Deliver an event if the pod is new or differs in more than its status, and if one of the two
-        versions is in a pod group. If the pod is nominated, its nomination gets the new version.
+        If the new or the former version is in a pod group, deliver an event; but deliver none if
+        only the status differs. If the pod is nominated, its nomination gets the new version.
         """
         before = self.pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
@@ -360,10 +360,10 @@ class ClusterState:
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the node of this row before the API server knows of its binding.
 
-        Deliver no ADD, because Reserve and Permit plugins may still reject the pod, and rejected
-        pods would requeue each other for ever; `announce` delivers the ADD later. The pod's
-        nomination and its waiting for victims end; if it was nominated to another node, deliver a
-        DELETE. A placed pod with the same name but another uid is not changed.
+        `announce` delivers the ADD later. Reserve and Permit plugins may still reject the pod, and
+        with an ADD now, rejected pods would requeue each other for ever. The pod's nomination ends,
+        and it waits for no victims any more. If it was nominated to another node, deliver a DELETE.
+        A placed pod with the same name but another uid is not changed.
         """
         gone = self._delete_pod(pod.uid)
         self.evictions.stop_waiting(pod)
@@ -401,13 +401,13 @@ class ClusterState:
         """Release the pod's claims and take the assumed pod from its node: its binding has failed.
 
         Deliver a DELETE if the pod was announced or had been nominated to the node, because other
-        pods must learn that resources are free.
+        pods must learn that resources are free. Deliver an UPDATE for each claim whose devices
+        become free, as `release_claims` does.
 
-        A pod that is no longer assumed stays where it is. If the watch has shown it bound, an
-        eviction came too late to stop the binding. Then the eviction ends, and the preemptors that
-        waited for the pod lose their nominations; the DELETE events of these nominations make the
-        queue retry the preemptors. In both cases, UPDATE events report devices that became free, as
-        in `release_claims`.
+        If the watch has already shown the pod bound, it stays on its node: an eviction came too
+        late to stop the binding. The eviction ends, and the preemptors that waited for the pod lose
+        their nominations. The DELETE events of these nominations make the queue retry the
+        preemptors.
         """
         freed = self._release_claims(pod.uid)
         assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
@@ -439,8 +439,8 @@ class ClusterState:
         """Nominate the pod to this node and no other; an unknown node ends the nomination.
 
         `reservation` is set if the node is reserved for the pod. `victims` are the pods that are
-        evicted for it; pods that replace them must leave room for the pod. If the pod was nominated
-        already, it no longer waits for earlier victims; deliver a DELETE if the node differs.
+        evicted for it; pods that replace them must leave room for the pod. A former nomination of
+        the pod ends, and the pod waits for no former victims. Deliver a DELETE if the node differs.
         """
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
@@ -478,10 +478,10 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.DELETE, pod, None),)
 
     def begin_evictions(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
-        """Let the preemptor wait until the victims have left their nodes; charge their budgets.
+        """Let the preemptor wait until the victims have left their nodes.
 
-        Return the victims to evict: they are on a node, are not terminating and are not being
-        evicted for another preemptor.
+        Return the victims to evict, and charge the evictions to their disruption budgets. These
+        victims are on a node, and neither terminating nor being evicted for another preemptor.
         """
         return self.evictions.begin(preemptor, victims)
 
@@ -498,7 +498,7 @@ class ClusterState:
         self.evictions.eviction_refused(victim, by_budget=by_budget)
 
     def grow_older(self) -> None:
-        """End old charges to budgets and old refusals; call this every OLDER_SECONDS."""
+        """Forget old records of evictions (see Evictions); call this every OLDER_SECONDS."""
         self.evictions.grow_older()
 
     def assume_volumes(
@@ -636,8 +636,8 @@ class ClusterState:
     def _renew_queue(self, placed: PlacedPod, *, leaves: bool = True) -> None:
         """Count the pod in the Queue that its labels and its group name now.
 
-        If they name no Queue, the pod stays in its former one, unless `leaves` is True. So nobody
-        can enlarge a quota by removing labels from pods on nodes.
+        If they name no Queue, the pod leaves its former Queue only if `leaves` is True. Otherwise
+        users could enlarge a quota by removing labels from pods on nodes.
         """
         before, number = placed.queue, self._queues.number_of(placed.pod)
         if before != number and (leaves or number != NO_QUEUE):
@@ -727,7 +727,7 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _with_demand(self, pod: Pod) -> Pod:
-        """Return the pod; a pod in a resize gets the demand by the API server's version."""
+        """Return the pod; during a resize, its demand depends on the API server's version."""
         demands = pod.spec.demands
         if demands is None:
             return pod
@@ -742,7 +742,7 @@ class ClusterState:
         """Replace a placed pod by a newer version with equal requests on the same node.
 
         Return the event to deliver, if any. The newer version also confirms an assumed pod. Its
-        labels may differ, because labels change and not every API server adds labels of the node.
+        labels may differ: users change labels, and not every API server adds labels of the node.
         """
         before, announced = known.pod, known.announced
         known.pod, known.assumption = pod, None
@@ -774,7 +774,7 @@ class ClusterState:
             self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """Withdraw the pod's nomination; return a DELETE event if it was not to `row`."""
+        """Withdraw the pod's nomination; return a DELETE event if it was for another row."""
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw(pod.uid)
         return () if nominee is not None and nominee.row == row else withdrawn
@@ -843,7 +843,7 @@ class ClusterState:
         self._enter_unknown_node(placed)
 
     def _attach(self, placed: PlacedPod, arrival: int | None = None) -> None:
-        """Add the pod to its group and node; a removed pod gets its former `arrival` again."""
+        """Add the pod to its group and node; `arrival` is the former number of a removed pod."""
         self.pod_groups.attach(placed)
         self._enter(placed, next(self._arrivals) if arrival is None else arrival)
 

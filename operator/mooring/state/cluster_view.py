@@ -102,7 +102,7 @@ class ClusterView:
 
     @property
     def node_set_version(self) -> int:
-        """A number that grows when a node is added or deleted; row numbers are valid until then."""
+        """A number that grows whenever row numbers may change: if a node is added or deleted."""
         return self._state.nodes.set_version
 
     @property
@@ -217,15 +217,15 @@ class ClusterView:
         return self._state.topology.is_counted(pods, key)
 
     def count_some(self, pods: Selection, key: str) -> int:
-        """Examine some groups of equal pods for a later call of `counts`; return how many."""
+        """Examine some EquivalentPods for a later call of `counts`; return their number."""
         return self._state.topology.count_some(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> Mapping[Domains, IntArray | CountArray]:
-        """Return, by node label, sums of weights of placed pods' inter-pod terms that select `pod`.
+        """Find the inter-pod terms of placed pods that select `pod`; return their summed weights.
 
-        Each array has one sum per domain, by the code of the label's value: it adds the weights of
-        the terms of all pods there. A required term weighs 1. The last item is 0, for nodes
-        without the label.
+        A key of the result stands for a node label. Its array has, at the code of each value of the
+        label, the sum of the weights of the terms of all pods there. A required term weighs 1. The
+        last item is 0, for nodes without the label.
         """
         return self._state.topology.owners(role, pod)
 
@@ -234,7 +234,7 @@ class ClusterView:
         return self._state.topology.selects(pods, pod)
 
     def default_selector(self, pod: Pod) -> Selection | None:
-        """Return the pods that match the Services and controller of `pod`; None without either."""
+        """Return the pods of the pod's Services and controller, as `DefaultSelectors.of` does."""
         return self._state.default_selector.of(pod)
 
     def behind_services(self, pod: Pod) -> Selection | None:

@@ -110,7 +110,7 @@ class Sums:
         """Maps a resource and a row to the exact sum, for sums that exceed int64."""
 
     def added(self, resource: str, row: int, shown: int, amount: int) -> int:
-        """Return the new sum as it is shown; it was `shown` before `amount` is added."""
+        """Return the sum to show after `amount` is added; `shown` was shown before."""
         total = (self._beyond.pop((resource, row), shown) if self._beyond else shown) + amount
         if total <= INT64_MAX:
             return total
@@ -118,7 +118,7 @@ class Sums:
         return INT64_MAX
 
     def wrapped(self, resource: str, rows: IntArray, shown: IntArray) -> IntArray:
-        """Return the sums of these rows, which are `shown`, as exact sums modulo 2**64.
+        """Return the exact sums of these rows modulo 2**64; `shown` has the sums as they are shown.
 
         If pods are subtracted from such a sum, and the difference is an int64, it is exact.
         """

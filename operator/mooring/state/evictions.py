@@ -71,11 +71,11 @@ class _Records:
     charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
     """The charges by namespace/name of the budget, then by uid of the victim."""
     exhausted: dict[str, bool] = field(default_factory=dict)
-    """Maps the namespace/name of a budget that refused an eviction to True after a call of
-    `grow_older`, False before."""
+    """The budgets that refused an eviction, by namespace/name. The value becomes True at the next
+    call of `grow_older`."""
     refused: dict[Uid, bool] = field(default_factory=dict)
-    """Maps the uid of a pod that the Eviction API refused to evict to True after a call of
-    `grow_older`, False before."""
+    """The pods that the Eviction API refused to evict, by uid. The value becomes True at the next
+    call of `grow_older`."""
     by_pods: SelectionIndex[str] = field(default_factory=SelectionIndex)
     """Finds the namespace/name of the budgets that select a pod."""
     selections: dict[str, Selection] = field(default_factory=dict)
@@ -215,7 +215,7 @@ class Evictions:
         return self._awaited_no_more(victim)
 
     def victim_terminating(self, pod: Pod) -> None:
-        """Update the pod's charges: the watch shows it terminating. It need not be a victim."""
+        """Update the charges of a pod that the watch shows terminating; it need not be a victim."""
         for budget in self._records.evicting.get(pod.uid, ()):
             self._update_charge(budget.key, pod.uid, victim_left=True)
 
@@ -270,7 +270,7 @@ class Evictions:
     def budget_written(self, key: str, budget: PodDisruptionBudget | None) -> None:
         """Use the new version of the budget `key` (namespace/name); None if it was deleted.
 
-        The budget is no longer exhausted, and charges end whose victim has left.
+        The budget is no longer exhausted, and each of its charges ends if its victim has left.
         """
         records = self._records
         records.exhausted.pop(key, None)
@@ -293,8 +293,8 @@ class Evictions:
     ) -> list[PodDisruptionBudget]:
         """Return the `budgets` that kube-scheduler applies to the pod; each of them selects it.
 
-        Left out are budgets without a selector, and budgets whose status shows the pod's eviction.
-        Up to 1.37, empty selectors and pods without labels are left out, too.
+        Budgets without a selector, and budgets whose status shows the pod's eviction, do not apply.
+        Up to 1.37, budgets do not apply if the selector is empty or the pod has no labels.
         """
         all_count = self.kubernetes.empty_budget_counts
         return [

@@ -1,6 +1,6 @@
 """The node table: one row per node, one contiguous column per quantity.
 
-A node keeps its row from when it is added until it is deleted; `set_version` grows at both events.
+A node keeps its row until it is deleted; `set_version` grows when a node is added or deleted.
 All pods whose node does not exist are counted on one extra row: a pod's event may arrive before its
 node's, the pods of a deleted node are deleted one by one, and a pod may name any node. Only rows
 whose `present` is True are nodes that can be chosen.

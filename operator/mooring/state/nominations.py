@@ -19,8 +19,8 @@ class Nominee(NamedTuple):
     """A nominated pod, and the row of the node to which it is nominated.
 
     Attributes:
-        reservation: Set if nodes are reserved for the pod. Otherwise pods of equal priority must
-            leave room for it, too.
+        reservation: The reservation of nodes for the pod. Without a reservation, pods of equal
+            priority must leave room for the pod, too.
         moved: Whether the pod replaces a pod that rebalancing has evicted.
         evicted: The highest priority of the pod's victims. Pods that replace the victims must leave
             room for `pod`.

@@ -44,7 +44,7 @@ class PlacedPod:
     """A pod on the node of `row`; `assumption` is None once the watch has shown the pod bound.
 
     Every pod on a node has a PlacedPod, so every field costs memory. `equivalent` and `slot` (the
-    pod's slot in the pod columns) are set only while the pod is counted there.
+    pod's slot in PodColumns) are set only while the pod is counted on its node.
     """
 
     pod: Pod

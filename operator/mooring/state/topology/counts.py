@@ -47,7 +47,7 @@ _SLICE_ROWS: Final = 2048
 every node."""
 
 _FEW_ROWS: Final = 16
-"""The most rows with owners of a term for which no count is made when there are too many counts."""
+"""If there are many terms, a term whose owners are on at most this many rows gets no count."""
 
 _Source = Selection | OwnedTerm
 """Says which pods to count: the pods that a selection includes, or the pods with an inter-pod
@@ -133,7 +133,7 @@ class TopologyCounts:
     def namespace_changed(self, namespace: str) -> None:
         """Recount the namespace's pods for all selectors that read the namespace's labels.
 
-        Unfinished counts get these pods immediately.
+        Counts that are not finished yet include these pods now, too.
         """
         for uncounted in self._uncounted.values():
             others = [e for e in uncounted if e.namespace != namespace]
@@ -156,7 +156,7 @@ class TopologyCounts:
         return (pods, key) in self._counts and (pods, key) not in self._uncounted
 
     def count_some(self, pods: Selection, key: str) -> int:
-        """Examine some EquivalentPods for a later call of `counts`; return how many.
+        """Examine some EquivalentPods for a later call of `counts`; return their number.
 
         The state may change between two calls. When `is_counted` is true, the count is complete.
         """
@@ -176,11 +176,11 @@ class TopologyCounts:
         return looked
 
     def owners(self, role: Role, pod: Pod) -> dict[Domains, IntArray | CountArray]:
-        """Return, by node label, sums of weights of placed pods' inter-pod terms that select `pod`.
+        """Find the inter-pod terms of placed pods that select `pod`; return their summed weights.
 
-        Each array has one sum per domain, by the code of the label's value: it adds the weights of
-        the terms of all pods there. A required term weighs 1. The last item is 0, for nodes
-        without the label. Labels for which all sums are 0 may be left out.
+        A key of the result stands for a node label. Its array has, at the code of each value of the
+        label, the sum of the weights of the terms of all pods there. A required term weighs 1. The
+        last item is 0, for nodes without the label. Labels whose sums are all 0 may be left out.
         """
         terms, found = self._table.terms[role], dict[Domains, IntArray | CountArray]()
         if not terms:
@@ -280,7 +280,7 @@ class TopologyCounts:
     def _candidates(self, source: _Source) -> list[EquivalentPods]:
         """Return the EquivalentPods to examine for `source`.
 
-        For a selection, each comes once; for an inter-pod term, as often as its pods have the term.
+        If `source` is an inter-pod term, each is returned as often as its pods have the term.
         """
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)
@@ -319,7 +319,6 @@ class TopologyCounts:
 
 
 def _has_few_owners(term: OwnedTerm) -> bool:
-    """Return whether the pods with this term are on at most `_FEW_ROWS` rows."""
     rows = 0
     for owner in term.owners:
         rows += len(owner.pods_on)
@@ -329,7 +328,7 @@ def _has_few_owners(term: OwnedTerm) -> bool:
 
 
 def _rows_of_owners(term: OwnedTerm) -> Iterator[tuple[int, int]]:
-    """Yield pairs of a row and the number of pods there with the term; a row may come twice."""
+    """Yield pairs of a row and the number of pods there with the term; rows may be repeated."""
     for owner in term.owners:
         times = owner.terms.count(term)  # a pod may have the same term twice
         for row, number in owner.pods_on.items():

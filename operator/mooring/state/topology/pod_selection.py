@@ -72,8 +72,8 @@ class Selection:
 _PLACE: Final = 480
 """The estimated bytes of an entry in a SelectionIndex."""
 _MOST_PLACES: Final = 64
-"""The most index entries of a selection; one that needs more is indexed without its labels, or
-without its namespaces."""
+"""The most index entries of a selection. A selection that needs more is indexed without its labels,
+its namespaces or both."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )
