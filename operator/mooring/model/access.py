@@ -98,7 +98,7 @@ Attributes = NonResourceAttributes | _ResourceAttributes
 
 
 def pod_read(namespace: str = "", name: str = "") -> Attributes:
-    """Return the access `get` to one pod, to all pods of a namespace, or by default to all pods."""
+    """Return the access `get` to a pod; "" stands for all pods, or for all namespaces."""
     return _ResourceAttributes("get", "pods", namespace, name)
 
 

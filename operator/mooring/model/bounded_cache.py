@@ -22,7 +22,7 @@ _ARRAY: Final = 128
 _LEAVES: Final = frozenset((str, bytes, int, float, bool, type(None)))
 """Types of values that contain no other values."""
 _SLOTS: Final[dict[type, tuple[str, ...]]] = {}
-"""By type, the names of its slots; `bytes_of` fills it."""
+"""Caches the names in the `__slots__` of each type that `bytes_of` has seen."""
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 _Arguments = ParamSpec("_Arguments")
@@ -31,8 +31,8 @@ _Arguments = ParamSpec("_Arguments")
 def bytes_of(*values: object) -> int:
     """Return the estimated bytes of the values and of all objects to which they refer.
 
-    An object with an integer `memory` counts with that size. All objects are examined. So use this
-    only for values that took longer to make and do not refer to the cluster.
+    An object with an integer attribute `memory` counts with this number of bytes. Every other
+    object is examined, which takes time. The values must not refer to the state of the cluster.
     """
     total, left, seen = 0, list(values), set[int]()
     while left:
@@ -74,7 +74,7 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 class BoundedCache(Generic[_Key, _Value]):
-    """Values by key: the most recently used ones that fit into `most_bytes`.
+    """Keeps the most recently used values that fit into `most_bytes`, by key.
 
     `size` returns the estimated bytes of a key and a value. It is called only once for each entry,
     so a value must not grow. A value larger than the whole cache is not kept.

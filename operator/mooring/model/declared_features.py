@@ -17,7 +17,7 @@ _KNOWN: Final = frozenset(
     (RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK, VOLUME_BIND_MOUNT_OPTIONS)
 )
 _GROUPS: Final = ("containers", "initContainers", "ephemeralContainers")
-"""The fields of a spec that list containers; only `ephemeralContainers` never restart."""
+"""The fields of a spec that list containers; the last one's containers have no restart rules."""
 
 
 def declared_features(names: tuple[str, ...]) -> frozenset[str]:

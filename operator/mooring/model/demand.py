@@ -56,8 +56,8 @@ class Demand:
     node_scored_memory: int
     """The bytes that the pod, once it is on a node, adds to the node's total memory for scores."""
     pod_level: frozenset[str] = frozenset()
-    """The resources with pod-level requests. From 1.38 on, scores use the amounts that `resources`
-    has for them."""
+    """The resources with pod-level requests. From 1.38 on, the score of NodeResourcesFit uses their
+    amounts in `resources`."""
 
     def scored(self, *, pod_level: bool) -> dict[str, int]:
         """Return the requests that NodeResourcesFit's score uses, always with cpu and memory.
@@ -117,7 +117,7 @@ def pod_demand(
 def demands_by_version(
     spec: Mapping[str, Any], status: Mapping[str, Any] | None, newest: Demand
 ) -> Mapping[str, Demand] | None:
-    """Return an assigned pod's demand by Kubernetes version; None if every version has `newest`."""
+    """Return the assigned pod's demand by Kubernetes version; None if it is always `newest`."""
     if not status:
         return None
     has_pod_level = status.get("resources") is not None
@@ -180,17 +180,17 @@ def qos_class(
 class _Stages:
     """The requests of a pod at each stage of an in-place resize; there is at least one stage.
 
-    Each item of `of_containers` has the containers and the init containers at one stage. Each item
-    of `of_pods` has the total of the pod at one stage, if the status has only this total.
+    Each item of `of_containers` has the containers and the init containers at one stage. If the
+    pod's status has the pod's total at a stage, `of_pods` has this total instead.
     """
 
     of_containers: list[tuple[Sequence[ContainerResources], Sequence[ContainerResources]]]
     of_pods: list[dict[str, int]] = field(default_factory=list)
 
     def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-        """Return, by resource, the largest total of any stage.
+        """Return, by resource, the total of the stage where this total is the largest.
 
-        A missing request of a container counts with `defaults`.
+        If a container has no request for a resource, its amount in `defaults` is added.
         """
         largest: dict[str, int] = {}
         for containers, init in self.of_containers:
@@ -269,7 +269,7 @@ class _Resize:
         return self._with(container, allocated)
 
     def _used(self, container: ContainerResources) -> ContainerResources:
-        """Return the container with the amounts in use, else the allocated or requested ones."""
+        """Return the container with its used (else allocated, else requested) amounts."""
         allocated, used = _amounts(*self._containers.get(container.name, ({}, "")))
         return self._with(container, used if used is not None else allocated)
 
@@ -284,7 +284,7 @@ class _Resize:
 def _amounts(
     raw: Mapping[str, Any], where: str
 ) -> tuple[dict[str, int] | None, dict[str, int] | None]:
-    """Return from a status the allocated resources and the resources in use; None if missing."""
+    """Return the allocated and the used resources in a status; None for those that it lacks."""
     allocated = used = None
     if raw.get("allocatedResources") is not None:
         amounts = mapping(raw, "allocatedResources", where)

@@ -21,7 +21,7 @@ MAX_INT32: Final = 2**31 - 1
 
 
 def naming_the_object(kind: str) -> Callable[[_Parser[_Value]], _Parser[_Value]]:
-    """Return a decorator that puts the object (`Service team-a/web`) before a parser's errors."""
+    """Return a decorator that adds the object (`Service team-a/web`) to a parser's errors."""
 
     def decorate(parse: _Parser[_Value]) -> _Parser[_Value]:
         @wraps(parse)

@@ -1,4 +1,4 @@
-"""Counts and sets by key; empty entries are removed, because names come and go for months."""
+"""Counts and sets by key; empty ones are removed, because new keys appear for months."""
 
 from collections.abc import Hashable, MutableMapping
 from typing import Any, TypeVar

@@ -93,9 +93,9 @@ class KubernetesRules:
             incoming pod. Else only the requests of its containers.
         empty_budget_counts: Preemption applies a PodDisruptionBudget with the selector `{}` to all
             pods of its namespace, and budgets to pods without labels. Else it ignores both.
-        extenders_add_victims: A preempt extender also gets nodes where the pod would fit without
-            any victim, because only an extender has filtered them out, and it may name victims
-            there. Else such a node is an error.
+        extenders_add_victims: A pod may fit on a node without victims, because only an extender has
+            filtered out the node. A preempt extender gets this node, too, and may name victims on
+            it. Else such a node is an error.
         fractional_ranges: Steps of a capacity may be thousandths, and a negative request is an
             error before it is rounded. Else steps are whole numbers.
         unusable_pool_on_node: A request for all devices makes a node infeasible if one of its pools

@@ -2,7 +2,7 @@
 
 Every parser in `mooring.model` raises `ManifestError`, and no other error, for bad input. The
 caller that has the whole object adds its kind and name with `under`. Then the simulator prints the
-line and stops; the operator logs it and leaves the object out.
+error and stops; the operator logs the error and leaves the object out.
 """
 
 

@@ -40,7 +40,7 @@ class Node:
         conditions: The status of each condition, by type.
         avoids: Kind and uid of the controllers in the annotation
             `scheduler.alpha.kubernetes.io/preferAvoidPods`.
-        declared_features: The features that its kubelet declares and that a pod may need.
+        declared_features: The features that the node's kubelet declares and that a pod may need.
     """
 
     name: str
@@ -128,7 +128,7 @@ def _conditions(raw: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
-    """Return kind and uid of each controller in the annotation; none if it is malformed."""
+    """Return kind and uid of each controller in the annotation; empty if it is malformed."""
     if annotation is None:
         return frozenset()
     try:

@@ -1,4 +1,4 @@
-"""Reads a pod's parts in steps, between which other tasks run: a large pod has many parts."""
+"""Reads the parts of a pod in steps; other tasks may run between the steps."""
 
 from collections.abc import Iterable
 from itertools import islice

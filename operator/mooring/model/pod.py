@@ -34,7 +34,7 @@ Uid = NewType("Uid", str)
 _DEFAULT_GRACE: Final = 30
 _NO_CLAIMS: Final[Mapping[str, str | None]] = MappingProxyType({})
 _MANY_STRINGS: Final = 2000
-"""The most labels, or annotations, after which no other tasks run; reading them takes 1 ms."""
+"""Other tasks may run after more labels or annotations than this; reading so many takes 1 ms."""
 _START_SECONDS: Final = 60
 """The seconds allowed for a pod's binding and start, and for the end of its containers."""
 
@@ -117,7 +117,7 @@ class Pod:
         return self.active_deadline_seconds + self.termination_grace_period_seconds
 
     def ends_by(self, now: float) -> float:
-        """Return when the pod ends at the latest if it is bound at `now`; infinity without limit.
+        """Return the latest end of the pod if it is bound at `now`; infinity if it has no limit.
 
         Both times are in seconds since the epoch. One minute is added for binding, start and end.
         """
@@ -254,7 +254,7 @@ _OWNER_BYTES: Final = 512
 
 
 def _shared_owner(kind: str, name: str, uid: str, api_version: str) -> OwnerRef:
-    """Return the owner; pods of one owner share the object if they are parsed close together."""
+    """Return the owner; pods of one owner get the same object while `_OWNERS` keeps it."""
     key = kind, name, uid, api_version
     owner = _OWNERS.get(key)
     if owner is None:

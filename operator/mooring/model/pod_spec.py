@@ -117,7 +117,7 @@ class PodSpec:
     required_features: frozenset[str]
     """The kubelet features that the pod's node must declare."""
     containers: tuple[ContainerRequests, ...]
-    """The requests of each container, init containers first; () without extended resources."""
+    """Each container's requests, init containers first; () if no extended resource is used."""
     card_annotations: Mapping[str, str]
     """The pod's annotations that request GPU cards, or describe the request."""
     limit_exceeded: str | None = None
@@ -130,7 +130,7 @@ class PodSpec:
 
     @property
     def extended(self) -> tuple[Mapping[str, int], ...]:
-        """The extended resources that each app container requests; () if there are none."""
+        """The requests of each app container for extended resources; () if no container has any."""
         return tuple(
             {name: amount for name, amount in container.requests.items() if "/" in name}
             for container in self.containers
@@ -229,7 +229,7 @@ class PodSpecCache:
     """The parsed specs of all pods, and recently used specs without a pod.
 
     The spec of an existing pod is always found, so that equal pods share it. Specs without a pod
-    are kept in `most_bytes`, for later pods of their templates.
+    are kept up to `most_bytes`, for later pods of their templates.
     """
 
     def __init__(self, most_bytes: int) -> None:

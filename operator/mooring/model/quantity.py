@@ -49,7 +49,7 @@ class Quantity:
 
     @property
     def least_of_whole(self) -> "Quantity":
-        """The least amount with the same `whole`, for an amount above 0."""
+        """The smallest Quantity with the same `whole`; this Quantity must be above 0."""
         return Quantity((self.whole - 1) * _PER_UNIT + 1)
 
     @property
@@ -70,7 +70,7 @@ class Quantity:
 
 
 def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
-    """Divide `number` by `base` up to `most` times without remainder; return it and the times."""
+    """Divide `number` by `base` at most `most` times without remainder; also return how often."""
     power = 0
     while power < most and number % base == 0:
         number, power = number // base, power + 1
@@ -123,7 +123,7 @@ def _scaled(text: str, digits: int) -> int:
 
 
 def _amount(text: str, digits: int) -> tuple[int, str, str | None]:
-    """Return number * 10**digits, suffix and exponent of the text; ValueError if malformed."""
+    """Return the text's number * 10**digits, its suffix and exponent; ValueError if malformed."""
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         shown = text if len(text) <= 40 else f"{text[:40]}..."

@@ -87,7 +87,7 @@ class PodContainers(NamedTuple):
 
     @property
     def with_extended(self) -> tuple[ContainerRequests, ...]:
-        """The requests of each container, init containers first; () without extended resources."""
+        """Each container's requests, init containers first; () if no extended resource is used."""
         if not any(
             "/" in name for each in (*self.init, *self.containers) for name in each.requests
         ):

@@ -14,7 +14,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 _ENTRY: Final = 256
-"""The bytes of an entry in both generations and of its objects, without the characters."""
+"""The bytes of an entry in both generations, with its objects but without their characters."""
 _ITEM: Final = 256
 """The bytes of a label without its characters: two strings, a tuple and a dict entry."""
 
@@ -95,7 +95,7 @@ class Sharing(Generic[_Key, _Value]):
 
 _Items = tuple[tuple[str, str], ...]
 _MOST_SHARED: Final = 1000
-"""The most entries of a dict that is looked up and shared."""
+"""Dicts with more entries than this are not shared."""
 
 
 def _size_of_items(items: _Items) -> int:
