@@ -112,7 +112,7 @@ def _size(share: CardShare) -> tuple[int, int, int, int]:
 
 
 def _smallest(preference: IntArray, count: int) -> IntArray:
-    """Return int64[row, count]: the columns with the smallest values; of equals, the first."""
+    """Return int64[row, count]: the columns with the smallest values, the first of equal ones."""
     columns: IntArray
     if count == 1:
         columns = np.argmin(preference, axis=1)[:, None]

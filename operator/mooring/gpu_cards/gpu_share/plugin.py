@@ -96,8 +96,8 @@ class GPUShare(CardPlugin):
     def score(self, pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
         """Return int64[nodes], 0-100: how full the node would be with the pod.
 
-        The score is the mean of two percentages: the used memory of the chosen card, and that of
-        all cards of the node. For `Spread`, it is 100 minus this mean.
+        The score is the mean of two percentages: the used memory of the first chosen card, and the
+        used memory of all cards of the node. For `Spread`, the score is 100 minus this mean.
         """
         rows, share = nodes.rows, request.shares[0]
         index, total, sums = np.arange(len(rows)), self._cards.total(rows), self._cards.sums(rows)

@@ -26,7 +26,7 @@ def subsets(links: Links, count: int) -> "Subsets":
 
 
 class Subsets:
-    """All sets of a node's cards; without links, all links count as equal and unknown."""
+    """All sets of a node's cards; if `links` is empty, all links have the rank 0 (unknown)."""
 
     def __init__(self, links: Links, count: int) -> None:
         self.count = count
@@ -45,8 +45,8 @@ class Subsets:
     def best(self, free: int, cards: int) -> int | None:
         """Return the best-connected set of `cards` free cards; None if there are too few.
 
-        Of equally good sets, the function returns the set that leaves the best-connected groups of
-        free cards.
+        Of equally good sets, return the set after which the other free cards have the
+        best-connected groups.
         """
         key = (free, cards)
         known = self._chosen.get(key)
@@ -74,7 +74,7 @@ class Subsets:
         return int(masks[0])
 
     def _add_card(self, card: int, ranks: tuple[int, ...]) -> None:
-        """Compute the links of all sets of this card and cards with lower numbers."""
+        """Compute the links of all sets whose card with the highest number is `card`."""
         size = 1 << card
         weakest, total = np.full(size, _NO_LINK, np.int32), np.zeros(size, np.int32)
         for other in range(card):

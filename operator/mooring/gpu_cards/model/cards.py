@@ -145,7 +145,8 @@ class CardRequest:
     """A pod's request for cards, all on one node.
 
     `products` (empty: any) and `least_memory` (MiB) restrict the cards. `link_required` and
-    `link_preferred` are the lowest ranks for the weakest link between whole cards; 0 means any.
+    `link_preferred` are the lowest allowed and the lowest preferred rank of links between whole
+    cards; 0 means any rank.
     """
 
     shares: tuple[CardShare, ...]
@@ -292,10 +293,10 @@ def assignment_text(assignment: Assignment) -> str:
 
 
 def same_cards(wanted: Mapping[str, str], found: Mapping[str, str]) -> bool:
-    """Return whether the annotations found on a pod name the same cards as the wanted ones.
+    """Return whether `found`, the annotations of a pod, assign the same cards as `wanted`.
 
-    All wanted annotations must be found with equal values, except two of gpushare's: a device
-    plugin rewrites `_ASSIGNED`, and `_ASSUME_TIME` differs between attempts.
+    `found` must have all wanted annotations with equal values. Two annotations of gpushare are
+    ignored: a device plugin rewrites `_ASSIGNED`, and `_ASSUME_TIME` differs between attempts.
     """
     return all(
         found.get(key) == value
@@ -309,7 +310,7 @@ class NodeCards:
     """The cards of a node, at most `MAX_CARDS`, by number.
 
     `memory` is in units of `CardFormat.mib_per_unit` MiB; 0 if unknown. `unhealthy` cards must not
-    be used. `unnamed` is the number of further lost cards that the node does not name.
+    be used. `unnamed` is the number of further unusable cards, whose numbers are unknown.
     """
 
     memory: tuple[int, ...]
@@ -378,9 +379,10 @@ def _capacity(node: Node, resource: str) -> int:
 
 
 def _lost(node: Node, form: CardFormat, count: int, memory: int) -> int:
-    """Return the number of cards that the node has lost, by the resource with the largest loss.
+    """Return how many of the node's cards are unusable according to its resources.
 
-    With HAMi or time slicing, a card counts several times in a resource.
+    The resource with the most unusable cards decides. With HAMi or time slicing, a card counts
+    several times in a resource.
     """
     lost = node.unavailable.get(form.count_resource, 0)
     whole = _capacity(node, form.whole_resource)
@@ -433,7 +435,7 @@ def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def _links(raw: Any) -> Links:
-    """Return the ranks of links; () if malformed. If [i][j] and [j][i] differ, the lower counts."""
+    """Return the ranks of links; () if malformed. Of [i][j] and [j][i], the lower rank is used."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return ()
     count = len(raw)

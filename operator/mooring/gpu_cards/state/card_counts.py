@@ -1,12 +1,12 @@
 """The free amounts of each GPU card of each node, as columns with one row per node.
 
 A row depends only on the node's cards and the pods on the node. Therefore a restart gives the same
-counts, and a trial leaves no trace. If a pod's cards are unknown, because no scheduler chose cards
-or the annotation is malformed, the pod counts on the cards where it fits best. Such pods are placed
-last, sorted by name.
+counts, and a trial leaves no trace. A pod's cards are unknown if no scheduler chose cards or if the
+annotation is malformed. The pod then counts on the cards where it fits best. Pods with unknown
+cards are counted after all other pods, sorted by name.
 
-A node that already exists when counting begins is counted at its first use, or by `count_row`; its
-changes until then are ignored.
+A node that already exists when counting begins is counted at its first use, or by `count_row`.
+Changes of the node until then are ignored.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ class CardDemand(NamedTuple):
 
 
 class CardsOfRow(NamedTuple):
-    """A node, and its pods with their cards; None for unknown cards."""
+    """A node, and its pods with their cards; None stands for unknown cards."""
 
     node: Node | None
     pods: Iterable[tuple[Pod, Assignment | None]]
@@ -97,7 +97,7 @@ class CardOwner(NamedTuple):
 
 @dataclass(slots=True)
 class _Held:
-    """A counted pod: its namespace/name, its request, and its cards (`known`) or None."""
+    """A counted pod: its namespace/name, its request, and its cards (None if they are unknown)."""
 
     key: str
     request: CardRequest
@@ -187,7 +187,8 @@ class Cards:
     """The cards of all nodes in one format, as arrays [row, card] that callers must not change.
 
     Memory (int64) is in units of `CardFormat.mib_per_unit` MiB, compute in percent of a card.
-    `uncounted` are the rows that are not counted yet; `read` returns a row's node and its pods.
+    The parameter `uncounted` has the rows that are not counted yet; `read` returns a row's node and
+    its pods.
     """
 
     def __init__(
@@ -211,8 +212,8 @@ class Cards:
     def typical(self) -> Mapping[CardDemand, int]:
         """The most frequent classes of requests, each with its number of pods.
 
-        They are as last computed by `follow` or `publish`; before, there are none. Reading this
-        property may be slow: it first counts the cards of all nodes that are not counted yet.
+        `follow` and `publish` compute the classes; before, there are none. Reading this property
+        may be slow: it first counts the cards of all nodes that are not counted yet.
         """
         while self._uncounted:
             self.count_row()
@@ -304,7 +305,7 @@ class Cards:
     def put_node(self, row: int, node: Node | None) -> None:
         """Set the cards of a row to the node's cards; a row without a node has no cards.
 
-        A node that is not counted yet stays so.
+        Do nothing for a node that is not counted yet.
         """
         if node is None:
             self._uncounted.pop(row, None)  # pods of unknown nodes may be counted there next
@@ -371,8 +372,8 @@ class Cards:
     def publish(self, row: int, uid: Uid) -> bool:
         """Record that the pod was placed; return whether `typical` was computed again.
 
-        This happens once the pods placed since the last time are half of all counted pods, and at
-        least 16.
+        `typical` is computed again when the number of pods placed since the last time is at least
+        16 and at least half of all counted pods.
         """
         if not self.followed or self._uncounted or uid not in self._row(row).held:
             return False
@@ -468,7 +469,6 @@ def _columns(rows: int) -> IntArray:
 
 
 def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
-    """Return the pod's request for cards; None without a request, or if it is malformed."""
     try:
         return card_request(pod.spec, form)
     except CardRequestError:
@@ -484,7 +484,6 @@ def _class_of(request: CardRequest, pod: Pod) -> CardDemand:
 
 
 def _frequency(entry: tuple[CardDemand, int]) -> tuple[int, CardDemand]:
-    """Return a sort key: more frequent classes of requests first, equal ones by their fields."""
     return -entry[1], entry[0]
 
 
@@ -512,8 +511,8 @@ def _guess(
 ) -> Assignment:
     """Guess the cards of a pod without an annotation: the fullest cards with room.
 
-    If too few cards have room, the emptiest others are added, because the pod runs on the node
-    anyway. The pod's shares are added to `used` and `cores`.
+    The pod runs on the node anyway. So if too few cards have room, the emptiest cards without room
+    are added. The pod's shares are added to `used` and `cores`.
     """
     assignment = []
     usable = [card for card in range(len(cards)) if card not in unhealthy]

@@ -97,7 +97,7 @@ class CardFormats:
             cards.put_node(row, node)
 
     def publish(self, placed: PlacedPod) -> bool:
-        """Tell each format that a pod was placed; return whether one computed `typical` again."""
+        """Record that a pod was placed; return whether a format's `typical` was computed again."""
         if not self._cards:
             return False
         uid = placed.pod.uid

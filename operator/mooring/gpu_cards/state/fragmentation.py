@@ -1,10 +1,10 @@
 """Measures how much of a node's free GPU the cluster's typical requests cannot use.
 
 The measure follows Weng et al., "Beware of Fragmentation" (USENIX ATC 2023). A class of requests
-cannot use free amounts on cards that are too small for it, and nothing on a node that lacks cards
-or cpu for it. A node's fragmentation is the mean over the classes, weighted by frequency. In the
-paper, cpu for one request makes all free GPU usable; here, the free cpu limits the number of
-requests.
+cannot use a card whose free part is too small for a request. It cannot use any card of a node that
+has too few cards or too little cpu for a request. A node's fragmentation is the mean of the
+unusable amounts over the classes, weighted by frequency. In the paper, cpu for one request makes
+all free GPU usable; here, the free cpu limits the number of requests.
 
 Amounts of GPU are in thousandths of a card.
 """
@@ -102,7 +102,7 @@ def growth_by_cpu(
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) -> IntArray:
-    """Return how much fragmentation grows: the mean of `lost` per typical pod, minus `taken`."""
+    """Return how much fragmentation grows: `lost` per typical pod, minus what the pod takes."""
     if not typical:
         return np.zeros_like(lost)
     growth: IntArray = lost // sum(typical.values()) - taken
