@@ -48,13 +48,13 @@ logger = logging.getLogger(__name__)
 _SCALE: Final = 10
 """The factor between the scores of extenders (0-10, MaxExtenderPriority) and of plugins (0-100)."""
 _MOST_SCORE: Final = 2**53
-"""The largest weighted score of an extender; a larger one is an error, because sums of scores must
-fit into 64 bits."""
+"""The largest weighted score of an extender. A larger score is an error, because sums of scores
+must fit into 64 bits."""
 _MOST_AT_ONCE: Final = 16
 """The most members of a group for which extenders are called at the same time; others wait."""
 _MOST_CLIENTS: Final = 64
-"""The most clients that are kept, one for each extender and version of its certificates; then the
-oldest is dropped."""
+"""The most clients that are kept, one for each extender and version of its certificates. The oldest
+clients are dropped first."""
 _GONE: Final = NodeFailure("the pod does not exist any more", resolvable=False)
 
 
@@ -107,7 +107,7 @@ class Extenders:
 
         Raises:
             ExtenderError: if an extender that may not be ignored fails, if an object to send cannot
-                be read, or if the answers about the members of a group are too different.
+                be read, or if too many members of a group get different answers.
         """
         remaining = deque(needed)
 
@@ -125,10 +125,10 @@ class Extenders:
     async def bind(self, extenders: Iterable[Extender], pod: Pod, node: str) -> bool:
         """Let the first extender with a bind verb bind the pod; return whether it is bound.
 
-        An extender that fails is skipped if it is ignorable, as in kube-scheduler. It may still
-        have bound the pod, so the pod's node is read after each failure. Raises ExtenderError if an
-        extender that is not ignorable fails and the pod is not bound to the node, and NotLeading if
-        this replica no longer leads.
+        An extender that fails may still have bound the pod, so the pod's node is read after each
+        failure. If the pod is not on the node, an ignorable extender is skipped, as in
+        kube-scheduler; for another extender, ExtenderError is raised. Raises NotLeading if this
+        replica no longer leads.
         """
         for extender in extenders:
             if not extender.bind_verb:
@@ -186,9 +186,9 @@ class Extenders:
     ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
         """Return the nodes that pass all extenders, and why each other node was rejected.
 
-        Each extender gets the nodes that the previous one passed (findNodesThatPassExtenders). An
-        ignorable extender that fails is skipped and added to `answers.ignored`. Raises
-        ExtenderError if another extender fails.
+        Each extender gets the nodes that passed the previous extender (findNodesThatPassExtenders).
+        An ignorable extender that fails is skipped and added to `answers.ignored`. Raises
+        ExtenderError if an extender fails that is not ignorable.
         """
         passed, failed = asked.nodes, dict[str, NodeFailure]()
         for extender in extenders:
@@ -252,9 +252,9 @@ class Extenders:
     ) -> ProcessedCandidates:
         """Return the preemption candidates that all extenders keep (callExtenders).
 
-        Each extender gets the candidates that the previous one kept; without any, no further
-        extender is called. Candidates without victims are left out at the end. If an extender that
-        is not ignorable fails, the result has its error and no candidates.
+        Each extender gets the candidates that the previous extender kept. If no candidates are
+        left, no further extender is called. Candidates without victims are left out at the end. If
+        an extender that is not ignorable fails, the result has its error and no candidates.
         """
         candidates = asked.candidates or ()
         for extender in extenders:

@@ -32,8 +32,7 @@ _ENTRY: Final = 256
 class ApiObjects:
     """Implements `ExtenderObjects` with an API server.
 
-    `wanted` returns whether a pod's profile has extenders. When `most_bytes` are in use, no more
-    pods are kept.
+    `wanted` returns whether a pod's profile has extenders. Pods are kept up to `most_bytes`.
     """
 
     client: ApiClient

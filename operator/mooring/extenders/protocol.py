@@ -47,7 +47,7 @@ def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None)
 def preemption_request(
     pod: Json, candidates: Iterable[PreemptionCandidate], pods: Mapping[str, Json] | None
 ) -> bytes:
-    """Return the ExtenderPreemptionArgs; `pods` are the victims by uid; None: send only uids."""
+    """Return the ExtenderPreemptionArgs with `pods` (the victims by uid), or with uids if None."""
     victims = {
         candidate.node: {
             "Pods": [

@@ -24,13 +24,13 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_ROUNDS: Final = 5
-"""The most rounds of filter calls in an attempt, which then fails. A new round is needed if other
-pods took the nodes."""
+"""The most rounds of filter calls in an attempt. A new round is needed if other pods took the nodes
+that passed. After the last round, the attempt fails."""
 _MOST_DIFFERENT: Final = 500
-"""The most different answers about one group that are kept with scores. As many more are kept
-without scores; then the attempt fails."""
+"""The most different answers about one group that are kept with scores. The same number of further
+answers is kept without scores. If there are more answers, the attempt fails."""
 _MOST_REASONS: Final = 1_000
-"""The most different reasons that an attempt keeps; then one text per extender replaces them."""
+"""The most different reasons that an attempt keeps. One text per extender replaces all others."""
 ALWAYS_TAKEN: Final = (
     "the nodes that extenders passed were taken by other pods each time they were called"
 )
@@ -108,10 +108,8 @@ class OnRows:
     def rejected(self, rows: IntArray, *, named: bool = False) -> tuple[RejectedNodes, ...]:
         """Return which of the nodes on `rows` did not pass, and why; () if all passed.
 
-        `named` adds the extender's name to the reasons.
-
-        Nodes that were not sent to the extender count as rejected. The event that has made such a
-        node suitable causes a new attempt.
+        `named` adds the extender's name to the reasons. Nodes that were not sent to the extender
+        count as rejected. The event that has made such a node suitable causes a new attempt.
         """
         rows = rows[~self.passed[rows]]
         if not len(rows):
@@ -197,10 +195,7 @@ class ExtenderResults:
         return self._pods.setdefault(pod.uid, PodExtenderResults(pod, preempts))
 
     def lack(self, pod: Pod) -> bool:
-        """Return whether extenders must filter nodes for the pod.
-
-        This is so if they have not yet, or if the pod's spec or labels have changed since then.
-        """
+        """Return whether extenders must filter nodes for the pod's present spec and labels."""
         known = self._pods.get(pod.uid)
         if known is None or known.nodes is None:
             return True
@@ -215,7 +210,7 @@ class ExtenderResults:
     ) -> None:
         """Store the nodes that passed, their scores (int64), and why other nodes failed.
 
-        Raises ExtenderError if the results about members of a group are too different.
+        Raises ExtenderError if too many members of a group have different results.
         """
         codes = np.zeros(len(asked.nodes), np.int16)
         if failed or passed is not asked.nodes:
@@ -233,8 +228,8 @@ class ExtenderResults:
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> Mapping[Uid, OnRows]:
         """Return the results for each row of the cluster, by the uid of the pod.
 
-        With `not_sent`, nodes that were not sent pass, because preemption may make room there; the
-        extenders get these nodes later.
+        With `not_sent`, nodes that were not sent to extenders pass, because preemption may make
+        room there. The extenders get these nodes later.
         """
         answers = {uid: pod.nodes for uid, pod in self._pods.items() if pod.nodes is not None}
         found = {answer: answer.on(cluster, not_sent=not_sent) for answer in {*answers.values()}}
@@ -258,8 +253,8 @@ class ExtenderResults:
         """Return a stored answer that equals this answer, or else store this answer.
 
         Answers are equal if the same nodes passed with the same scores; reasons may differ, because
-        reasons may name the pod. Beyond _MOST_DIFFERENT, answers lose their scores. Raises
-        ExtenderError if 2 * _MOST_DIFFERENT other answers are stored already.
+        they may name the pod. If _MOST_DIFFERENT answers are stored, new answers lose their scores.
+        Raises ExtenderError if 2 * _MOST_DIFFERENT other answers are stored already.
         """
         if len(self._kept) >= _MOST_DIFFERENT:
             answer = NodesAnswer(answer.asked, answer.codes, {}, answer.failures)
@@ -282,9 +277,9 @@ def _spread(column: IntArray, at: IntArray, length: int) -> IntArray:
 def interested(pipeline: Pipeline, pod: Pod) -> tuple[Extender, ...]:
     """Return the profile's extenders that are responsible for the pod, in order (IsInterested).
 
-    An extender without managed resources is responsible for every pod, any other for pods that
-    request a managed resource. kube-scheduler also reads limits, which the API server copies to
-    requests.
+    An extender without managed resources is responsible for every pod; an extender with managed
+    resources is responsible for pods that request such a resource. kube-scheduler also reads
+    limits, but the API server copies limits to requests.
     """
     if not pipeline.extenders:
         return ()
