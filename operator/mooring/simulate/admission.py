@@ -1,7 +1,6 @@
 """Fills in and checks fields of new objects as the API server's admission plugins do.
 
-It fills in only absent fields that a scheduling decision reads. So an object from a cluster does
-not change.
+It fills in only fields that are absent and that a scheduling decision reads.
 """
 
 import math
@@ -53,7 +52,7 @@ _RUNNING: Final = {"phase": "Running", "conditions": [{"type": "Ready", "status"
 def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the object as the API server and its controllers would store it.
 
-    These are the defaults that decisions read (SetDefaults in pkg/apis): the label
+    Only fields that decisions read get their defaults (SetDefaults in pkg/apis): the label
     `kubernetes.io/metadata.name` of a Namespace, the allocatable amounts of a Node that has only a
     capacity, and the selector of a ReplicationController. A PersistentVolume without a phase gets
     Bound if it has a claimRef, else Available. A new ResourceClaim or PodGroup gets a uid.
@@ -90,7 +89,7 @@ class DefaultStorageClass:
         self._created: dict[str, float] = {}
 
     def put(self, raw: Mapping[str, Any]) -> None:
-        """Add the StorageClass if it is marked as default; remove an earlier one of its name."""
+        """Add the StorageClass if it is marked as default; forget a former class of its name."""
         metadata = mapping(raw, "metadata")
         annotations = strings(metadata, "annotations", "metadata")
         self._created.pop(name_of(raw), None)
@@ -105,7 +104,7 @@ class DefaultStorageClass:
 
 
 def names_no_class(claim: Mapping[str, Any]) -> bool:
-    """Return whether the PersistentVolumeClaim has no class; the class "" is a class."""
+    """Return whether the PersistentVolumeClaim names no StorageClass; "" counts as a name."""
     annotations = strings(mapping(claim, "metadata"), "annotations", "metadata")
     absent = mapping(claim, "spec").get("storageClassName") is None
     return absent and _OLD_CLASS not in annotations
@@ -119,8 +118,8 @@ class Admission:
     """Fills in and checks pods and PodGroups as the admission plugins of the API server do.
 
     These plugins are LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass, in
-    `plugin/pkg/admission`. A pod that an API server has stored only gets its priority, preemption
-    policy and overhead, if these are absent.
+    `plugin/pkg/admission`. A pod from a cluster has passed them already. It gets a priority,
+    preemption policy and overhead if they are absent, and nothing else.
 
     Args:
         runtime_classes: The RuntimeClasses of the cluster as raw objects.
@@ -222,7 +221,7 @@ class Admission:
                 )
 
     def _class_of(self, spec: Mapping[str, Any]) -> PriorityClass:
-        """Return the PriorityClass that the spec names, or the default; raise Forbidden without."""
+        """Return the pod's PriorityClass or the default; raise Forbidden for an unknown name."""
         name = text(spec, "priorityClassName", "spec")
         found = self._priorities.get(name) if name else self._default
         if found is None:
@@ -254,7 +253,7 @@ def _amounts(overhead: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _set_scheduling(spec: dict[str, Any], scheduling: Mapping[str, Any]) -> None:
-    """Merge the node selector and the tolerations of a RuntimeClass into the pod's spec."""
+    """Add a RuntimeClass's node selector and tolerations; raise Forbidden if selectors conflict."""
     selector = dict(mapping(spec, "nodeSelector", "spec"))
     for key, value in mapping(scheduling, "nodeSelector", "scheduling").items():
         if selector.setdefault(key, value) != value:
@@ -268,10 +267,10 @@ def _set_scheduling(spec: dict[str, Any], scheduling: Mapping[str, Any]) -> None
 
 
 def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the affinity as the API server stores it if terms have `matchLabelKeys`.
+    """Return the affinity; the `matchLabelKeys` of each term are added to its label selector.
 
-    See `mutatePodAffinity` in pkg/registry/core/pod/strategy.go. It adds requirements for these
-    keys to the label selectors of terms, so that schedulers read only the selectors.
+    The API server does this before it stores a pod, so that schedulers read only the selectors
+    (`mutatePodAffinity` in pkg/registry/core/pod/strategy.go).
     """
     hard, soft = (
         "requiredDuringSchedulingIgnoredDuringExecution",
@@ -297,7 +296,7 @@ def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> 
 
 
 def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Return the term; its `matchLabelKeys` and `mismatchLabelKeys` are added to its selector."""
+    """Return the term with its `matchLabelKeys` and `mismatchLabelKeys` added to its selector."""
     selector = optional_mapping(term, "labelSelector", where)
     if selector is None:
         return term
@@ -331,9 +330,8 @@ def _set_tolerations(spec: dict[str, Any]) -> None:
 def _set_pod_level_requests(spec: dict[str, Any]) -> None:
     """Set the missing pod-level requests of a pod with pod-level limits.
 
-    See `defaultPodRequests` in pkg/apis/core/v1/defaults.go. The API server runs this function
-    before any admission plugin, or in some versions after them; both orders give the same
-    decisions.
+    See `defaultPodRequests` in pkg/apis/core/v1/defaults.go. Some versions of the API server run
+    it before the admission plugins, other versions after them. The decisions are the same.
     """
     resources = mapping(spec, "resources", "spec")
     if not mapping(resources, "limits", "spec.resources"):

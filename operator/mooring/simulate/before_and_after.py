@@ -163,7 +163,7 @@ def _legend(resource: str, others: int) -> Iterator[Shape]:
 
 
 def _bar(blocks: Sequence[_Block], x: float, y: float, width: float, note: str) -> Iterator[Shape]:
-    """Yield the bar of a node with `note` at its end; the end is red if pods request too much."""
+    """Yield a node's bar with the text `note`; its right end is red if pods request too much."""
     yield Box(x, y, width, _BAR, _FREE)
     if note:
         yield DrawnText(x + width - 6, y + _BAR - 4, note, 10, "end")

@@ -56,7 +56,7 @@ def type_and_name(word: str) -> TypeAndName | None:
 
 @dataclass(frozen=True, slots=True)
 class ChosenPods:
-    """Chooses pods by a namespace, by some objects, or by both; without a choice all pods."""
+    """Chooses pods by a namespace, by named objects, or by both; without either, all pods."""
 
     namespace: str | None = None
     targets: tuple[TypeAndName, ...] = ()
@@ -65,7 +65,7 @@ class ChosenPods:
         """Check that the chosen objects exist, and return this object.
 
         Raises InputError if a chosen object is neither a pod of the inputs nor a controller with
-        pods in the inputs. A controller in `without_pods` is accepted.
+        pods in the inputs. A controller in `inputs.without_pods` is accepted, too.
         """
         if not self.targets:
             return self
@@ -138,7 +138,7 @@ def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
 
 
 def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
-    """Take the selected pods off their nodes in the state; return inputs where they are pending.
+    """Remove the selected pods from the state; return inputs in which these pods are pending.
 
     Terminating pods and static pods keep their nodes, because no scheduler places them. A claim for
     devices is freed if no other pod uses it. A claim of a group is freed if none of the group's
@@ -159,10 +159,10 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
 
 
 def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
-    """Free the claims of the pods and groups `gone`, as the controller does.
+    """Free the claims of pods and groups as the controller does (pkg/controller/resourceclaim).
 
-    See pkg/controller/resourceclaim. `gone` has uids. A claim that others use keeps its devices. A
-    claim that a scheduler created for one of these pods is deleted.
+    `gone` has the uids of the pods and groups. A claim that other pods or groups use keeps its
+    devices. A claim that a scheduler created for one of the pods is deleted.
     """
     claims = {
         claim.key: claim
@@ -181,6 +181,5 @@ def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
 
 
 def _kind_and_name(owner: str) -> tuple[str, str]:
-    """Split `Kind namespace/name` into the kind and the name; both are "" for ""."""
     kind, _, key = owner.partition(" ")
     return kind, key.partition("/")[2]

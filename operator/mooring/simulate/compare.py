@@ -96,8 +96,8 @@ class Comparison:
 
     Attributes:
         pods: The number of pods that both policies tried to place.
-        moves: The pods that moved, lost their node or gained one. Equal pods of a controller that
-            only exchange their nodes are left out.
+        moves: The pods that move to another node, lose their node, or gain a node. Equal pods of a
+            controller that only exchange their nodes are left out.
         pools: Each pool's use with the old and with the new policy.
         utilisation: With the old and with the new policy, the number of nodes with 0 to 10 % of
             their cpu requested, with 10 to 20 %, and so on.
@@ -169,7 +169,7 @@ def compare(
 
     Running pods are first taken off their nodes; static and terminating pods stay. With `order`,
     only the pods in `order` are placed, in this order; all other pods stay on their nodes. Pods
-    that neither policy takes are left out. If `old` and `new` are one profile each, these two
+    that neither policy takes are left out. If `old` and `new` have one profile each, these two
     decide about all selected pods. Profiles in mode Shadow count as Active. The old policy runs in
     a second process at the same time.
 
@@ -181,11 +181,11 @@ def compare(
         queues: The Queues of the old and of the new policy, which replace the cluster's Queues of
             the same names.
         selection: Which pods are placed.
-        as_profile: The name, in both policies, of the profile that decides about every pod.
+        as_profile: In each policy, the profile of this name decides about every pod.
         order: The pods ("namespace/name") in the order of their arrival.
         pool_label: The node label that names a node's pool, instead of `POOL_LABELS`.
         seed: Chooses among nodes of equal score.
-        progress: Gets the attempts with the new policy, and their final number.
+        progress: Gets the attempts with the new policy, and their final number; yields them again.
 
     Raises:
         InputError: if no pod is selected, a policy has no profile `as_profile`, or the old policy
@@ -365,7 +365,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def large_requests(pods: Iterable[Pod]) -> dict[str, int]:
-    """Return the requests of a large pod: a high percentile of all pods, for each resource."""
+    """Return, for each resource, the percentile `_LARGE` of the requests of all pods."""
     demands = [pod.spec.demand.resources for pod in pods]
     return {
         name: int(np.percentile([demand.get(name, 0) for demand in demands], _LARGE))
@@ -402,11 +402,11 @@ def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNo
 
 
 def merged(moves: Iterable[ChangedNode]) -> list[list[ChangedNode]]:
-    """Return the moves in lists: pods of one controller that change in the same way.
+    """Return lists of moves; a list has pods of one controller that change in the same way.
 
-    Pods that lose or gain a node share a list if the node and the reason are equal. All pods of a
-    controller that change from one node to another are in one list. Lists of pods that lose their
-    node come first, then lists of pods that gain one, then the others.
+    Pods that lose a node, or gain one, are in one list if they have the same node and reason. Pods
+    that get another node are in one list, whatever their nodes are. Lists of pods that lose their
+    node come first, then lists of pods that gain a node.
     """
     groups: dict[tuple[str, str | None, str | None, str], list[ChangedNode]] = {}
     for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):

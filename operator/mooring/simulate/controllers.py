@@ -77,9 +77,9 @@ def device_claims(
 ) -> Iterator[tuple[str, Raw]]:
     """Yield the claims for devices from the owner's templates (controller/resourceclaim).
 
-    The owner is a pod or a PodGroup. Each claim comes with its name in the owner's
-    `resourceClaims`. `templates` are by namespace and name; a missing template yields no claim.
-    Keys in `taken` are not used again.
+    The owner is a pod or a PodGroup. Before each claim comes the name of its entry in the owner's
+    `resourceClaims`. `templates` are by "namespace/name"; a missing template yields no claim.
+    `taken` has the keys of existing claims, whose names are not used again.
     """
     namespace = namespace_of(owner)
     for entry in mappings(mapping(owner, "spec"), "resourceClaims", "spec"):

@@ -68,8 +68,9 @@ def run_case(
 ) -> CaseResult:
     """Schedule the pods of a case on a cluster of its own, and check the result.
 
-    `kubernetes` is the version of the API server; the default is the case's or the test's. A
-    mistake in the objects, files or profiles of the case becomes its `error`.
+    `kubernetes` is the version of the API server; without it, the version in the case applies, or
+    else the version in the test. If the objects, files or profiles of the case have a mistake, the
+    result's `error` describes it.
     """
     case, line = file.test.cases[number], file.lines[number]
     ignored: Mapping[str, int] = {}
@@ -124,7 +125,6 @@ def _inline(objects: Sequence[dict[str, Any]], where: str) -> Iterator[Manifest]
 
 
 def _makes_pending_pods(manifest: Manifest) -> bool:
-    """Return whether the object is a pod without a node, or a controller that creates pods."""
     group_and_kind = (manifest.group, manifest.kind)
     if group_and_kind == ("", "Pod"):
         spec = manifest.raw.get("spec")
@@ -133,7 +133,7 @@ def _makes_pending_pods(manifest: Manifest) -> bool:
 
 
 class _Decided:
-    """Schedules the pods of a case; has the decisions and the cluster afterwards."""
+    """Schedules the pods of a case, and keeps the decisions and the resulting cluster."""
 
     def __init__(self, inputs: Inputs, registry: Registry, seed: int) -> None:
         attempts = [*simulate(inputs, registry, seed=seed)]
@@ -171,7 +171,7 @@ class _Decided:
         return key.name if key is not None else ""
 
     def node_of(self, pod: str) -> Node | None:
-        """Return the pod's node; None without a node, or if the node is not in the input."""
+        """Return the pod's node; None if it has none, or if the node is not in the input."""
         placed = self._state.pods.named(pod)
         return self._state.nodes.nodes[placed.row] if placed is not None else None
 
@@ -215,7 +215,7 @@ class _Check:
         )
 
     def _of_pod(self, pod: str) -> Iterator[tuple[str, str]]:
-        """Yield each field that one pod does not meet, with a message."""
+        """Yield the name of each field that this pod does not meet, and a message about it."""
         expected, decision = self.expected, self.decided.decisions.get(pod)
         node = self.decided.node_of(pod)
         where = f"is on {node.name}" if node is not None else "has no node"
@@ -251,7 +251,7 @@ class _Check:
                 yield "nodeSelector", f"pod {pod} is on {node.name}, which has {has}"
 
     def _of_all(self, pods: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield each field that the pods together do not meet, with a message."""
+        """Yield the name of each field that the pods together do not meet, and a message."""
         expected = self.expected
         if expected.max_victims is not None:
             decisions = (self.decided.decisions.get(pod) for pod in pods)

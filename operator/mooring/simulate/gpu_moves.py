@@ -89,7 +89,7 @@ class _Planner:
         return CardPlan(pod.key, None, ())
 
     def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
-        """Yield the row of a node, and a set of pods that could leave it; small sets come first."""
+        """Yield a node's row, and a set of its pods that could leave it; small sets come first."""
         ordered = self._state.nodes.order()
         free = dict(zip(ordered.tolist(), self._books.free_cards(ordered).tolist(), strict=True))
         with_cards = (row for row in free if len(self._books.known(row)))

@@ -142,8 +142,8 @@ class _Reader:
         """The new PodGroups by namespace and name. `make_pods` sets their priorities once the whole
         input is read, because a PriorityClass may come after its PodGroup."""
         self._of_groups: dict[str, Mapping[str, str]] = {}
-        """Maps the uid of a group, and then an entry of its `resourceClaims`, to the name of a
-        claim."""
+        """The names of the claims of each group: by the group's uid, and then by the name of the
+        entry in `resourceClaims`."""
 
     def read(self, manifest: Manifest) -> None:
         new, group_and_kind = is_new(manifest.raw), (manifest.group, manifest.kind)
@@ -182,9 +182,9 @@ class _Reader:
             self.ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
 
     def _put(self, kind: Kind, manifest: Manifest, *, new: bool) -> None:
-        """Store an object; a new one replaces a stored one of its name, unless it is a pod.
+        """Store an object; if it is given as a stored and as a new object, keep the new one.
 
-        Every other repetition raises ManifestError.
+        Every other repetition raises ManifestError, and so does every repetition of a pod.
         """
         key = object_key(kind, manifest.raw)
         source, was_new = self._sources.get((kind, key), ("", None))
@@ -211,7 +211,7 @@ class _Reader:
             self.state.put(kind, key, value)
 
     def _note(self, kind: Kind, key: str, raw: Mapping[str, Any], *, new: bool) -> None:
-        """Remember default StorageClasses, claims without a class, and budgets without a status."""
+        """Note default StorageClasses, new claims without a class, new budgets without a status."""
         if kind is Kind.STORAGE_CLASS:
             self._default_class.put(raw)
         if kind is Kind.PERSISTENT_VOLUME_CLAIM:
@@ -334,7 +334,7 @@ class _Reader:
         return {**pod, "status": {**status, "resourceClaimStatuses": names}} if names else pod
 
     def _made_claims(self, manifest: Manifest, owner: dict[str, Any]) -> dict[str, str]:
-        """Create claims from the templates of a pod or group; return the claims' names by entry."""
+        """Create claims from the templates of a pod or group; return their names by entry name."""
         templates = {key: template.raw for key, (template, _) in self._templates.items()}
         known, names = self.state.objects.of(Kind.RESOURCE_CLAIM), dict[str, str]()
         for entry, claim in device_claims(owner, templates, known):
@@ -343,7 +343,7 @@ class _Reader:
         return names
 
     def _claims_of_group(self, manifest: Manifest, pod: dict[str, Any]) -> Mapping[str, str]:
-        """Return the claims that the pod shares with its group, by entry; create missing claims."""
+        """Create missing claims of the pod's group; return those that the pod uses, by entry."""
         wanted = parse_pod_claims(mapping(pod, "spec"))
         name = mapping(mapping(pod, "spec"), "schedulingGroup", "spec").get("podGroupName")
         key = f"{namespace_of(pod)}/{name}"

@@ -57,8 +57,8 @@ def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
     """Return the object with the fields of the newest API version of its kind.
 
     An object of an unknown kind is returned as it is. Raises ManifestError if the apiVersion is
-    absent, or not supported for the kind. If the object comes from a cluster, `stored` is its name:
-    the error about an unsupported apiVersion then says how to get the object in a supported one.
+    absent, or not supported for the kind. `stored` is the name of an object from a cluster; the
+    error then says how to get this object in a supported version.
     """
     given, kind = raw.get("apiVersion"), raw.get("kind")
     if not given or not isinstance(given, str):

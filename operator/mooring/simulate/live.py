@@ -120,7 +120,7 @@ async def _listed(
 
 
 def _not_found(resource: Resource) -> list[str]:
-    """Return a note about a kind that the cluster does not serve; none if the kind is optional."""
+    """Return a note about a kind that the cluster does not serve; [] if the kind is optional."""
     if resource in MIRRORED_IF_SERVED:
         return []
     if resource.group == MOORING_GROUP:
@@ -159,7 +159,7 @@ def _picked(raw: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
 
 
 def save(manifests: Iterable[Manifest], path: str) -> Iterator[Manifest]:
-    """Yield the manifests; write each manifest to the file as a line, or raise InputError."""
+    """Write each manifest to the file as a line, and yield it; raise InputError if that fails."""
     try:
         with Path(path).open("wb") as file:
             for manifest in manifests:

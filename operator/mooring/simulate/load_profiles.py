@@ -164,8 +164,7 @@ def load_profiles(
     """Load every profile that the objects define, in the order of the objects.
 
     A Policy contains no scheduler name; its profile gets `scheduler_name`. Raises InvalidProfile
-    with every mistake of the first object with mistakes. Raises InputError for an object of another
-    kind.
+    with all mistakes of the first invalid object. Raises InputError for an object of another kind.
     """
     loader = ProfileLoader(registry, scheduler_name)
     return [loaded for manifest in manifests for loaded in loader.load(manifest)]
@@ -192,9 +191,9 @@ def stored_profiles(
     """Return the profiles among the objects of a cluster, and a note of each mistake.
 
     If the newest spec of a stored profile is invalid, the spec in force is used, as in the
-    scheduler; without a spec in force, the profile is left out. Raises InvalidProfile with every
-    mistake of the first new profile with mistakes. Raises InputError for a profile without a name,
-    or with a malformed status.
+    scheduler. If there is no spec in force, the profile is left out. Raises InvalidProfile for an
+    invalid profile without `metadata.uid`, because no cluster has stored it. Raises InputError for
+    a profile without a name, or with a malformed status.
     """
     loader, found, notes = ProfileLoader(registry), list[LoadedProfile](), list[str]()
     for manifest in manifests:
@@ -287,8 +286,8 @@ def _of_config_map(
 ) -> Iterator[LoadedProfile]:
     """Yield the profiles in the texts of a ConfigMap.
 
-    Raises ProfileInvalid with every mistake of the first text with mistakes. Raises InputError if
-    no text can be a profile, or if a text is neither JSON nor YAML.
+    Raises ProfileInvalid with all mistakes of the first invalid text. Raises InputError if no text
+    can be a profile, or if a text is neither JSON nor YAML.
     """
     texts = dict(_texts(manifest))
     if not texts:

@@ -67,7 +67,7 @@ class NoObjectError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class RepeatedKey:
-    """A key that a YAML mapping has twice; line and column of the second one, counted from 1."""
+    """A repeated key of a YAML mapping; `line` and `column` of the repetition count from 1."""
 
     key: str
     line: int

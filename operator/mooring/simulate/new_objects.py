@@ -84,9 +84,10 @@ class NewObjects:
             return RejectedPod(pod.key, owner_of(pod), str(answer))
 
     def pod_group(self, raw: Mapping[str, Any]) -> PodGroup:
-        """Return the PodGroup as the API server would store it; an invalid group if it would not.
+        """Return the PodGroup as the API server would store it.
 
-        Raises ManifestError if the metadata is malformed.
+        If the API server would reject it, its field `invalid` says why. Raises ManifestError if the
+        metadata is malformed.
         """
         stored = as_stored(Kind.POD_GROUP, raw)
         parsed = parse_pod_group(stored)

@@ -12,7 +12,7 @@ from mooring.state.cluster_view import ClusterView
 
 
 def offline_handle(state: ClusterState) -> Handle:
-    """Return the handle for plugins over a state without an API server."""
+    """Return a handle with which plugins read `state`, without an API server."""
     return Handle(ClusterView(state), WaitingPods(), cast("Api", OfflineApi()), state)
 
 
@@ -27,11 +27,7 @@ class OfflineApi:
         return _fail
 
     def annotate(self, _pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Raise PluginError if `annotations` has any.
-
-        An empty mapping, which asks to remove earlier annotations, does nothing, because there are
-        none.
-        """
+        """Do nothing if `annotations` is empty; otherwise raise PluginError."""
         if annotations:
             _fail()
 

@@ -48,7 +48,7 @@ class PlannedProfile:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A pod or a pod group that should fit after the moves; its namespace may be unknown."""
+    """A pod or pod group that should fit after the moves; `namespace` None: any namespace."""
 
     name: str
     namespace: str | None = None
@@ -128,13 +128,13 @@ class Rebalance:
         return sum(each.decision.node is not None for each in self._attempts.values())
 
     def profiles(self) -> list[tuple[ActiveProfile, Rebalancing]]:
-        """Return the profiles with a section `rebalancing`, or all profiles if none has one."""
+        """Return the profiles that have a section `rebalancing`; if none has it, all profiles."""
         known = self._simulation.profiles
         chosen = [entry for entry in known if entry.profile.spec.rebalancing is not None]
         return [(entry, self._section(entry)) for entry in chosen or known]
 
     def plan(self, entry: ActiveProfile, section: Rebalancing) -> PlannedProfile:
-        """Return the plan of the profile; pause often, so that a caller can show the progress."""
+        """Return the plan of the profile for the goals of `section`."""
         plan = self._plan(entry, section)
         return PlannedProfile(entry.profile.name, section, plan)
 

@@ -52,11 +52,11 @@ class SimulatedAttempt:
 
     Attributes:
         decision: The decision record.
-        feasible: The number of nodes that passed all filters; 0 for a pod without a node, on its
-            nominated node, or in a pod group.
+        feasible: The number of nodes that passed all filters. It is 0 if the pod has no node, if it
+            is on its nominated node, or if it is in a pod group.
         owner: The controller of the pod as `Kind namespace/name`, or "".
-        reason: A few words: why the pod has no node, or why its node was not compared with others;
-            else "".
+        reason: A few words that say why the pod has no node, or why its node was not compared with
+            others; else "".
         plugins: The plugins that rejected the pod for all nodes at once, or that rejected members
             of its group.
     """
@@ -140,7 +140,7 @@ class Simulation:
 
     @property
     def profiles(self) -> Sequence[ActiveProfile]:
-        """All profiles in the order of the input, Shadow included; or only the chosen profile."""
+        """Only the profile that the caller chose; else all profiles, in the order of the input."""
         return [self._always] if self._always else [*self._profiles.in_force.values()]
 
     def named(self, name: str) -> ActiveProfile:
@@ -172,7 +172,7 @@ class Simulation:
         *,
         extenders: bool = False,
     ) -> Iterator[SimulatedAttempt]:
-        """Yield the attempts of `simulate`, and a rejection for each forbidden pod."""
+        """Yield an attempt for each of `pods`, and a rejection for each forbidden pod."""
         if not extenders:
             yield from self._attempts(pods, forbidden)
             return
@@ -224,9 +224,9 @@ class Simulation:
         yield from rejected
 
     def _nominate_as_shown(self, pods: Iterable[Pod]) -> None:
-        """Nominate each pod that a profile takes to the node in its status, even if it is gated.
+        """Restore the nominations in the statuses of the pods that a profile takes.
 
-        The object of a pod group says whether these nodes are reserved.
+        Gated pods are included. The status of a pod group says whether these nodes are reserved.
         """
         for pod in {pod.uid: pod for pod in pods}.values():
             if pod.nominated_node is not None and self.takes(pod):
@@ -238,8 +238,8 @@ class Simulation:
     ) -> Iterator[SimulatedAttempt]:
         """Decide about the pod group, and yield the attempt of each of its `members`.
 
-        All members get nodes, or at least the group's minimum, or none. Members with a node are
-        assumed there. If none has a node, preemption may nominate members.
+        Either at least the group's minimum of members get nodes, or no member does. Members with a
+        node are assumed there. If no member has a node, preemption may nominate members.
         """
         pipeline, message = profile.pipeline, group.incomplete
         seed = self._what_if.seed_of(members[0])
@@ -304,7 +304,7 @@ class Simulation:
     ) -> GroupDecision:
         """Search for victims for the group; if preemption helps, nominate members and mark victims.
 
-        Returns the decision with the reason of the preemption in its message.
+        Returns the decision; the result of the preemption is added to its message.
         """
         answer = preempt_for_group(
             group,
@@ -386,7 +386,6 @@ class Simulation:
         return outcome
 
     def _record(self, pod: Pod, outcome: FitError) -> None:
-        """Nominate the pod if preemption helps; else end its old nomination unless it is kept."""
         if (nomination := outcome.nomination) is not None:
             self._nominate(pod, nomination.node, nomination.victims)
             self._state.begin_evictions(pod, nomination.victims)
@@ -404,8 +403,8 @@ class Simulation:
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
     """Return the latest creation or start time of all pods, in seconds since the epoch.
 
-    This time replaces a clock, so that the same input gives the same decisions. It also ends the
-    running time of pods (for `minRuntimeSeconds` of a profile).
+    This time is used in place of the clock, so that the same input gives the same decisions. The
+    running times of pods (for `minRuntimeSeconds` of a profile) are measured up to it, too.
     """
     pods = (*(placed.pod for placed in state.pods), *pending)
     return max((max(pod.created, pod.started or 0.0) for pod in pods), default=0.0)
@@ -421,7 +420,7 @@ def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
 
 
 def why_not_queued(pod: Pod, pipeline: Pipeline) -> str | None:
-    """Return why the pod would not enter the queue, or how a plugin fails; else None."""
+    """Return why the pod would not enter the queue (also a plugin's error); None if it would."""
     try:
         return held_back(pod, pipeline)
     except PluginError as error:

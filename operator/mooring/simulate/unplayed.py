@@ -1,4 +1,4 @@
-"""Finds decisions that depend on controllers, because a simulation runs no controllers."""
+"""Finds decisions that may be wrong because a simulation runs no controllers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -17,8 +17,8 @@ def unplayed(
 ) -> Iterator[str]:
     """Yield a note for each missing controller that could change a decision.
 
-    These are the disruption controller (`without_status` has the keys of new budgets without a
-    status) and the volume controller (claims of `pending` pods that are not bound).
+    The disruption controller would write the statuses of the budgets in `without_status` (their
+    keys). The volume controller would bind claims of the `pending` pods.
     """
     budgets = [key for key in without_status if _selects_some(key, state)]
     if budgets:
