@@ -81,7 +81,7 @@ class CheckedProfile:
         )
 
     def _groups_with_extenders(self) -> Iterator[FieldError]:
-        """Yield a warning that groups do not preempt if an extender takes part in preemption."""
+        """Yield a warning if an extender takes part in preemption: then groups do not preempt."""
         extenders = [e for e in self.loaded.profile.spec.extenders if e.preempt_verb]
         if extenders and "GangScheduling" in self.loaded.effective.args:
             everything = any(not extender.managed_resources for extender in extenders)
@@ -90,7 +90,7 @@ class CheckedProfile:
             yield FieldError("spec.extenders", text)
 
     def _files_of_extenders(self) -> Iterator[FieldError]:
-        """Yield a warning that the certificate files of extenders are not checked here."""
+        """Yield a warning for each extender with certificate files: they are not checked here."""
         for number, extender in enumerate(self.loaded.profile.spec.extenders):
             tls = extender.tls_config
             if tls is None or not tls.files or not extender.url_prefix.lower().startswith("https:"):
@@ -126,7 +126,7 @@ class Report:
 
     Attributes:
         profiles: The valid profiles.
-        mistakes: Every mistake in the other profiles.
+        mistakes: Every mistake in the invalid profiles.
         unreadable: Files that cannot be read as Kubernetes objects, one mistake each.
         skipped: The number of objects of other kinds, by kind.
         nodes: The nodes in the files.
@@ -240,7 +240,10 @@ class _Lines:
         self._documents: list[yaml.Node] | None = None
 
     def of(self, manifest: Manifest, path: str) -> int | None:
-        """Return the line of the field `path`, or of its object; None if the text is not YAML."""
+        """Return the line of the field `path`; None if the text is not YAML.
+
+        If the field is missing, return the line of the innermost existing field around it.
+        """
         if self._documents is None:
             try:
                 self._documents = [*composed(self._text)]

@@ -18,8 +18,8 @@ def print_comparison(
 ) -> int:
     """Print the comparison, write its picture to `plot`, and return the exit code.
 
-    The code is NO if a pod loses its node, else DONE. The table shows `most` rows of moved
-    pods, or 20 if `most` is None. The output `wide` shows all.
+    The code is NO if a pod loses its node, else DONE. The table of moved pods has at most `most`
+    rows, or 20 if `most` is None; with the output `wide` it has all rows.
     """
     if plot is not None:
         write_picture(comparison, plot)

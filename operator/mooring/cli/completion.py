@@ -13,8 +13,8 @@ _VARIABLE: Final = "_MOORING_COMPLETE"
 """The environment variable that a shell sets to ask click for completions."""
 _FILES_TOO: Final = 0
 _NO_FILES: Final = 4
-"""A directive of cobra after the completions: the shell must not add names of files, as it may
-after `_FILES_TOO`."""
+"""A directive of cobra, printed after the completions: the shell must not add names of files. With
+`_FILES_TOO` it may add them."""
 
 
 @click.command(

@@ -127,7 +127,8 @@ def print_json(value: Any) -> None:
 def with_escapes(document: str) -> str:
     """Return the JSON or YAML document with escapes for control characters.
 
-    The document keeps its value. Control characters outside ASCII must be within double quotes.
+    The escapes stand for the same characters. Control characters outside ASCII must be within
+    double quotes.
     """
     if document.isascii() and "\x7f" not in document:
         return document
@@ -186,7 +187,7 @@ def printable(value: Any) -> Any:
 
 
 def and_others(first: str, count: int) -> str:
-    """Return `first` and the number of further names: `web-1 (+2)` if `count` is 3."""
+    """Return the first of `count` names, and the number of the others, for example `web-1 (+2)`."""
     return f"{first} (+{count - 1})" if count > 1 else first
 
 
@@ -197,7 +198,7 @@ def print_table(
     prose: Container[str] = (),
     failed: Container[int] = (),
 ) -> None:
-    """Print a table as wide as the terminal; the rows whose numbers are in `failed` are red.
+    """Print a table as wide as the terminal; the rows whose indices are in `failed` are red.
 
     For the other arguments see `table_lines`.
 
@@ -290,7 +291,7 @@ def terminal_width() -> int | None:
 
 
 def _prose_width(width: int, names: Sequence[int], columns: int) -> int | None:
-    """Return the width of each column with sentences; None if names leave too little space."""
+    """Return the width of each column with sentences; None if the names leave too little space."""
     left = width - sum(names) - len(_GAP) * (len(names) + columns - 1)
     if not columns:
         return 0 if left >= 0 else None
@@ -321,8 +322,8 @@ def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str
 def _stacked(row: Sequence[str], head: Sequence[str], names: int, width: int) -> Iterator[str]:
     """Yield the lines of a row, or of the head; the first cell has its own line.
 
-    If the titles do not fit on one line, each cell follows the title of its column. So do cells
-    with sentences if a row has several.
+    If the titles do not fit on one line, the column's title is written before each cell. If a row
+    has several cells with sentences, they get their titles in any case.
     """
     yield row[0]
     is_head, width = row is head, max(width, _LEAST_PROSE)

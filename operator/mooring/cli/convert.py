@@ -142,10 +142,10 @@ def convert(
 def _queues(
     source: str, manifests: Sequence[Manifest]
 ) -> tuple[list[dict[str, Any]], Sequence[Manifest]]:
-    """Convert queues of other schedulers to Mooring's Queues; return them and the other objects.
+    """Return the queues of other schedulers as Mooring's Queues, and the other objects.
 
-    If there are such queues, only those of the other objects that may contain profiles are
-    returned. Notes about the queues and the ignored objects are printed.
+    If there are such queues, objects that contain no profile are left out, and notes about the
+    queues and the ignored objects are printed.
     """
     imported, others = QueueImport(), list[Manifest]()
     for manifest in manifests:
@@ -182,9 +182,10 @@ def _pinned(profile: SchedulingProfile, kubernetes: KubernetesVersion) -> Schedu
 
 
 def _beside_kube_scheduler(profile: SchedulingProfile, source: str) -> SchedulingProfile:
-    """Return the profile; if it is for kube-scheduler's pods, in mode Shadow without extenders.
+    """Return a profile that does not bind kube-scheduler's pods.
 
-    Notes on standard error say so.
+    A profile for these pods is set to mode Shadow and loses its extenders; notes on standard error
+    say so. Other profiles are returned as they are.
     """
     if DEFAULT_SCHEDULER not in profile.scheduler_names:
         return profile

@@ -31,7 +31,7 @@ _NEXT: Final = 2
 
 @dataclass
 class Summary:
-    """Counts the pods by result: `placed`, nominated (`preempting`), and others by their reason."""
+    """Counts pods: `placed` on a node, nominated (`preempting`), and all others by reason."""
 
     placed: int = 0
     preempting: int = 0
@@ -155,7 +155,7 @@ def _score(attempt: SimulatedAttempt) -> int | None:
 
 
 def _range(values: Iterable[int | None]) -> str:
-    """Return the smallest and the largest value as `5-7`; `7` if they are equal, `-` if none."""
+    """Return the smallest and the largest value as `5-7`; `7` if all are equal, `-` if none."""
     known = [value for value in values if value is not None]
     ends = sorted({min(known), max(known)}) if known else []
     return "-".join(map(str, ends)) or "-"

@@ -1,4 +1,4 @@
-"""Compare profiles after all defaults are filled in."""
+"""Compares profiles after all defaults are filled in."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

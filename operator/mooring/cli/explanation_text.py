@@ -49,7 +49,7 @@ def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tie(decision: Mapping[str, Any]) -> str:
-    """Return how many nodes have the chosen node's score, as a text; "" if it is the only one."""
+    """Return a text about a tie between the best nodes; "" if one node has the best score alone."""
     scores, node = decision.get("scores") or {}, decision.get("node")
     if node not in scores:
         return ""
@@ -119,8 +119,8 @@ def score_table(
 ) -> tuple[Sequence[str], list[Sequence[str]], Sequence[str]]:
     """Return a table of nodes with their scores: its head, its rows, and its numeric columns.
 
-    `most` limits the rows; the best nodes come first. The table has no column for a plugin that
-    gives 0 to all these nodes.
+    `most` limits the rows; the best nodes come first. A plugin that gives 0 to all these nodes is
+    left out.
     """
     shown = [*scores.items()][:most]
     plugins = sorted(
@@ -135,7 +135,7 @@ def score_table(
 
 
 def zero_scores(scores: Mapping[str, Any], most: int | None = None) -> Iterator[str]:
-    """Yield a line that names the plugins that give 0 to all these nodes, if there are any."""
+    """Yield a line with the plugins that `score_table` leaves out, if there are any."""
     shown = [score["plugins"] for score in [*scores.values()][:most]]
     names = {name for score in shown for name in score}
     zero = sorted(name for name in names if not any(score.get(name) for score in shown))
@@ -221,7 +221,7 @@ def _have(pods: Sequence[str]) -> str:
 
 
 def _place(suggestion: Mapping[str, Any]) -> str:
-    """Return a text about the nodes where the pod would fit; "" if other pods must end."""
+    """Return where the pod would fit, as a text; "" if the suggestion is that other pods end."""
     if suggestion["ended"]:
         return ""
     number, names = suggestion["nodes"], ", ".join(suggestion["examples"])

@@ -83,7 +83,6 @@ def _selectors(metadata: Mapping[str, Any]) -> Mapping[str, str]:
 async def _first(
     client: ApiClient, resource: Resource, namespace: str, selectors: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the first object of the list; an empty object if the list is empty."""
     async with aclosing(client.list_pages(resource, namespace, selectors, limit=1)) as pages:
         async for page in pages:
             for found in page.items:

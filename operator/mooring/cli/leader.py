@@ -105,8 +105,8 @@ class Following:
     def ask(self, question: Callable[[], _Found]) -> _Found:
         """Call `question` until the leading replica answers; return the answer.
 
-        The reason for waiting is printed once. Raises InputError for errors that will not pass, and
-        if the first question gets no answer.
+        The reason for waiting is printed once. It waits only after LeaderUnreachableError, and only
+        if an earlier question was answered; every other error is raised.
         """
         is_said = False
         while True:
@@ -307,10 +307,10 @@ class LeadingReplica:
 async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterator[LeadingReplica]:
     """Yield the leading replica's endpoints: at --server, on this machine, or in a pod.
 
-    The Lease names the address of a leader outside the cluster; credentials are only sent to this
-    machine (docs/adr/0020-a-leader-outside-the-cluster.md). For a leader in a pod, the endpoints
-    are a port of this machine; each connection to this port goes to the current holder of the
-    Lease.
+    A leader outside the cluster writes its address into the Lease. Such an address is used only if
+    it is one of this machine (docs/adr/0020-a-leader-outside-the-cluster.md). For a leader in a
+    pod, the endpoints are a port of this machine; each connection to this port goes to the current
+    holder of the Lease.
     """
     if leader.server is not None:
         url, host = _url_and_host(leader.server)
@@ -360,7 +360,7 @@ def _published_replica(
 async def _certificate_of(connection: Connection, leader: Leader) -> str:
     """Return the certificate in the Lease; "" if it has none or cannot be read.
 
-    Returns "" as well if an option names the CA, or turns the verification off.
+    Returns "" also if an option names the CA, or turns the verification off.
     """
     if leader.certificate_authority is not None or leader.insecure_skip_tls_verify:
         return ""

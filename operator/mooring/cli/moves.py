@@ -113,7 +113,7 @@ def _text(text: str | TextAboutPods) -> str:
 
 
 def _fits(rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Return whether the names of a row, and a short reason, fit on one line."""
+    """Return whether each row fits on one line with its names and a short reason."""
     columns = zip(_HEAD[:-1], *(row[:-1] for row in rows), strict=True)
     return sum(max(map(cell_len, column)) for column in columns) + _GAPS + _LEAST_WHY <= width
 

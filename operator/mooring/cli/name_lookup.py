@@ -1,6 +1,6 @@
 """Finds names in the cluster: for completion in a shell, and for pods unknown to the leader.
 
-A shell asks at every press of the tab key. So the answer must come soon; it is empty if there is no
+A shell asks at every press of the tab key, so the answer must come soon. It is empty if there is no
 cluster.
 """
 
@@ -105,7 +105,7 @@ def _namespace(context: click.Context) -> str | None:
 def _names(
     context: click.Context, resources: Sequence[Resource], namespace: str | None, begun: str
 ) -> list[str]:
-    """Return the sorted names that begin with `begun`; only some names if the time is over."""
+    """Return the sorted names that begin with `begun`; after a time-out, those found so far."""
     found = set[str]()
 
     async def look() -> None:

@@ -53,9 +53,9 @@ def queues(name: str | None, kubeconfig: str | None, context: str | None, output
 
     Reads the Queues, the ElasticQuotas and their statuses from the cluster of the kubeconfig; the
     user must be allowed to list them (ClusterRole mooring-explain). Mooring writes the statuses
-    once a second. An ElasticQuota has the name of its namespace; Koordinator's have their own.
-    With QUEUE it shows only this queue and the queues below it. There is a table for each resource;
-    docs/queues.md explains its columns.
+    once a second. An ElasticQuota is shown by the name of its namespace; ElasticQuotas of
+    Koordinator are shown by their own names. With QUEUE it shows only this queue and the queues
+    below it. There is a table for each resource; docs/queues.md explains its columns.
 
     Exits with 0 if every queue shown is in force, with 1 if a queue is not in force, and with 2 if
     the queues cannot be read.
@@ -88,7 +88,7 @@ async def _read(kubeconfig: str | None, context: str | None, top: str | None) ->
 
 
 async def _elastic_quotas(client: ApiClient) -> dict[str, Queue]:
-    """Return the ElasticQuotas; none, with a note, if the user may not list them."""
+    """Return the ElasticQuotas; if the user may not list them, print a note and return {}."""
     try:
         for kind in (ELASTIC_QUOTA, SIGS_ELASTIC_QUOTA):
             if kind.plural in await client.served_in(kind.group, kind.version):

@@ -218,8 +218,9 @@ def simulate(
     post to /api/v1/what-if, and to get the pods of their namespaces.
 
     --compare schedules with the profiles of OLD and of NEW. It shows which pods would move or lose
-    their place, and how full each pool of nodes would be. With --replay and no RECORDS it finds the
-    leading replica of the running scheduler by its Lease, as mooring explain does; the user must be
+    their place, and how full each pool of nodes would be. With --replay it places the pods of
+    decision records in the order of their arrival. Without RECORDS it gets the last decisions from
+    the leading replica, which it finds by its Lease as mooring explain does; the user must be
     allowed to get /debug/decisions and pods.
 
     Exits with 0 if every pod gets a node, 1 if some pod gets none (or loses its place), 2 for bad
@@ -270,7 +271,6 @@ def simulate(
 def _loaded(
     paths: tuple[str, str], registry: Registry
 ) -> tuple[list[LoadedProfile], list[LoadedProfile], tuple[list[Queue], list[Queue]]]:
-    """Return the profiles of the old and of the new file, and the Queues of both."""
     (old, old_queues), (new, new_queues) = (load_policy(path, registry) for path in paths)
     return old, new, (old_queues, new_queues)
 
@@ -280,7 +280,7 @@ def _exit(summary: Summary) -> NoReturn:
 
 
 def _leader(*, server: str | None, **options: Any) -> Leader:
-    """Return where the leading replica is; if --server has no URL, MOORING_SERVER may have one."""
+    """Return where the leading replica is, by --server, or else by MOORING_SERVER or the Lease."""
     return Leader(server=server or os.environ.get(SERVER_VARIABLE), **options)
 
 
@@ -320,10 +320,7 @@ def _printed(
 
 @contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """Run the garbage collector less often in this context.
-
-    All objects of a cluster stay in memory, so that it would find little.
-    """
+    """Run the garbage collector less often; it finds little, because the objects stay in use."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 50)
     try:

@@ -89,9 +89,9 @@ _NOT_INSTALLED = (
 async def _read(
     leader: Leader,
 ) -> tuple[str, list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """Return the server's version, the profiles and the Lease; None for a missing Lease.
+    """Return the server's version, the profiles and the Lease; None if there is no Lease.
 
-    If the server does not know SchedulingProfiles, both are None, and no Lease is read.
+    If the server does not know SchedulingProfiles, profiles and Lease are None.
     """
     connection = await load_connection(
         leader.kubeconfig, leader.context, user_agent=f"mooring-status/{__version__}"

@@ -93,10 +93,9 @@ async def _served(leader: Leader, port: int, *, open_browser: bool) -> None:
 class Proxy:
     """Serves the page below /ui/ on this machine, and adds the user's credentials to requests.
 
-    Everybody who can reach the port can get the files of the page, but the data only with the
-    session's token. The page gets the token once, for the key after `#` in the address. The key
-    works only once because other users of this machine may see the address in the list of
-    processes.
+    Everybody who can reach the port can get the files of the page. The data need the session's
+    token. The page gets this token for the key after `#` in the address. The key works only once,
+    because other users of this machine may see the address in the list of processes.
     """
 
     client: aiohttp.ClientSession
