@@ -1,6 +1,6 @@
 """Shows a whole decision on the live state: filters, scores and the node.
 
-Nothing changes. It takes about as long as an attempt of the scheduling loop.
+The state does not change. Such a decision takes about as long as an attempt of the scheduling loop.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ from mooring.scheduling.what_if import WhatIf
 from mooring.state.cluster_view import ClusterView
 
 _MOST_SCORED: Final = 100
-"""The most nodes in the table of scores: the best ones."""
+"""The most nodes in the table of scores; it has the best nodes."""
 _MOST_REJECTED: Final = 20
 """The most rejected nodes that are named for each plugin."""
 _MOST_REASONS: Final = 20
-"""The most reasons that are listed for each plugin: those of the most nodes."""
+"""The most reasons that are listed for each plugin; reasons of many nodes come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,9 @@ def decision_in_full(
 ) -> tuple[int | None, DecisionInFull]:
     """Return the row of the chosen node, or None, and the decision about the pod.
 
-    With 0 `nodes`, the decision has neither scores nor results of filters. Otherwise `scores` has
-    the best nodes, at most `nodes`. `scores` is None if at most one node is feasible, because then
-    no plugin scores. Extenders are not called.
+    `scores` has the best nodes, at most `nodes`. It is None if at most one node is feasible,
+    because then no plugin scores. If `nodes` is 0, the decision has neither scores nor results of
+    filters. Extenders are not called.
     """
     outcome = what_if.decide(pod, pipeline)
     decision = decision_of(pod, pipeline, outcome, nodes)
@@ -81,7 +81,7 @@ def decision_in_full(
 def _filters(
     pod: Pod, pipeline: Pipeline, what_if: WhatIf
 ) -> tuple[Mapping[str, Any] | None, Sequence[Mapping[str, Any]], Mapping[str, Rejection]]:
-    """Return the fields `pre_filter` and `filters` of the decision, and some rejected nodes."""
+    """Return the fields `pre_filter`, `filters` and `rejections` of the decision."""
     search, cluster = what_if.search(pod, pipeline), what_if.cluster
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis()
     if isinstance(pre_filtered, Diagnosis):
@@ -109,10 +109,10 @@ def _funnel(
 
 
 def _step(name: str, group: RejectedNodes | None, left: Any) -> dict[str, Any]:
-    """Return how many nodes filter `name` rejects, why, and how many are left then.
+    """Return how many nodes filter `name` rejects, why, and how many nodes are left then.
 
-    `group` has the nodes that it rejects; None if there are none. `left` (bool[rows]) becomes False
-    for these nodes.
+    `group` has the rejected nodes; None if there are none. `left` (bool[rows]) becomes False for
+    these nodes.
     """
     reasons: list[dict[str, Any]] = []
     rejected = 0

@@ -168,9 +168,9 @@ class Nodes:
         return self._labels[2]
 
     def namespaces_on(self, name: str) -> frozenset[str] | None:
-        """Return the namespaces of the pods and claims on the node; None if the node is unknown.
+        """Return the namespaces of pods and claims of the node; None if the node is unknown.
 
-        These are its own pods, the pods nominated to it, and the claims for its devices.
+        The pods are those on the node and those nominated to it; the claims hold its devices.
         """
         row = self._row(name)
         if row is None:
@@ -224,7 +224,7 @@ class Nodes:
         }
 
     def _devices(self, row: int) -> tuple[list[NodeDevice], int]:
-        """Return up to 200 devices that the node can use, its own first, and the number of all."""
+        """Return up to 200 devices that the node can use, its own first; and how many there are."""
         found = Devices(self.scheduler.cluster, classes=False)
         devices = islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)
         return [*devices], found.count(row)

@@ -14,8 +14,8 @@ from mooring.scheduling.scheduler_state import SchedulerState
 MOST_FOUND: Final = 10
 
 _Ranked = dict[tuple[bool, str], str | None]
-"""Maps (whether the pod's name does not begin with the text, the pod's key) to the pod's node, or
-None."""
+"""The node of each pod, or None. The key sorts pods whose name begins with the text first: it is
+(False if the name begins with the text, "namespace/name")."""
 
 
 @dataclass(eq=False, repr=False)
@@ -49,7 +49,8 @@ class PodSearch:
     async def _of_namespaces(self, text: str) -> dict[str, _Ranked]:
         """Return, by namespace, the first pods with the text in their "namespace/name".
 
-        For each namespace there is one pod more than the page shows, so that it can say "more".
+        For each namespace there is one pod more than the page shows, so that the page can say that
+        there are more pods.
         """
         found: dict[str, _Ranked] = {}
 

@@ -42,7 +42,7 @@ class PolicyView:
         }
 
     def _profile(self, name: str) -> dict[str, Any]:
-        """Return the profile as it is in force; the generation is 0 if it is not in force."""
+        """Return the profile in force of this name; if there is none, its generation is 0."""
         entry = self.profiles.in_force.get(name)
         if entry is None:
             return {"name": name, "generation": 0, "mode": None, "effective": None, "spec": None}

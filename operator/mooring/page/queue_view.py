@@ -104,7 +104,7 @@ class PendingPods:
         return [self.namespace_values[code] for code in np.argsort(-counts, kind="stable")]
 
     def groups(self, visible: frozenset[str], namespace: str = "") -> dict[str, Any]:
-        """Return the pods by state, by cause and by owner, with owners of visible namespaces.
+        """Return the numbers of pods by state, by cause, and by owner in a visible namespace.
 
         If `namespace` is given, only its pods count. The answer names a cause only if a visible pod
         has the cause, because a plugin's text may name pods.
@@ -134,7 +134,10 @@ class PendingPods:
     def page(
         self, selected: Selected, visible: frozenset[str], offset: int, limit: int
     ) -> dict[str, Any]:
-        """Return some of the selected pods of visible namespaces, the longest pending first."""
+        """Return at most `limit` selected pods of visible namespaces, the longest pending first.
+
+        The first `offset` pods are skipped.
+        """
         mask = self._visible(visible)
         owner = tuple(selected.owner.split("/", 2))
         for codes, values, wanted in (

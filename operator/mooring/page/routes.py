@@ -61,9 +61,9 @@ WHAT_IF: Final = "/api/v1/what-if"
 _RETRY_SECONDS: Final = "5"
 """The header Retry-After in seconds, for clients that must send the request again later."""
 MOST_STREAMS: Final = 32
-"""The most open streams of changes; a request for another one gets 503."""
+"""The most open streams of changes; a request for another stream gets HTTP 503."""
 MOST_STREAMS_OF_A_USER: Final = 16
-"""The most open streams of one user, so that one user cannot take all; another stream gets 503."""
+"""The most open streams of one user, so that one user cannot take all streams."""
 _CHANGES_SECONDS: Final = 0.5
 """The least seconds between two messages about changed nodes."""
 _SNAPSHOT_SECONDS: Final = 2.0
@@ -77,7 +77,7 @@ _WRITE_SECONDS: Final = 30.0
 _MOST_PODS: Final = 500
 """The most pods of a list in an answer; the page requests further parts."""
 _MOST_CHARACTERS: Final = 512
-"""The most characters of a request's parameter; a longer one gets HTTP 400."""
+"""The most characters of a request's parameter; a longer parameter gets HTTP 400."""
 _API: Final = "/ui/api/"
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -221,7 +221,7 @@ class Page:
     async def _show_pods(self, request: web.Request) -> web.Response:
         """Return pending pods that match the query (the fields of `Selected`).
 
-        There are at most `limit` pods, after `offset` skipped ones.
+        The first `offset` pods are skipped, and at most `limit` pods follow.
         """
         viewer = await self._viewer(request)
         fields = ("state", "cause", "namespace", "owner", "search")
@@ -284,8 +284,8 @@ class Page:
     async def _show_queues(self, request: web.Request) -> web.Response:
         """Return the Queues as `mooring queues` prints them, without names of pods.
 
-        An ElasticQuota is left out if the user may not get the pods of its namespace; the roots
-        above all of them stay.
+        An ElasticQuota is left out if it has a parent and the user may not get the pods of its
+        namespace.
         """
         viewer, objects = await self._viewer(request), self.queue.scheduler.state.objects
         # Copies, because watches go on while the API server is asked, and between slices.
@@ -336,7 +336,7 @@ class Page:
     async def _what_if(self, request: web.Request) -> web.Response:
         """Return the decisions about the pods in the body, without changing anything.
 
-        The profile is that of ?profile=NAME, or else the profiles in force decide.
+        The profile of ?profile=NAME decides, or without this parameter the profiles in force.
         """
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 

@@ -4,8 +4,9 @@ The page's view Try it and the endpoint what-if use this module. It writes nothi
 made in trials (`mooring.scheduling.what_if`), and plugins of an edited profile get an API whose
 calls fail.
 
-A step takes about as long as a decision. After each step, the event loop is free for three times as
-long. Each step first adds the pods of earlier steps, so that later decisions count them.
+The work is done in steps; a step takes about as long as a decision. After each step, the event loop
+is free for three times as long. Each step first adds the pods of earlier steps, so that later
+decisions count them.
 """
 
 import asyncio
@@ -117,7 +118,7 @@ class Tried:
         message: Why pods have no node.
         cause: The message in a few words.
         feasible: The number of nodes that fit a single pod.
-        victims: Pods that would be evicted first.
+        victims: The pods that would be evicted before the pod or group gets its nodes.
         suggestions: Changes that would make the pod or group fit; None if there was no search.
     """
 
@@ -315,7 +316,7 @@ class WhatIfRunner:
     def _what_if(
         self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
     ) -> WhatIf:
-        """Return a WhatIf without the pods `removed`, and with the Services etc. in `selecting`."""
+        """Return a WhatIf without the pods `removed`, and with the objects in `selecting`."""
         scheduler = self.scheduler
         what_if = WhatIf(ResultCache(scheduler.cluster), now=self.now)
         for uid in removed:
@@ -386,8 +387,8 @@ class WhatIfRunner:
     def _beside_members(self, group: PodGroupState) -> PodGroupState:
         """Return the group with its members in the cluster, and with the definition in the text.
 
-        The definition in the cluster is used if the text has none, or if there is no group object
-        and the members in the cluster declare a higher minimum.
+        If the text has no definition, that in the cluster is used. If no object defines the group,
+        its members declare its minimum; then the definition with the higher minimum is used.
         """
         live = self.scheduler.cluster.pod_groups.get(group.key)
         if live is None:
@@ -403,7 +404,7 @@ class WhatIfRunner:
     async def _decided(
         self, units: "Iterable[_Unit]", what_if: WhatIf, *, detailed: bool
     ) -> "AsyncIterator[tuple[_Unit, list[DecisionInFull]]]":
-        """Yield single pods and groups with their decisions; later ones count the earlier pods."""
+        """Yield single pods and groups with their decisions; each decision counts earlier pods."""
         nodes, left = 100 if detailed else 0, deque(units)
         while left:
             slices = TimeSlices(0.0, rest=REST, clock=self.clock)
@@ -418,8 +419,8 @@ class WhatIfRunner:
     ) -> list[list[DecisionInFull]]:
         """Return the decisions about the first pod or group, and about more pods if time is left.
 
-        A decision has the scores of at most `nodes` nodes. An edited profile has no cached results,
-        so its first decision may take too long for one attempt; then it is continued.
+        A decision has the scores of at most `nodes` nodes. If a decision takes too long for one
+        attempt, it is continued later: an edited profile has no cached results for its first one.
         """
         unit = units[0]
         while True:
