@@ -240,10 +240,7 @@ class _Lines:
         self._documents: list[yaml.Node] | None = None
 
     def of(self, manifest: Manifest, path: str) -> int | None:
-        """Return the line of the field `path`; None if the text is not YAML.
-
-        If the field is missing, return the line of the innermost existing field around it.
-        """
+        """Return the line of the field `path`, or of the field around it; None if no YAML."""
         if self._documents is None:
             try:
                 self._documents = [*composed(self._text)]

@@ -1,6 +1,6 @@
 """Shows a whole decision on the live state: filters, scores and the node.
 
-The state does not change. Such a decision takes about as long as an attempt of the scheduling loop.
+Nothing changes. A decision takes about as long as an attempt of the scheduling loop.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

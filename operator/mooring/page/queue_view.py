@@ -134,10 +134,7 @@ class PendingPods:
     def page(
         self, selected: Selected, visible: frozenset[str], offset: int, limit: int
     ) -> dict[str, Any]:
-        """Return at most `limit` selected pods of visible namespaces, the longest pending first.
-
-        The first `offset` pods are skipped.
-        """
+        """Return `limit` selected visible pods from `offset` on, the longest pending pods first."""
         mask = self._visible(visible)
         owner = tuple(selected.owner.split("/", 2))
         for codes, values, wanted in (

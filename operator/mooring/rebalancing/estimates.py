@@ -1,9 +1,9 @@
 """Estimates which of many equal pods may gain by a move, without a decision about each pod.
 
-One search for nodes serves all pods. A pod's own node is scored as if the pod had left. Plugins
-that read more than a node and its pods cannot do this: they still see the pod on its node. Their
-error is about the same for nodes to which they give equal scores (`Estimate.place`). So a decision
-about one pod for each value of `place` corrects the estimates.
+One search for nodes serves all pods. Plugins that read only a node and its pods ("node-only") score
+a pod's own node as if the pod had left. Other plugins still see the pod on its node, so their score
+has an error. The error is about the same on nodes to which these plugins give equal scores
+(`Estimate.place`). So a decision about one pod for each value of `place` corrects the estimates.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class Estimate:
         pods: The pods, all on this node.
         suspect: Whether the node may reject the pods.
         gain: By how much the total score of another node may be higher.
-        place: Equal for nodes whose estimates have about the same error.
+        place: A key; nodes with equal keys have about the same error in their estimates.
         exact: Whether all scores were computed as if the pod had left.
     """
 
@@ -118,7 +118,7 @@ class _Rows:
     def _fits_alone(self) -> BoolArray:
         """Return bool[rows]: True where PreFilter and node-only filters accept a pod of the node.
 
-        The pod counts as if it had left the node.
+        These filters do not see the pod on its node.
         """
         search, pre_filtered = self._search, self._pre_filtered
         fits = search.results.fits_without_pods[self._rows]
@@ -134,7 +134,8 @@ class _Rows:
     def _fits_beside_others(self) -> BoolArray:
         """Return bool[rows]: True where filters that are not node-only accept a pod of the node.
 
-        They see the pod on its node. All are False if such a filter may reject more without it.
+        These filters see the pod on its node. If one of them may reject more nodes after the pod
+        has left, no row is True.
         """
         search, pre_filtered = self._search, self._pre_filtered
         fits = np.ones(len(self._rows), np.bool_)
@@ -192,7 +193,7 @@ class _Rows:
     def _more_without(self, rows: IntArray, table: ScoreTable, at: IntArray) -> IntArray:
         """Return int64[rows]: how much node-only scores grow when a pod leaves the node.
 
-        `table` has the scores with the pod, at the positions `at`.
+        `table` has the scores with the pod on its node; `at` are the positions of `rows` in it.
         """
         search, without = self._search, self._without.take(rows)
         pre_scored = search.results.spec.pre_scored

@@ -23,11 +23,11 @@ from mooring.state.cluster_view import ClusterView
 
 VIOLATION_GAIN: Final = 1_000
 _FEW: Final = 3
-"""The most equal pods for which a decision is made about each, without estimates."""
+"""For up to this number of equal pods, a decision is made about each pod, without estimates."""
 _MOST_PLACES: Final = 16
 """The most values of `Estimate.place` for which a decision corrects the estimates."""
 _CHECKS_PER_STEP: Final = 4
-"""The number of calls of `violates` that the budget counts as one decision; they take as long."""
+"""The number of calls of `violates` that take as long as a decision, and count as one."""
 _FAILED: Final = "is one that a plugin fails for"
 _MOST_TOGETHER: Final = 2_000
 """The most equal pods that a plan examines together; more pods are divided into several parts."""
@@ -47,7 +47,7 @@ class EqualPods:
 
 
 def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[EqualPods]:
-    """Return the pods on nodes for which `takes` returns True, divided by equal decisions.
+    """Return the pods on nodes for which `takes` returns True, grouped by equal decisions.
 
     The result is sorted by `position`. A pod with volumes or claims is alone in its EqualPods. More
     than `_MOST_TOGETHER` equal pods are divided.
@@ -102,7 +102,7 @@ def _number(uid: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ComparedNodes:
-    """A pod that a decision would not leave on its node now, with its present and its new node.
+    """A pod on a node that a decision would not choose now, and the move to the chosen node.
 
     Attributes:
         move: The move to the node that would be chosen; its target is "" if no node fits.
@@ -124,9 +124,9 @@ def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
     """Compare the pod's node with the node that a decision would choose now.
 
     Return None if the pod would stay: its own node is chosen, or no node fits but no filter rejects
-    its own node. Return None also if the attempt takes too long, if the pods of the node are left
-    to a drain or to the node controller, or if a plugin fails; in the last case the plan notes a
-    refusal of the pod.
+    its own node. Return None also if the attempt takes too long, or if a drain or the node
+    controller moves the pods of the node. If a plugin fails, record a refusal of the pod in the
+    plan, and return None.
     """
     pause()
     planning.budget.spend(1)
@@ -175,10 +175,10 @@ class GainingPod:
 
 
 def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
-    """Return the pods that may gain by Violations or Spread; refuse those that must not move.
+    """Return the pods that may gain by Violations or Spread.
 
-    The examined pods are added to `looked_at` of the plan. For Violations the gain is certain,
-    unless the pods fit on no other node.
+    For pods that would gain but must not move, a refusal is recorded in the plan. The examined pods
+    are added to `looked_at` of the plan.
     """
     movable, moved = planning.movable, planning.moved
     pods = [pod for pod in alike.pods if not movable.stays(pod) and pod.uid not in moved]
@@ -200,7 +200,7 @@ def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
 def improve(planning: Planning, candidates: list[GainingPod]) -> None:
     """Add steps for the candidates, the largest gain first.
 
-    Earlier moves may change a gain. So each gain is computed again. If it is now less than the
+    Earlier moves may change a gain, so each gain is computed again. If it is now less than the
     possible gain of another candidate, the candidate is put back. The list `candidates` is changed.
     """
     heapify(candidates)
@@ -222,9 +222,9 @@ def improve(planning: Planning, candidates: list[GainingPod]) -> None:
 def improvement(planning: Planning, pod: Pod) -> Step | None:
     """Return the step that moves the pod to the node that a decision would choose now.
 
-    Return None if `compared` does, if the pod gains too little, if the step would serve no goal of
-    the profile, or if the pod fits on no other node; in the last case the plan notes a refusal of
-    the pod.
+    Return None if `compared` returns None, if the pod gains too little, or if the step would serve
+    no goal of the profile. If the pod violates a filter but fits on no other node, record a refusal
+    of the pod in the plan, and return None.
     """
     found, section = compared(planning, pod), planning.section
     if found is None:
@@ -269,7 +269,7 @@ def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None
 
 
 def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods that may gain: a filter rejects their node, or another one may score more."""
+    """Return the pods whose node a filter rejects, or for which another node may score more."""
     candidates, on_good_nodes = list[GainingPod](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:

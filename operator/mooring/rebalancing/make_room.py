@@ -83,7 +83,7 @@ class MakingRoom:
     def _fewest_for(
         self, group: PodGroupState, members: Sequence[Pod], needed: int
     ) -> tuple[Move, ...] | None:
-        """Return the fewest moves found that let `needed` members fit in one placement, or None."""
+        """Return the fewest moves found that fit `needed` members into one domain, or None."""
         planning, best = self.planning, None
         placements = placements_of(group, planning.pipeline, planning.cluster)
         if isinstance(placements, Unschedulable):
@@ -121,7 +121,7 @@ class MakingRoom:
 
 
 def why_not(planning: Planning, pod: Pod) -> str:
-    """Return why the plan makes no room for this pod; "" if it may."""
+    """Return why the plan must not make room for this pod; "" if the plan may."""
     if (why := held_back(pod, planning.pipeline)) is not None:
         return why
     if interested(planning.pipeline, pod):

@@ -23,9 +23,10 @@ _MOST_OTHERS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """A node with pods that do not belong to it; `pods` is None if one of them may not move.
+    """A node with pods other than static pods and pods of DaemonSets.
 
-    `free` is the free share of cpu plus the free share of memory.
+    `pods` are these pods; None if the node must keep a pod or waits for a nominated pod. `free` is
+    the free share of cpu plus the free share of memory.
     """
 
     name: str
@@ -94,14 +95,14 @@ class _Packing:
         self.planning.moved.update(move.pod.uid for move in moves)
 
     def _own(self, name: str) -> list[Move]:
-        """Return a move without target for each pod of the node; [] if one may not move."""
+        """Return a move without target for each pod of the node; [] if a pod may not move."""
         planning = self.planning
         came = {m.pod.uid for m in chain.from_iterable(self.emptied.values()) if m.target == name}
         pods = [pod for pod in _own_pods(planning, name) if pod.uid not in came]
         return planning.leaving(pods) if all(map(planning.may_move, pods)) else []
 
     def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
-        """Return the moves with targets for `own` and for pods that would move to the node.
+        """Return the moves `own`, and the moves to this node, with targets on other nodes.
 
         Returns [] if one of the pods fits nowhere. The caller must undo the changes of the trial.
         """
@@ -138,8 +139,8 @@ class _Packing:
 def pack(planning: Planning) -> None:
     """Add a step for each node that can be emptied, the nodes with the fewest pods first.
 
-    Pods move to nodes that stay in use; if possible, to nodes that cannot be emptied. If pods move
-    to a node that can itself be emptied later, they go to their final node directly.
+    Pods move to nodes that stay in use; if possible, to nodes that cannot be emptied. If a node to
+    which pods move can be emptied too, these pods go directly to their final nodes.
     """
     in_use = {each.name: each for each in _in_use(planning)}
     order = [each for each in in_use.values() if each.pods is not None]
@@ -187,7 +188,7 @@ def _emptied(
 def _elsewhere(
     planning: Planning, pod: Pod, others: Collection[str], last: Collection[str], more: int
 ) -> list[Move] | None:
-    """Return at most `more` moves of other pods, then the pod's move into `others`; else None."""
+    """Return at most `more` moves of other pods and then the pod's move to `others`, or None."""
     if more < 0 or planning.budget.spent:
         return None
     before = tuple[Move, ...]()
@@ -209,7 +210,7 @@ def _own_pods(planning: Planning, name: str) -> list[Pod]:
 
 
 def _in_use(planning: Planning) -> list[_InUse]:
-    """Return the nodes in use; a node that must keep its pods has `pods` None."""
+    """Return the nodes that have pods other than static pods and pods of DaemonSets."""
     found, cluster = list[_InUse](), planning.cluster
     for name in cluster.node_names:
         pause()

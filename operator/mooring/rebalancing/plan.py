@@ -75,9 +75,8 @@ class Plan:
     Attributes:
         steps: The steps; none if moves gain nothing.
         pods: How many running pods the profile has.
-        examined: How many of these pods were examined for Violations and Spread: compared with the
-            decision of today, or found to stay on their node in any case. None for a plan with
-            neither goal.
+        examined: How many of these pods were examined for the goals Violations and Spread. Pods
+            that must stay on their nodes count as examined. None if the plan has neither goal.
         refused: The number of pods that would gain but are not moved, by reason.
         message: Why there are no steps, as a sentence without a full stop; "" if moves gain
             nothing.

@@ -50,8 +50,8 @@ class PlanTrial:
         section: Says which pods may be moved.
         now: Returns the time in seconds since the epoch.
         budget: The budget of searches, in decisions about one pod.
-        resting: The uids of pods that are left alone because they replace pods that were moved
-            lately, or of controllers whose pods are all left alone.
+        resting: The uids of pods and controllers. These pods, and all pods of these controllers,
+            must not move, because of a recent move.
         salt: Chooses among nodes of equal score, together with the pod's uid.
     """
 
@@ -110,7 +110,7 @@ class PlanTrial:
             trial.withdraw(uid)
 
     def add(self, pod: Pod, node: str) -> None:
-        """Put the pod on the node and assign devices to it; do nothing without such a node."""
+        """Put the pod on the node and assign devices; do nothing if there is no such node."""
         if (row := self.cluster.row(node)) is not None:
             with self._change() as trial:
                 trial.add(pod, row)
@@ -129,7 +129,7 @@ class PlanTrial:
         return self.cluster.node(row) if row is not None else None
 
     def node_of(self, pod: Pod) -> Node | None:
-        """Return the pod's node in the trial; None without one, or if the node does not exist."""
+        """Return the pod's node in the trial; None if it has none, or if the node has gone."""
         placed = self.cluster.pod(pod.uid)
         return self.cluster.node(placed.row) if placed is not None else None
 
@@ -145,7 +145,7 @@ class PlanTrial:
         return created_anew(move.pod, node)
 
     def fits(self, pod: Pod, node: str) -> bool:
-        """Return whether the node passes all filters, also if its nominated pods are counted.
+        """Return whether the node passes all filters, both without and with its nominated pods.
 
         Raises PluginFailed if a plugin fails.
         """

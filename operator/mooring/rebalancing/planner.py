@@ -47,8 +47,8 @@ def takes_of(
 ) -> Callable[[Pod], bool]:
     """Return a function that says whether a pod belongs to the profile.
 
-    For a profile in mode Shadow, these are the pods of other schedulers that the profile decides
-    about for comparison.
+    The pods of a profile in mode Shadow are pods of other schedulers, about which it decides for
+    comparison.
     """
     of = profiles.shadow_of if entry.profile.spec.mode == "Shadow" else profiles.of
 
@@ -212,10 +212,10 @@ def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
 
 
 def _made(planning: Planning, step: Step) -> Step | None:
-    """Make the step again and return it. If it is impossible, return None; the caller undoes it.
+    """Make the step again and return it; return None if it is impossible.
 
-    A pod that moves alone for its own gain goes to the node that would be chosen now. The pods for
-    which the step makes room are put on their nodes.
+    If it is impossible, the caller undoes the changes. A pod that moves alone for its own gain goes
+    to the node that would be chosen now. Pods for which the step makes room are put on their nodes.
     """
     if step.goal in (Goal.VIOLATIONS, Goal.SPREAD) and not step.group:
         pod = step.moves[0].pod

@@ -56,8 +56,8 @@ changes shortly after the last replacement has become ready."""
 _PATIENCE_SECONDS: Final = 60.0
 """The maximum seconds that a new plan waits while pods wait for decisions."""
 _SHORTEST_LIFE: Final = 300.0
-"""The most seconds between the start of a plan's moves and the first move of each step, or the
-interval of plans if that is longer. A step that comes later ends the plan."""
+"""The steps of a plan may begin within this number of seconds, or within the interval of plans if
+that is longer. A step that would begin later ends the plan."""
 _FORMER_SECONDS: Final = 5.0
 """The seconds between two checks whether the moves of a former leader have ended."""
 _CHANGED: Final = "the profile has changed"
@@ -387,8 +387,9 @@ class ProfileRebalancing:
     async def _move(self, under_way: UnderWay, running: RunningStep) -> None:
         """Evict the pod, wait until its replacement is ready, and record the move's result.
 
-        If the pod is not evicted, the step is skipped. If it is, but the move fails, the plan ends.
-        Afterwards the pod, its replacement or its controller's pods are not moved for a time.
+        If the pod is not evicted, the step is skipped. If the pod is evicted but the move fails,
+        the plan ends. Afterwards the pod, its replacement or all pods of its controller must not
+        move for a time.
         """
         parts, record, pod = self.parts, self.record, under_way.move.pod
         try:

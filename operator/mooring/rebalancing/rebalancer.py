@@ -90,7 +90,7 @@ class Rebalancer:
     async def _follow(self) -> NoReturn:
         """Start the work for each new profile version in force; cancel it for old versions.
 
-        Records of profiles without work, moves and recent evictions are deleted.
+        Delete the record of a profile that has neither work, nor moves, nor recent evictions.
         """
         parts = self._parts
         while True:

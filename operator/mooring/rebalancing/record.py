@@ -42,8 +42,7 @@ _LONGEST_TEXT: Final = 512
 _LONGEST_MESSAGE: Final = 1024
 _SKEW: Final = 5.0
 """The most seconds by which a replacement may seem older than its move, because the clocks of a
-former leader and the API server differ. An older pod does not end the move, which then ends after
-its time-out."""
+former leader and the API server differ. A pod that seems older is not taken for the replacement."""
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
 _FIRST_DAY: Final = 3
@@ -80,7 +79,7 @@ class RecentEvictions:
         self._times: deque[float] = deque(maxlen=_MOST_TIMES)
 
     def note(self, count: int = 1, *, seconds_ago: float = 0.0) -> None:
-        """Count evictions now, or `seconds_ago`: then they must be older than all counted ones."""
+        """Count evictions; those with `seconds_ago` must be older than all counted before."""
         at = self._clock() - seconds_ago
         if seconds_ago:
             self._times.extendleft([at] * min(count, _MOST_TIMES))
@@ -152,10 +151,10 @@ def take_ended(
 ) -> list[str]:
     """Remove the moves that have ended or timed out; return the uids for `Rests.rest`.
 
-    A move has ended when its controller has created a pod since the move began (one pod for each
-    move) and this replacement is ready; then the result has the replacement's uid. After a time-out
-    (`now` is on the monotonic clock) it has the controller's uid. A move whose pod was not evicted
-    is removed without a uid. Pods in `known` are not replacements; new ones are added to `known`.
+    A move has ended when its replacement is ready: a pod that its controller has created since the
+    move began. The result has the uid of the replacement, or the uid of the controller if the move
+    has timed out (`now` is on the monotonic clock). A move whose pod was not evicted is removed,
+    too, but adds no uid. `known` has the uids of earlier replacements; this function adds new ones.
     """
     owners = {each.owner for each in moves}
     ready, found = list[Pod](), list[str]()

@@ -38,7 +38,7 @@ _MOST_COMBINED: Final = 2_000
 _BY_OTHERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread"))
 """The filters that may reject a pod because of pods on other nodes."""
 _ROWS_PER_STEP: Final = 16
-"""The number of nodes whose pods are examined for one decision of the budget; it takes as long."""
+"""Examining the pods of this number of nodes takes as long as a decision, and counts as one."""
 _DEPTH: Final = 1
 """How many times the search may call itself to make room for a pod that leaves its node."""
 
@@ -70,9 +70,9 @@ class RoomSearch:
     ) -> Room | None:
         """Return a node for the pod, and the fewest moves found after which it fits there.
 
-        There are at most `most` moves. If `nodes` is given, the node is one of them. For a pod that
-        must leave, the search may call itself `depth` times. The trial is unchanged afterwards.
-        Returns None if nothing is found.
+        There are at most `most` moves. If `nodes` is given, the node is one of `nodes`. The search
+        may call itself, up to `depth` levels deep, to make room for a pod that must leave. The
+        trial is unchanged afterwards. Returns None if nothing is found.
         """
         planning, best = self.planning, None
         name = planning.decided(pod) if nodes is None else planning.best_fit(pod, nodes)
@@ -104,7 +104,7 @@ class RoomSearch:
     def _if_others_leave(
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
     ) -> Room | None:
-        """Return a Room on one of `nodes`; it may need moves of pods from any nodes. Else None."""
+        """Return a Room on one of `nodes` after moves of pods from any nodes; None without one."""
         planning = self.planning
         among = frozenset(planning.cluster.node_names if nodes is None else nodes)
         for leaving in self._in_the_way(pod):
@@ -126,10 +126,11 @@ class RoomSearch:
         return None
 
     def _domains(self, pod: Pod, name: str) -> list[Collection[str]]:
-        """Return three sets of nodes to which pods may move: all, near node `name`, the others.
+        """Return three sets of nodes to which pods may move, to be tried one after the other.
 
-        All are the nodes in `within`. Near are those in the same domains as node `name`, by the
-        topology keys of the pod's spread constraints and required affinity.
+        The first set has all nodes in `within`. The second set has those of these nodes that are in
+        the same domains as node `name`, by the topology keys of the pod's spread constraints and
+        required affinity. The third set has the rest.
         """
         planning, keys = self.planning, {each.topology_key for each in pod.spec.spread}
         keys |= {term.topology_key for term in pod.spec.affinity.required}
@@ -188,7 +189,7 @@ class RoomSearch:
         return term_selector(term).selects(pod.namespace, labels, pod.labels)
 
     def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
-        """Return nodes where evictions may help, each with the fewest pods that must leave.
+        """Return nodes where moves may help, each with the least number of pods that must leave.
 
         The nodes with the smallest numbers come first.
         """
@@ -212,9 +213,9 @@ class RoomSearch:
         return [(names[int(rows[i])], int(fewest[i])) for i in possible[:_MOST_NODES]]
 
     def _needed(self, pod: Pod, rows: IntArray) -> tuple[IntArray, np.typing.NDArray[np.float64]]:
-        """Return for each row the fewest pods that must leave, and how much the pod lacks there.
+        """Return for each row the least number of pods that must leave, and what the pod lacks.
 
-        The second array adds up, over the resources, the missing part of the pod's request.
+        What the pod lacks is the sum, over all resources, of the missing share of its request.
         """
         columns, count = self.planning.cluster.pod_columns, len(self.planning.cluster.nodes)
         at = np.flatnonzero((columns.rows >= 0) & ~columns.nominated)
@@ -233,7 +234,7 @@ class RoomSearch:
         return {each: np.maximum(requests[each] - free[each], 0) for each in requests}
 
     def _on(self, pod: Pod, node: str, fewest: int, most: int, depth: int) -> Room | None:
-        """Return a Room on `node` with at least `fewest` and at most `most` moves, or None."""
+        """Return a Room on `node` with `fewest` to `most` moves; None if none is found."""
         best: Room | None = None
         for size in range(fewest, _MOST_TOGETHER + 1):
             for leaving in self._sets(pod, node, size):
@@ -297,7 +298,7 @@ class RoomSearch:
     def _placed(
         self, leaving: Sequence[Move], more: int, depth: int, *, by_policy: bool
     ) -> list[Move] | None:
-        """Return moves for the `leaving` pods and up to `more` others; None if one fits nowhere.
+        """Return moves for the `leaving` pods and up to `more` others; None if a pod fits nowhere.
 
         The pods are put on their nodes in the trial; the caller undoes this.
         """

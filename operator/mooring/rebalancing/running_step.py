@@ -84,8 +84,8 @@ class RunningStep:
     def check_unchanged(self, moves: Sequence[Move]) -> None:
         """Raise PassedOver if these moves are no longer as planned.
 
-        This is so if a moved pod has gone or changed, or has another profile now, or if no pod
-        waits for the room any more.
+        The cause is a moved pod that has gone, has changed or has another profile now, or that no
+        pod waits for the room any more.
         """
         fits = self.step.fits
         if fits and not any(ref.uid in self.scheduler.state.unscheduled for ref in fits):
@@ -268,9 +268,9 @@ def _end(trial: PlanTrial, under_way: UnderWay) -> None:
 
 
 def _is_empty(trial: PlanTrial, node: str) -> bool:
-    """Return whether all pods on the node belong to it or are terminating, and none is nominated.
+    """Return whether nothing but terminating, static and DaemonSet pods is on the node.
 
-    A node that does not exist is empty.
+    A node with a nominated pod is not empty; a node that does not exist is empty.
     """
     if (row := trial.cluster.row(node)) is None:
         return True

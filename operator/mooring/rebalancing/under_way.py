@@ -173,7 +173,8 @@ class ExpectedReplacements:
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
         """Withdraw the placeholder of each expected replacement that first appears on a node.
 
-        Such a pod was bound before kopf showed it without a node. The move records it.
+        Such a pod was bound before the watch showed it without a node. The move gets it as its
+        `replacement`.
         """
         if not self.moves:
             return
@@ -188,10 +189,10 @@ class ExpectedReplacements:
                 self._state.withdraw(place_uid(expected.move.pod.uid))
 
     def _match(self, pod: Pod) -> UnderWay | None:
-        """Return the move whose pod this new pod replaces, and record the pod in it; else None.
+        """Return the move whose pod this new pod replaces; else None.
 
-        A pod that differs from the moved pod's spec sets `changed` of the move instead. A pod that
-        is recorded already gives None.
+        The pod becomes the move's `replacement`; a pod that is a replacement already gives None. If
+        the pod's spec differs from that of the moved pod, `changed` of the move is set instead.
         """
         owner = owner_of(pod)
         awaited = [each for each in self.moves if each.place and owner and each.owner == owner]
