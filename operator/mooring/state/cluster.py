@@ -636,8 +636,8 @@ class ClusterState:
     def _renew_queue(self, placed: PlacedPod, *, leaves: bool = True) -> None:
         """Count the pod in the Queue that its labels and its group name now.
 
-        If they name no Queue, the pod leaves its former Queue only if `leaves` is True. Otherwise
-        users could enlarge a quota by removing labels from pods on nodes.
+        If they name no Queue and `leaves` is False, the pod stays in its former Queue. So users
+        cannot enlarge a quota by removing labels from pods on nodes.
         """
         before, number = placed.queue, self._queues.number_of(placed.pod)
         if before != number and (leaves or number != NO_QUEUE):

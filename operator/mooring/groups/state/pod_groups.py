@@ -525,7 +525,7 @@ class PodGroups:
         return changed
 
     def track(self, formats: tuple[GroupFormat, ...]) -> Iterator[Pod]:
-        """Use these formats; a pod's group is named by the first format that matches.
+        """Find the group of each pod by the first of these formats that matches, from now on.
 
         Returns an iterator that counts every pod again and yields it; the caller must exhaust it.
         It is empty if the formats are the same as before.
