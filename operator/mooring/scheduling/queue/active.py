@@ -2,8 +2,8 @@
 
 Keys of different plugins cannot be compared, so each plugin has its own heap. `pop` compares the
 first pods of all heaps and takes the pod with the highest priority. Among equals it takes a pod of
-a namespace that does not rest, then the pod that has waited longest. If namespaces take turns, this
-order holds within each namespace and priority.
+a namespace that does not rest (`ActivePods.rest`), then the pod that has waited longest. If
+namespaces take turns, this order holds within each namespace and priority.
 """
 
 from collections import OrderedDict
@@ -27,7 +27,7 @@ class _Order(NamedTuple):
 class ActivePods:
     """Pods to be scheduled. A pod leaves this queue when its `ticket` changes.
 
-    After `rest`, a namespace has heaps of its own, so that pods of other ones are found quickly.
+    A namespace that rests has heaps of its own, so that pods of other namespaces are found quickly.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class ActivePods:
         return chosen
 
     def _order(self, queued: QueuedPod) -> _Order:
-        """Return the plugin's name and the pod's sort key; "" and `by_priority` if it fails."""
+        """Return the plugin's name and the pod's sort key; if it fails, "" and `by_priority`."""
         pipeline = queued.pipeline
         plugin = pipeline.queue_sort
         try:

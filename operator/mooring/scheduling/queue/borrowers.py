@@ -1,8 +1,8 @@
 """The active queue in a cluster with Queues: pods of Queues that have borrowed quota come last.
 
-A Queue counts as one that has borrowed if an ancestor has. Among these, the one with the smallest
-share comes first, as in Kueue's fair sharing. Within a Queue the order of `ActivePods` holds. All
-other pods share one `ActivePods`, whatever their Queue is.
+A Queue is a borrower if it or an ancestor has borrowed quota. Among borrowers, the Queue with the
+smallest share comes first, as in Kueue's fair sharing. Within a Queue the order of `ActivePods`
+holds. All other pods share one `ActivePods`.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class ActivePodsWithBorrowers:
         """Maps a parent Queue to the first Queue of its heap in `_siblings`; the shares may be
         outdated."""
         self._order: list[_First] = []
-        """A heap of `_first`; entries that are not in `_first` any more are void."""
+        """A heap of the values of `_first`; entries that are no longer in `_first` are void."""
         self._decreases = 0
 
     def rest(self, namespace: str, until: float) -> None:
@@ -43,7 +43,7 @@ class ActivePodsWithBorrowers:
             pods.rest(namespace, until)
 
     def add(self, queued: QueuedPod) -> None:
-        """Add the pod to those of its Queue if this or an ancestor has borrowed, else `_within`."""
+        """Add the pod to the pods of its Queue if the Queue is a borrower, else to `_within`."""
         queues = self._queues()
         name = queues.borrower_of(queued.pod)
         if not name:
@@ -77,7 +77,7 @@ class ActivePodsWithBorrowers:
         return self._pop_of_borrower(queues, now)
 
     def _order_anew(self, queues: Queues, now: float) -> None:
-        """Sort the Queues by share; move the pods of Queues that borrow no more to `_within`."""
+        """Sort the borrowers by share; move pods of Queues that are no borrowers to `_within`."""
         self._siblings, self._first, self._order = {}, {}, []
         for name in tuple(self._of_borrowers):
             if queues.shares(name):
@@ -89,9 +89,9 @@ class ActivePodsWithBorrowers:
                 pause()
 
     def _pop_of_borrower(self, queues: Queues, now: float) -> QueuedPod | None:
-        """Remove and return the first pod of the Queue with the smallest share; None without a pod.
+        """Remove and return the first pod of the borrower with the smallest share, or None.
 
-        The heaps are sorted by earlier shares, and shares only grow until a Queue uses less. So the
+        The heaps are sorted by earlier shares. Until a Queue uses less, shares only grow. So the
         first Queue with unchanged shares has the smallest share.
         """
         while self._order:

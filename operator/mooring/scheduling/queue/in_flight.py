@@ -36,5 +36,5 @@ class InFlight:
         return self._pods.pop(uid)[1]
 
     def oldest(self) -> int | None:
-        """Return the `since` of the oldest attempt, the smallest of all; None without pods."""
+        """Return the smallest `since`, which is that of the oldest attempt; None without pods."""
         return next((since for _, since in self._pods.values()), None)

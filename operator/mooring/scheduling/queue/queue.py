@@ -12,9 +12,9 @@
 
 A pod's backoff is one second after its first unschedulable attempt. Each further attempt doubles
 it, up to ten seconds. If no pod is active, pods in backoff may be popped early, except after an
-error or a failed preemption (SchedulerPopFromBackoffQ). If only plugins without a filter rejected a
-pod, for all nodes at once and for example for lack of quota, the pod stays unschedulable during its
-backoff, and the backoff ends when an event comes and these plugins would admit the pod.
+error or a failed preemption (SchedulerPopFromBackoffQ). Plugins without a filter, for example those
+for quota, reject a pod for all nodes at once. If only such plugins rejected a pod, it stays
+unschedulable during its backoff. When they would admit the pod after an event, the backoff ends.
 
 Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
 wait for all pods of another.
@@ -23,8 +23,8 @@ To retry a pod means to move it to the active queue, or to backoff if its backof
 pod that a PreEnqueue plugin rejects becomes gated instead.
 
 The same events may help all unschedulable pods with equal signatures. So an event moves only one of
-them, and all that are nominated to the event's node. If the one is rejected again with an equal
-signature, the others stay unschedulable. Otherwise the next pod with the signature is moved.
+these pods, and those that are nominated to the event's node. If the one pod is rejected again with
+an equal signature, the others stay unschedulable. Otherwise the next pod is moved.
 
 Other pods may take the free resources before the moved pod is popped. So its queueing hints run
 again before its attempt, for that event and all later events. If all hints return SKIP, the pod
@@ -63,10 +63,9 @@ if TYPE_CHECKING:
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
 _MOST_ENDED: Final = 500
-"""The most pods that one `pop` moves out of backoff, which takes some milliseconds; the next `pop`
-moves others."""
+"""The most pods that one `pop` moves out of backoff, which takes some milliseconds."""
 _ASKED_AGAIN: Final = 64
-"""The most events since a hint moved a pod for which hints run again; after more, it is tried."""
+"""The most events for which hints run before an attempt; after more, the pod is tried anyway."""
 _BRIEF_SECONDS: Final = 0.05
 """The longest attempt, in seconds, after which other namespaces need not come first."""
 _STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
@@ -135,7 +134,7 @@ class SchedulingQueue:
         return self._pods.get(uid) or self._in_flight.get(uid)
 
     def named(self, key: str) -> QueuedPod | None:
-        """Return the newest pod with this namespace/name, queued or in flight; None without one."""
+        """Return the newest pod with this namespace/name, queued or in flight, or None."""
         uid = self._names.latest(key)
         return self.get(uid) if uid is not None else None
 
@@ -250,7 +249,7 @@ class SchedulingQueue:
             self._retry(queued, now, event.label)
 
     def nominated(self, uid: Uid) -> None:
-        """Read an unschedulable pod's nomination anew, so that events on that node move it."""
+        """Read an unschedulable pod's nomination anew, so that events on the new node move it."""
         queued = self._pods.get(uid)
         if queued is not None and queued.queue is SubQueue.UNSCHEDULABLE:
             self._unschedulable.nominated(queued)
@@ -258,8 +257,8 @@ class SchedulingQueue:
     def remove(self, uid: Uid, now: float) -> QueuedPod | None:
         """Remove the pod and return it; return None if it is unknown.
 
-        If the pod is in flight, the end of its attempt is ignored. If it was tried on behalf of
-        the pods with a signature, the next of them may be retried (`_try_next`).
+        If the pod is in flight, the end of its attempt is ignored. If it was tried on behalf of all
+        pods with its signature, the next of these pods may be retried (`_try_next`).
         """
         queued = self._pods.pop(uid, None)
         if queued is not None:
@@ -321,7 +320,7 @@ class SchedulingQueue:
         return queued
 
     def postpone(self, queued: QueuedPod, until: float, now: float) -> None:
-        """End the pod's attempt before any decision, and do not count it; retry it at `until`."""
+        """End an attempt before its decision, and do not count it; retry the pod at `until`."""
         if self._in_flight.get(queued.pod.uid) is queued:
             self._in_flight.leave(queued.pod.uid)
             queued.attempts -= 1
@@ -336,8 +335,8 @@ class SchedulingQueue:
 
         `flush_unschedulable` moves the pod at `retry_at` if no event has moved it before. The pod
         is tried again if it changed during the attempt, or if an event during the attempt may help
-        it (`run_hints`). If it was tried on behalf of the pods with a signature and now has another
-        one, the next of them may be retried.
+        it (`run_hints`). If the pod was tried on behalf of all pods with its signature, and now has
+        another signature, the next of these pods may be retried.
         """
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
@@ -379,10 +378,7 @@ class SchedulingQueue:
         self._retry(queued, now, _ATTEMPT_FAILED)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
-        """Retry the next pod with the signature of `queued`, which is assumed on a node now.
-
-        Nothing happens unless `queued` was tried on behalf of the pods with its signature.
-        """
+        """If `queued`, now on a node, was tried on behalf of other pods, retry the next of them."""
         self._try_next(queued, now)
 
     def done(self, queued: QueuedPod, now: float) -> None:
@@ -393,8 +389,8 @@ class SchedulingQueue:
     def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
         """Keep the events for `run_hints`; return whether a pod was moved or hints have to run.
 
-        A pod that lost its nomination is always moved, now or by `run_hints`, because no other
-        event may come for it (framework/preemption/executor.go activates it).
+        A pod that lost its nomination is always moved, here or by `run_hints`: perhaps no later
+        event would help it. kube-scheduler activates such pods in framework/preemption/executor.go.
         """
         events = tuple(events)
         if not self._in_flight and not self._unschedulable and not self.has_next:
@@ -471,7 +467,7 @@ class SchedulingQueue:
         return moved
 
     def next_due(self) -> float | None:
-        """Return when the next backoff ends that must be waited out; None if there is none."""
+        """Return the next end of a backoff after an error or a failed preemption, or None."""
         first = self._error_backoff.first()
         return first[0] if first is not None else None
 
@@ -482,7 +478,7 @@ class SchedulingQueue:
         queued.outdated = queued.decided_by_specs = False
 
     def _drop_events(self) -> None:
-        """Drop events after all hints ran; keep those for pods in flight and for `_may_fit`."""
+        """Drop old events when all hints have run; keep those that pods in flight have missed."""
         oldest = self._in_flight.oldest()
         end = self._events.end if oldest is None else oldest
         if self._in_flight or self.has_next:
@@ -492,8 +488,8 @@ class SchedulingQueue:
     def _may_fit(self, queued: QueuedPod, since: int | None) -> bool:
         """Return whether the event with sequence number `since`, or a later one, may help.
 
-        Returns True without asking hints if `since` is None, if too many events have come since, or
-        if the pod is nominated; and in spite of hints if `needs_no_hint`.
+        Returns True without hints if `since` is None, if too many events have come since, or if the
+        pod is nominated. Also returns True if `needs_no_hint`, whatever the hints say.
         """
         hints, events = self._hints, self._events
         if since is None or since < events.start or events.end - since > _ASKED_AGAIN:
@@ -505,7 +501,7 @@ class SchedulingQueue:
         return any(map(helps, later)) or hints.needs_no_hint(queued)
 
     def _try_after_backoff(self, queued: QueuedPod, *, for_group: bool) -> None:
-        """Retry an unschedulable pod when its backoff ends; until then, its hints still run."""
+        """Retry an unschedulable pod when its backoff ends; until then, hints still run for it."""
         if for_group:
             queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
         if queued.backoff_ticket != queued.ticket:  # else it is in the heap already
@@ -527,7 +523,7 @@ class SchedulingQueue:
             queued.moved_at = moved_at
 
     def _rejected(self, queued: QueuedPod, now: float) -> None:
-        """Try the next pod with the signature `tries_for`, unless `queued` still has it too."""
+        """Retry the next pod with the signature `tries_for` if `queued` has lost this signature."""
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)
@@ -535,7 +531,7 @@ class SchedulingQueue:
     def _try_next(self, queued: QueuedPod, now: float) -> None:
         """Retry the first unschedulable pod with the signature `queued.tries_for`, if it may fit.
 
-        Then `queued` is no longer tried on behalf of others.
+        From now on, `queued` is not tried on behalf of others.
         """
         signature, queued.tries_for = queued.tries_for, None
         following = self._unschedulable.first_of(signature) if signature is not None else None
@@ -606,7 +602,7 @@ class SchedulingQueue:
             self._unschedulable.add(queued, since)
 
     def _leave(self, queued: QueuedPod) -> None:
-        """Remove the pod from its queue, if it is in one."""
+        """Remove the pod from its queue, if it is in a queue."""
         if queued.queue is not None:
             self._counts[queued.queue] -= 1
         if queued.queue is SubQueue.UNSCHEDULABLE:

@@ -73,9 +73,9 @@ class QueueingHints:
         """Return a value that is equal for pods of equal groups; None if the pod is in no group.
 
         Groups are equal if they have the same requirements and their unscheduled members have the
-        same specs. A group is equal to no other group if a member has a node, because this may bind
-        the others to a topology domain; if `by_specs` is False; or if its members have many
-        different specs.
+        same specs. A group is equal to no other group in three cases: `by_specs` is False; its
+        members have many different specs; a member has a node, which may bind the other members to
+        a topology domain.
         """
         groups = self._cluster.pod_groups
         group = groups.of(pod)
@@ -168,11 +168,11 @@ class QueueingHints:
         return hint is QueueingHint.QUEUE
 
     def _ends_wait(self, gone: Pod, queued: QueuedPod) -> bool | None:
-        """Return True if a pod with this spec, nominated where `gone` was, awaits no more victims.
+        """Return whether the end of `gone` ends the wait for victims; None if hints decide this.
 
-        Such a pod must be tried even if its node is still too full for it. Return False if the
-        group of `queued` still awaits victims on its nominated nodes: an attempt would fail and
-        lengthen the group's backoff. Return None if the hints of plugins decide.
+        Return True if a pod with the spec of `queued`, nominated to the node of `gone`, awaits no
+        more victims; it must be tried even if the node is still too full for it. Return False if
+        the group of `queued` awaits more victims: an attempt would fail and lengthen its backoff.
         """
         cluster, pod = self._cluster, queued.pod
         if not len(cluster.nominations) or gone.node_name is None:
@@ -212,8 +212,8 @@ def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
     """Return whether an event about one pod cannot make the queued pod schedulable.
 
-    Such an event comes from the queued pod's own attempt, or is about a pod without a node (its
-    nomination) that has a lower priority.
+    This is so if the queued pod's own attempt caused the event, or if the event is about the
+    nomination of a pod with a lower priority.
     """
     if about.uid == queued.pod.uid:
         return during_attempt

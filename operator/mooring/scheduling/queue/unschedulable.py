@@ -24,8 +24,8 @@ from mooring.runtime.queued_pod import QueuedPod
 from mooring.scheduling.queue.kept_events import EventLog
 
 _MOST_HINTS: Final = 30_000
-"""The most hints that may wait, a second of work; then groups with many events are retried without
-hints."""
+"""The most hints that may wait, which is a second of work. If more wait, groups with many events
+are retried without hints."""
 _MISSED: Final = "ScheduleAttemptFailure"
 _TOO_MANY_EVENTS: Final = "ForceActivate"
 """The name of the event that moves a pod without a hint, as in kube-scheduler's metrics."""
@@ -38,7 +38,7 @@ class _Group:
     """Pods with the same signature, in the order in which they were added."""
 
     seen: int
-    """The end of the events when the group's hints had last checked all of them."""
+    """The value of `EventLog.end` when the group's hints had last checked all events."""
     next: int
     """The sequence number of the event that the group's hints check next."""
     pods: dict[Uid, QueuedPod] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class _Group:
 
     @property
     def first(self) -> QueuedPod | None:
-        """The pod to try first, a nominated pod only if all are nominated; None without pods."""
+        """The pod to try first: the first of `free`, else the first of all; None without pods."""
         return next(iter((self.free or self.pods).values()), None)
 
 
@@ -113,7 +113,7 @@ class UnschedulablePods:
         self._missed = OrderedDict[Uid, _Missed]()
         self._nominated: dict[str, dict[Uid, QueuedPod]] = {}
         self._without_node: dict[Uid, str] = {}
-        """The event that moves each pod whose nominated node was deleted, by the pod's uid."""
+        """By uid of a pod whose nominated node was deleted, the label of the deletion's event."""
         self._entries: dict[Uid, _Entry] = {}
         self._counts = Counter[tuple[str, str]]()
 
@@ -250,7 +250,7 @@ class UnschedulablePods:
         return moved
 
     def _run_without_node(self) -> list[tuple[QueuedPod, bool]]:
-        """Return the next pod whose nominated node was deleted, unless this is its node again."""
+        """Return the next pod whose nominated node was deleted; [] if it is nominated again."""
         uid = next(iter(self._without_node))
         event, queued = self._without_node.pop(uid), self._without_nomination(uid)
         return _moved([(queued, False)], event) if queued is not None else []
@@ -277,7 +277,7 @@ class UnschedulablePods:
         return []
 
     def _settle(self, signature: Hashable, group: _Group) -> None:
-        """Count all events as checked by the group's hints; move the group to the end."""
+        """Mark all events as checked by the group's hints; move the group behind all others."""
         group.seen = group.next = self._events.end
         self._groups.move_to_end(signature)
 
@@ -285,7 +285,10 @@ class UnschedulablePods:
         return self._entries[queued.pod.uid].since
 
     def _stands_for(self, group: _Group, number: int) -> QueuedPod:
-        """Return the first of `group.free` if added before this event, else the group's oldest."""
+        """Return the pod for which hints run: the first of `group.free`, or the group's oldest.
+
+        It is the oldest if the first of `group.free` was added after the event `number`.
+        """
         free = next(iter(group.free.values()), None)
         if free is not None and self._since(free) <= number:
             return free
@@ -330,10 +333,7 @@ def _moved(
 
 
 def _node_of(event: ClusterEvent) -> str | None:
-    """Return the name of the node that the event is about; None without one.
-
-    If it is about a pod, this is the pod's node or nominated node.
-    """
+    """Return the name of the node that the event is about; for a pod, its (nominated) node."""
     about = event.after or event.before
     if isinstance(about, Pod):
         return freed_node(about)
