@@ -38,12 +38,12 @@ def assume_reserve_and_permit(
 ) -> list[AssumedPod]:
     """Assume the pods on their nodes, and run Reserve and Permit: for all pods or for none.
 
-    Returns the assumed pods; `together` is the binding of their group, if they have one. The
-    pods are assumed in the order of `rows`, because a pod may fit only beside an earlier one.
-    `devices` are the allocations that the pods' claims must get, by uid. Permit may let a pod wait.
-    The caller delivers the events about the pods (`announce`). Raises PodRejected if a Reserve or
-    Permit plugin rejects a pod, and PluginFailed if a plugin fails; then all pods are unreserved
-    and forgotten.
+    Returns the assumed pods; `together` is the binding of their group, if they have a group. The
+    pods are assumed in the order of `rows`, because a pod may need an earlier pod beside it.
+    `devices` has the allocations of the pods' claims, by the uids of pod and claim. Permit may let
+    a pod wait. The caller delivers the events about the pods (`announce`). Raises PodRejected if a
+    Reserve or Permit plugin rejects a pod, and PluginFailed if a plugin fails; then all pods are
+    unreserved and forgotten.
     """
     pipeline, state, found = attempt.pipeline, scheduler.state, list[AssumedPod]()
     with ExitStack() as undo:

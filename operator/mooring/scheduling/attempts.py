@@ -40,8 +40,8 @@ class Attempts:
     ) -> None:
         """End the pod's attempt with an error, and withdraw its nomination, as kube-scheduler does.
 
-        A pod that has left the queue gets no report: it may be bound by a Bind plugin that took too
-        long, and then no later watch event would remove the report.
+        A pod that has left the queue gets no report. A slow Bind plugin may have bound it, and then
+        no later watch event would remove the report.
         """
         self.count(attempt, "error")
         scheduler, pod, now = self._scheduler, queued.pod, self._clock()
@@ -54,9 +54,9 @@ class Attempts:
     def reject(self, attempt: CurrentAttempt, queued: QueuedPod, rejection: PodRejected) -> None:
         """End the attempt for a pod that a Reserve or Permit plugin has rejected.
 
-        There is no report in two cases. A scheduler that stops rejects all waiting pods, but the
-        next leader decides about them again, so a cluster autoscaler must not add nodes. And a pod
-        that has left the queue was deleted or lost its profile.
+        There is no report in two cases. If the pod has left the queue, it was deleted or lost its
+        profile. If the scheduler stops, it rejects all waiting pods; the next leader decides about
+        them again, so a cluster autoscaler must not add nodes for them.
         """
         self.count(attempt, "unschedulable")
         queue, now = self._scheduler.queue, self._clock()
@@ -93,10 +93,10 @@ class Attempts:
         self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
 
     def _spared_seconds(self, attempt: CurrentAttempt, queued: QueuedPod) -> float:
-        """Return the seconds until a protected pod may become a victim; inf if none is protected.
+        """Return the seconds until the pod is retried for new victims; inf if no pod is protected.
 
-        `queued` is tried again after this time, because no event tells that the protection has
-        ended. In a strict profile, refused evictions and charges to budgets protect pods, too.
+        No event tells that the protection by `minRuntimeSeconds` has ended. In a strict profile,
+        recent evictions that count against budgets, and recent refusals, protect pods, too.
         """
         spec, limits = queued.pod.spec, attempt.pipeline.preemption
         cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf

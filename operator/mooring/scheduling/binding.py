@@ -1,8 +1,7 @@
-"""Binds an assumed pod: the end of its wait at Permit, PreBind, Bind and PostBind.
+"""Binds an assumed pod: waits until Permit allows it, then runs PreBind, Bind and PostBind.
 
-A binding is called off by cancelling its task: the pod is unreserved immediately. A Binding that
-was sent cannot be undone. So the task is not cancelled after that, and the answer to the Binding
-decides.
+To call a binding off, its task is cancelled; the pod is then unreserved immediately. A Binding that
+was sent to the API server cannot be undone. So its task is not cancelled, and the answer decides.
 """
 
 import asyncio
@@ -150,7 +149,7 @@ def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterat
     """Let the pod enqueuer, preemption and the group cancel the task inside this context.
 
     Raises:
-        BindingFailed: The pod left its watch when its binding could not be called off.
+        BindingFailed: The pod left its watch while its binding could not be called off.
         CalledOff: The pod's group has called off its bindings.
     """
     uid, task = assumed.pod.uid, asyncio.current_task()
@@ -179,11 +178,11 @@ async def _run(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """Return the result of a plugin's asynchronous method; measure its duration in some attempts.
+    """Return the result of a plugin's asynchronous method; measure it in sampled attempts.
 
     A shipped plugin has time-outs of its own and ends when it is cancelled, so it is awaited here.
-    A plugin of another distribution may catch CancelledError and continue, so it runs in a task of
-    its own; after the time-out the task is cancelled, and nobody waits for it.
+    A plugin of another distribution may catch CancelledError and continue. So it runs in a task of
+    its own, which is cancelled and abandoned after the time-out.
 
     Raises:
         BindingFailed: The method failed. An error of the API server does not count as a failure of
@@ -248,7 +247,7 @@ async def _in_task(call: Coroutine[Any, Any, object], seconds: float) -> object:
     """Run the call in a task of its own, and return its result.
 
     After `seconds`, or if the waiting task is cancelled, the call is cancelled. Then this function
-    waits for its end, at most `_TO_END_SECONDS`.
+    waits at most `_TO_END_SECONDS` until the call has ended.
 
     Raises:
         TimeoutError: After `seconds`.

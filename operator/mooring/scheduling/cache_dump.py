@@ -32,7 +32,7 @@ def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
 
 
 def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield each node, and then its pods; in the end, yield the pods whose node does not exist."""
+    """Yield each node and then its pods; at the end, yield the pods whose node does not exist."""
     state = scheduler.state
     # Between two records nodes come and go, and their rows with them.
     for name in tuple(state.nodes.row_of):

@@ -34,7 +34,7 @@ from mooring.volumes.model.pod_volumes import ClaimVolume
 _MOST_ROWS: Final = 64
 """The most nodes that are compared among those that one plugin rejects; they are evenly spread."""
 _MOST_LOOKED_UP: Final = 32
-"""The most required node labels of a pod that are checked, and as many of its topologyKeys, volume
+"""The maximum number of each that is checked: a pod's required node labels, topologyKeys, volume
 claims and requested resources."""
 
 
@@ -72,7 +72,7 @@ def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str,
 
 
 def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -> IntArray:
-    """Return the positions of nodes that have at least a part of every requested resource."""
+    """Return the positions of nodes that offer some of every requested resource."""
     has = np.ones(len(positions), np.bool_)
     for resource, amount in islice(pod.spec.demand.resources.items(), _MOST_LOOKED_UP):
         if amount:
@@ -81,7 +81,7 @@ def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -
 
 
 def _reasons(group: RejectedNodes, positions: IntArray) -> str:
-    """Return the most frequent reasons of the nodes at `positions` that have the fewest reasons."""
+    """Return the most frequent set of reasons among the nodes with the fewest reasons."""
     why = group.explanation
     if len(why.reasons) == 1:
         return why.reasons[0]

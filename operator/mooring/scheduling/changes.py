@@ -119,7 +119,7 @@ def _is_hard(taint: Taint) -> bool:
 
 
 def _constraints(spec: PodSpec) -> Iterator[tuple[str, object]]:
-    """Yield each constraint of the pod, and a text that describes the pod without it."""
+    """Yield (text, constraint) for each constraint; the text describes the pod without it."""
     for requirement in spec.node_selector.requirements:
         yield f"had no nodeSelector {requirement.text}", requirement
     if spec.required_nodes is not None:
@@ -202,10 +202,9 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 def _scaled(
     amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return a container's part of the pod's limits: its amounts times the limit over the request.
+    """Return a container's amounts, reduced in the ratio in which the pod's requests are reduced.
 
-    Amounts of resources that the pod does not request beyond its limit stay; amounts of 0 are
-    omitted.
+    `requested` are the pod's requests, and `limits` their new maximum. Amounts of 0 are omitted.
     """
     changed = {
         name: amount * limits[name] // requested[name]
@@ -239,10 +238,9 @@ def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
-    """Yield, for each request of devices, its changes to smaller numbers, the largest first.
+    """Yield, for each request of devices, the changes to each smaller number, the largest first.
 
-    A request of all devices is changed to one device. Numbers above the maximum of a claim are left
-    out.
+    A request of all devices is changed to one device. Numbers above `MOST_RESULTS` are left out.
     """
     for name, claim in _waiting(pod, cluster):
         for request, wanted in _requests(claim.spec):
@@ -262,7 +260,7 @@ def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
 
 
 def _waiting(pod: Pod, cluster: ClusterView) -> Iterator[tuple[str, ResourceClaim]]:
-    """Yield each unallocated claim of the pod once, with the name of its entry in the pod."""
+    """Yield (name in the pod's spec, claim) for each unallocated claim of the pod, once."""
     seen, known = set[str](), cluster.dynamic_resources
     for entry in pod.spec.resource_claims:
         name = entry.claim or pod.claim_names.get(entry.name)
@@ -283,7 +281,7 @@ def _requests(spec: ClaimSpec) -> Iterator[tuple[str, ExactRequest]]:
 
 
 def _parts(wanted: ExactRequest, where: str) -> Iterator[tuple[str, str | None]]:
-    """Yield (text, part) for each selector and capacity that the request could drop."""
+    """Yield (text, part) for each selector and capacity; the text describes the pod without it."""
     for index, expression in enumerate(wanted.selectors):
         shown = " ".join((expression or "").split())
         if len(shown) > _MOST_CHARACTERS:

@@ -56,7 +56,7 @@ def decide(
 ) -> Outcome | Needed:
     """Return the node with the highest score, or a diagnosis that says why no node fits.
 
-    If the pod fits on its nominated node, this is chosen without scores. If no node fits, the
+    If the pod fits on its nominated node, this node is chosen without scores. If no node fits, the
     PostFilter plugins run, and may find a node with victims.
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
     where a search that samples nodes begins. `now` is in seconds since the epoch. `answers` has the
@@ -139,7 +139,7 @@ def _feasible(
     """Return the nodes that pass all filters and extenders, with nominated pods counted.
 
     The search ends when it has found enough nodes (`sampled`). If the extenders have not answered
-    about nodes, or none of the nodes that they passed still fits, the result asks them.
+    yet, or no node that they passed still fits, return a `Needed` that asks them.
     """
     cluster = search.cluster
     with_nominated = search.rejected_with_nominated(pre_filtered, fits)
@@ -281,7 +281,7 @@ class LiveDryRun:
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """The amounts that must be free on a node; None if other filters depend on pods."""
+        """The amounts that must be free on a node; None if free amounts alone do not decide."""
         if self._pre_filtered is None:
             return None
         resource_filter = self._search.resource_filter(self._pre_filtered)
@@ -306,7 +306,7 @@ class LiveDryRun:
         return rejected[0].explanation.reasons_at(0) if rejected else ()
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return the pod's row by its uid, as if these pods had left; None if it fits nowhere.
+        """Return {uid: row} of the pod's best node as if the pods in `without` had left, or None.
 
         No extender is called, and the pod's own nomination is ignored.
         """

@@ -22,9 +22,9 @@ MOST_ATTEMPTS: Final = 64
 class ExtenderAttempts:
     """Runs attempts about pods and groups in which an extender is interested.
 
-    The loop makes a decision for each attempt from `pop`, and passes the calls that the decision
-    lacks to `decided`. Separate tasks call the extenders. So a slow extender delays only pods of
-    its profile, and only pods in which the extender is interested.
+    The loop makes a decision for each attempt from `pop`, and calls `decided` with the decision's
+    questions to extenders. Separate tasks call the extenders. So a slow extender delays only pods
+    of its profile, and only pods in which the extender is interested.
     """
 
     def __init__(self, extenders: Extenders, scheduler: SchedulerState) -> None:
@@ -52,13 +52,13 @@ class ExtenderAttempts:
         self._begin(profile)
 
     def pop(self) -> CurrentAttempt:
-        """Return the attempt that has been ready for the longest time."""
+        """Remove and return the attempt that has been ready for the longest time."""
         return self._ready.popleft()
 
     def decided(self, attempt: CurrentAttempt, needed: Sequence[Needed]) -> None:
-        """Start a task that calls the extenders that the attempt needs.
+        """Start a task that asks extenders the questions in `needed`.
 
-        If it needs none, the attempt has ended, and the next one of its profile may begin.
+        Without questions, the attempt has ended, and the next attempt of its profile may begin.
         """
         if needed:
             task = asyncio.create_task(self._call(attempt, needed))

@@ -89,7 +89,7 @@ class NodeSearch:
     def depends_on_requests_only(self) -> bool:
         """Return whether the pod's filters depend on other pods only through requests.
 
-        Unlike `resource_filter`, it also answers for a pod that waits for quota.
+        Unlike `resource_filter`, it also works if a pre_filter plugin rejects the pod for now.
         """
         states, _, restricted_by, rejections = self._run_pre_filter()
         if not all(rejection.resolvable for rejection in rejections.values()):
@@ -184,10 +184,10 @@ class NodeSearch:
     def full_with_nominated(
         self, pre_filtered: PreFiltered, fits: BoolArray
     ) -> tuple[IntArray, IntArray]:
-        """Return the rows that fit the pod, but have too little free beside their nominated pods.
+        """Return two sets of rows that fit the pod without their nominated pods.
 
-        Second, return the rows where other filters may reject the pod beside the nominated pods:
-        the caller tries these with `rejections_with_nominated`.
+        In the first set, too little is free beside the nominated pods. In the second set, other
+        filters may reject the pod: the caller checks this with `rejections_with_nominated`.
         """
         rows = left = self._nominated_rows(fits)
         if not len(rows):
@@ -204,7 +204,7 @@ class NodeSearch:
     def _passed_with_nominated(
         self, rows: IntArray, plugin: ResourceFilterPlugin, needs: Mapping[str, int], state: object
     ) -> tuple[NodeView, BoolArray]:
-        """Return the nodes with the requests of their nominated pods, and which pass the filter."""
+        """Return the nodes as if their nominated pods ran there, and where the pod fits."""
         nodes = self.cluster.nodes_with_nominated(rows, needs, self.pod, self.ends)
         return nodes, run_filter(self.pipeline, plugin, self.pod, nodes, state)
 
@@ -325,7 +325,7 @@ class NodeSearch:
     ) -> Diagnosis:
         """Return which filter rejects the pod on each node, with the reasons.
 
-        It is the first such filter, or each one with `alwaysCheckAllFilters`.
+        With `alwaysCheckAllFilters`, return every filter that rejects a node; else only the first.
         """
         remaining = np.sort(pre_filtered.candidate_rows)
         rejected: list[RejectedNodes] = []
@@ -338,7 +338,7 @@ class NodeSearch:
         return self.diagnosis(rejected=(*rejected, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
-        """Return a Diagnosis of the nodes at `rows` (int64, ascending) that PreFilter left."""
+        """Return a Diagnosis of the nodes at `rows` (int64, ascending) that passed PreFilter."""
         rows = np.intersect1d(rows, pre_filtered.candidate_rows)
         rejected = self._filter_rejections(pre_filtered, rows, self.pipeline.filters)
         return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))

@@ -1,4 +1,4 @@
-"""Binds the members of a group together: none is bound before the whole minimum can be.
+"""Binds the members of a group together, once enough members can be bound.
 
 Each member has a task. The tasks wait for each other twice: PreBind begins when all members are
 permitted, and Bind begins when PreBind of all members has ended. If too many members fail, the
@@ -121,8 +121,8 @@ class GroupBinding:
         time in which the call waits for its turn or for its repetition.
 
         Raises:
-            CalledOff: Too many other members have failed. The call has not begun, or has failed as
-                often as it may.
+            CalledOff: Too many other members have failed. The call has not begun, or its last
+                repetition has failed.
         """
         pauses = iter(_PAUSES_SECONDS)
         while True:
@@ -142,7 +142,7 @@ class GroupBinding:
                 await asyncio.sleep(pause)
 
     def ended(self, bound: Pod | None) -> None:
-        """Count one running binding less; add the member to `self.bound` unless it is None."""
+        """Count a binding as ended; `bound` is its member, or None if the binding has failed."""
         self._unfinished -= 1
         if bound is not None:
             self.bound.append(bound)
@@ -173,7 +173,7 @@ class GroupBinding:
             asyncio.get_running_loop().call_soon(self._call_off_some)
 
     def _look(self) -> None:
-        """End each meeting at which all remaining members are, unless they are called off."""
+        """End each meeting to which all remaining members have come, unless they are called off."""
         for meeting in (self.permitted, self.ready):
             if self.called_off is None and meeting.came >= self._left:
                 meeting.end()

@@ -26,17 +26,17 @@ logger = logging.getLogger(__name__)
 
 PERMIT_SECONDS: Final = 1.0
 CONFIRMATION_SECONDS: Final = 5.0
-"""The seconds between two searches for ended waits at Permit, and for late confirmations."""
+"""The seconds between two searches for bindings that the watch has not shown in time."""
 ASK_AGAIN_SECONDS: Final = 60.0
 """The seconds after which a bound pod is read again if the watch still has not shown it."""
 
 
 @dataclass(eq=False, repr=False)
 class Housekeeping:
-    """Runs the periodic work: ends waits at Permit, and reads pods whose bindings stay unconfirmed.
+    """Runs the periodic work: ends waits at Permit, and reads pods that the watch shows too late.
 
     `periodic` maps more functions to the seconds between two calls. If an extender said that it has
-    bound a pod, but the pod has no node, the pod is passed to `unbound`.
+    bound a pod, but the pod has no node, `unbound` is called with the pod.
     """
 
     scheduler: SchedulerState
@@ -81,7 +81,7 @@ class Housekeeping:
         """Read an assumed pod, because the watch is late to show its binding; correct the state.
 
         The answer is ignored if the watches have shown something newer. If the pod has ended, does
-        not exist or has no node, the assumption is undone; in the last case `unbound` gets the pod.
+        not exist or has no node, the pod is forgotten; if it has no node, `unbound` is called.
         A pod that is bound as assumed stays assumed, because only the watch shows its later changes
         in their order.
         """
@@ -108,10 +108,7 @@ class Housekeeping:
                 state.put(Kind.POD, pod.uid, found)
 
     def _undo(self, pod: Pod) -> None:
-        """Unreserve the assumed pod and forget it, as when its binding fails.
-
-        The profile may have changed since; the plugins of its current version are called.
-        """
+        """Unreserve the assumed pod with the profile's present plugins, and forget the pod."""
         state = self.scheduler.state
         profile = self.scheduler.profiles.of(pod, self.scheduler.cluster)
         if profile is not None and pod.node_name is not None:

@@ -89,10 +89,10 @@ class SchedulingLoop:
             self._set_alarm(None)
 
     def _work_once(self, now: float, slices: TimeSlices) -> bool:
-        """Run hints, go on with an attempt that called extenders, and make one attempt.
+        """Run hints, continue an attempt that called extenders, and make one attempt.
 
-        Without any of this work, it compares decisions of shadow profiles. Returns whether there
-        may be more work. Raises Interrupted if the loop was halted during a decision.
+        If there is no such work, compare decisions of shadow profiles. Returns whether there may be
+        more work. Raises Interrupted if the loop was halted during a decision.
         """
         more_hints = self._run_hints(now)
         if goes_on := self.schedule_one.extender_attempts.ready and self._may_bind():

@@ -20,8 +20,8 @@ class ScheduleResult:
     Attributes:
         feasible_nodes: The number of nodes that fit.
         evaluated_nodes: The number of nodes that the search examined.
-        scores: Returns scores by node name, the best first, of at most so many nodes (None: of all
-            feasible nodes). The function is None if the nodes were not scored.
+        scores: Returns the scores of the best n feasible nodes (None: of all) by node name, the
+            best first. The function is None if the nodes were not scored.
         diagnosis: Returns why the other nodes are not feasible.
     """
 
@@ -75,7 +75,7 @@ class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
 def decision_of(
     pod: Pod, pipeline: Pipeline, outcome: Outcome, most: int | None = None
 ) -> Decision:
-    """Return the record of an attempt; `most` limits the nodes in it, the best nodes first.
+    """Return the record of an attempt; `most` limits the scores, and the rejections per plugin.
 
     If the pod has a node, the record has rejections of other nodes only if `most` is None. Call it
     before the cluster changes, because the outcome reads live columns.

@@ -65,9 +65,9 @@ class BindAttempt:
     async def send(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Send a Binding by `write`; raise the exception of `write`.
 
-        For Mooring's own plugins, the task of the attempt sends it, because nothing cancels this
-        task at Bind while the scheduler runs. Other plugins may be cancelled, so their `write` gets
-        a task of its own.
+        Mooring's own plugins run in the task of the attempt. This task sends the Binding, because
+        nothing cancels the task at Bind while the scheduler runs. Other plugins may be cancelled,
+        so their `write` gets a task of its own.
         """
         if asyncio.current_task() is self._task:
             await write()
@@ -87,7 +87,7 @@ class BindAttempt:
         return any(not task.cancelled() and task.exception() is None for task in self._sent)
 
     async def end(self) -> None:
-        """Allow no more Bindings, and cancel those without an answer."""
+        """Allow no more Bindings, and cancel the Bindings without an answer."""
         self._wanted = _never
         unanswered = [task for task in self._sent if not task.done()]
         for task in unanswered:
@@ -102,7 +102,10 @@ def _never() -> bool:
 
 @dataclass(slots=True)
 class _Turns:
-    """The lock for a key of `alone`. `users` is the number of callers that have or want it."""
+    """The lock that all callers of `PluginApi.alone` with the same key share.
+
+    `users` is the number of callers that hold the lock or wait for it.
+    """
 
     key: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -164,7 +167,7 @@ class PluginApi:
         return int(self.now() * 1e9)
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Bind the pod with its annotations.
+        """Bind the pod, and add the annotations that `annotate` has stored for it.
 
         If the caller is cancelled after the Binding was sent, the attempt still waits for the
         answer. Raises PluginError if no attempt of the pod is at Bind for this node. For KubeError
@@ -340,9 +343,9 @@ class PluginApi:
     async def finish(self, seconds: float) -> None:
         """Wait for the tasks of `later` and for writes of cancelled callers, at most `seconds`.
 
-        Late writes of cancelled callers are cancelled. Without the wait, the next leader could read
-        a claim before such a write changes it. Call it after `stop`, when all other callers have
-        ended.
+        Then writes of cancelled callers that have no answer are cancelled. Without the wait, the
+        next leader could read a claim before such a write changes it. Call this method after
+        `stop`, when all other callers have ended.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + seconds

@@ -138,9 +138,9 @@ class PodEnqueuer:
     def _nominate_by_status(self, pod: Pod) -> None:
         """Apply a nomination, or its withdrawal, that another program wrote into the pod's status.
 
-        A pod that loses its nomination is retried; a pod that gets one is not. Assumed pods are
-        ignored (updatePodInSchedulingQueue in eventhandlers.go and UpdateNominatedPod in
-        backend/queue/nominator.go), and so are members of a group with reserved nodes.
+        A pod that loses its nomination is retried; a pod that gets a nomination is not retried.
+        Assumed pods, and members of a group with reserved nodes, are ignored
+        (updatePodInSchedulingQueue in eventhandlers.go, UpdateNominatedPod in nominator.go).
         """
         state, node = self._scheduler.state, pod.nominated_node
         if not self._reports.is_nominated_by_status(pod) or state.pods.get(pod.uid) is not None:
@@ -263,11 +263,11 @@ class PodEnqueuer:
         return True
 
     def flush(self) -> None:
-        """Retry pods that no event may bring back; called periodically.
+        """Retry pods that could wait for an event that never comes; called periodically.
 
         These are pods that have been unschedulable for five minutes, and gated pods. For gated
         pods, PreEnqueue plugins run again, because a plugin may have failed or may read more than
-        the pod. Other tasks may run after each pod.
+        the pod. Other tasks may run after some pods.
         """
         queue = self._scheduler.queue
         if queue.flush_unschedulable(self._clock()):
@@ -284,9 +284,9 @@ class PodEnqueuer:
     def _admit_group(self, event: ClusterEvent) -> None:
         """Run PreEnqueue again for gated members of a group that the event may complete.
 
-        If the group's object changed, the other members are retried, too. If a member was deleted,
-        joined another group, or was bound by another scheduler, a remaining member is retried with
-        its group, because the group may no longer be equal to other groups.
+        If the group's object changed, members that are not gated are retried, too. If a member was
+        deleted, joined another group, or was bound by another scheduler, the group is retried,
+        because it may no longer be equal to other groups.
         """
         before, after = event.before, event.after
         groups = self._scheduler.state.pod_groups
@@ -324,8 +324,8 @@ class PodEnqueuer:
     ) -> None:
         """Run PreEnqueue again for gated members; with `changed`, retry members that are not gated.
 
-        `run` handles the members beyond `at_once`. If the group changes again meanwhile, `run`
-        finishes this pass over the members and makes one more.
+        This call handles the first `at_once` members, and `run` the others. If the group changes
+        again meanwhile, `run` goes through all members once more afterwards.
         """
         if group is None:
             return
@@ -366,7 +366,7 @@ class PodEnqueuer:
         return False
 
     def _try_again_after(self, member: Pod) -> None:
-        """Retry the complete group that `member` is or was in: retry a member without a gate."""
+        """Retry the group of this version of `member` by one of its members, if it is complete."""
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return
@@ -392,9 +392,9 @@ class PodEnqueuer:
         return next((queued for queued in there if queued is not None and not queued.gated), None)
 
     def report(self) -> None:
-        """Report to pods that have waited for some seconds why they wait.
+        """Report the reasons of pods that have waited for some seconds; called periodically.
 
-        It must be called periodically. Other tasks may run after each pod, as there may be many.
+        Other tasks may run after each pod.
         """
         self._report_gated()
         self._report_pods_without_profile()
@@ -412,11 +412,11 @@ class PodEnqueuer:
             pause()
 
     def _report_pods_without_profile(self) -> None:
-        """Report to pods why no profile takes them; queue pods that a profile takes after all.
+        """Report the pods that no profile takes, and why; queue pods that have a profile after all.
 
         A pod gets its report only after a while: when the scheduler starts, profiles come one by
-        one, and a new profile may replace a deleted one. Some pods have a profile again without an
-        event: a profile may return while a pod is assumed. Pods of other schedulers get no report.
+        one, and a new profile may replace a deleted profile. A profile that returns while a pod is
+        assumed causes no event for the pod. Pods of other schedulers get no report.
         """
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
@@ -443,10 +443,10 @@ class PodEnqueuer:
                 self._reports.no_profile(pod, why)
 
     def _report_misspelt(self) -> None:
-        """Report to pods of unknown schedulers that their scheduler name may be misspelt.
+        """Report about pods of unknown schedulers that the scheduler name may be misspelt.
 
         A pod of another scheduler soon has a condition or a node, and then gets no report. If there
-        are many different names, the function examines only some of them now.
+        are many different names, this call examines only some of them.
         """
         before, names = self._clock() - _MISSPELT_SECONDS, set[str]()
         strays = takewhile(lambda each: each[1].since < before, self._strays.items())
@@ -507,7 +507,7 @@ class PodEnqueuer:
             drop_item(self._of_claim, key, uid)
 
     def _forget_claims_after(self, event: ClusterEvent) -> None:
-        """Forget the claims of a pod that got a node or was deleted; kopf may never show this."""
+        """Forget the claims of a pod that got a node or was deleted; kopf may never report this."""
         pod = event.after or event.before
         if isinstance(pod, Pod) and pod.uid not in self._scheduler.state.unscheduled:
             self._forget_claims(pod.uid)
@@ -519,13 +519,13 @@ class PodEnqueuer:
             self._is_unsettled.set()
 
     def _try_after_claim(self, event: ClusterEvent) -> None:
-        """Run PreEnqueue for gated pods that name the event's claim; run hints for its owner pod.
+        """Run PreEnqueue for gated pods that name the event's claim, and hints for its owner pod.
 
         If a claim was made for a single pod, its events concern only this pod, because equal pods
-        have other claims. All pods that name another claim have it in their spec, so the queue
-        finds them. A pod also waits for the deletion of its own claim for extended resources.
-        Changes of fields that PreEnqueue does not read are ignored, because they may be frequent
-        and may concern thousands of pods.
+        have other claims. Other claims are named in the specs of pods, so the queue finds the pods.
+        A pod also waits for the deletion of its own claim for extended resources. Changes of fields
+        that PreEnqueue does not read run no PreEnqueue, because they may be frequent and may
+        concern thousands of pods.
         """
         before, after = event.before, event.after
         claim = after if after is not None else before
@@ -554,8 +554,8 @@ class PodEnqueuer:
     def known(self) -> set[Uid]:
         """Return the uids of all pods without a node that are not in flight.
 
-        This includes pods without a profile, and pods after an attempt until they are reported as
-        gone or bound. A queued pod may be on a node if another scheduler has bound it.
+        This includes pods without a profile, and pods whose attempt has ended, until `gone` is
+        called. A queued pod may be on a node if another scheduler has bound it.
         """
         scheduler = self._scheduler
         known = {*scheduler.state.unscheduled, *scheduler.without_profile, *scheduler.queue.uids()}
@@ -577,8 +577,8 @@ class PodEnqueuer:
     def _unsettle(self, namespace: str | None) -> None:
         """Update the profiles of pods in the namespace (None: of all pods).
 
-        This call finds the first profiles, and `run` finds the others. Pods in flight among the
-        others are marked as outdated.
+        This call handles the first pods, and `run` the others. If the others are in flight, they
+        are marked as outdated.
         """
         without = self._scheduler.without_profile
         if namespace is None:
@@ -724,7 +724,7 @@ class _Members:
 class _Stray:
     """A pod without a profile: when it lost its profile, and its last report (`told`).
 
-    `version` is the version of the profiles at the last check of why none takes the pod.
+    `version` is `Profiles.version` when it was last checked why no profile takes the pod.
     `perhaps_misspelt` is True from this check until the pod's scheduler name has been compared with
     the names of profiles.
     """

@@ -128,7 +128,7 @@ class PodReport:
         ahead: The number of active pods before this pod by priority and waiting time.
         not_served: Kinds that the pod's volumes need and the API server does not serve.
         claims: The ResourceClaims, and why they have no devices.
-        suggestions: For an unschedulable pod or its group, the smallest change first.
+        suggestions: Changes after which an unschedulable pod or its group fits, the smallest first.
         group: The pod's group, without its pods.
     """
 
@@ -154,8 +154,8 @@ class PodReport:
 class PodReportBuilder:
     """Builds reports on request; searches run one at a time, so that decisions are not delayed.
 
-    `groups` returns documents of the pod groups with a namespace and name. `unserved` returns the
-    kinds that the API server does not serve, with their resources.
+    `groups` returns documents about the pod groups with a namespace and name. `unserved` returns
+    the kinds that the API server does not serve, with their resources.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class PodReportBuilder:
         return found
 
     def _victims_for(self, group: PodGroupState) -> Sequence[PodRef] | None:
-        """Return up to ten pods that must still leave nodes for the group; None if no pod must."""
+        """Return up to ten victims that still block nodes of the group; None if there are none."""
         found = (_victims(self._scheduler, pod) for pod in group.unscheduled.values())
         return next(filter(None, found), None)
 
@@ -320,7 +320,7 @@ class PodReportBuilder:
         return [str(unserved[kind]) for kind in needed if kind in unserved] or None
 
     def _ahead(self, queued: QueuedPod) -> int:
-        """Return how many active pods have a higher priority, or an equal one and wait longer.
+        """Return how many active pods have a higher priority, or the same one and wait longer.
 
         Other QueueSort plugins, resting namespaces, borrowed quota and groups may change the order
         in which pods are popped.

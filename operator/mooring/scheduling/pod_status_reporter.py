@@ -99,7 +99,7 @@ class PodStatusReporter:
         self._told: dict[str, _Told] = {}
         """The status that each pod will have when the pending fields are written, by uid."""
         self._nominating: dict[str, str] = {}
-        """Each pod's version after its nomination was written, by uid; "" while unknown."""
+        """By uid, the version that the pod got when its nomination was written; "" until then."""
 
     async def run(self) -> None:
         """Write reports until the task is cancelled."""
@@ -115,9 +115,9 @@ class PodStatusReporter:
         self.recorder.record(_reference(pod), "Normal", "Scheduled", "Binding", note)
 
     def unschedulable(self, pod: Pod, message: str, nominated: str | None = None) -> None:
-        """Report that no node fits the pod now; the first time at the next `report_new`.
+        """Report that no node fits the pod now; the first report is written by `report_new`.
 
-        The report about a nominated pod does not wait, because other schedulers must know it.
+        A first report with a nomination does not wait, because other schedulers must know it.
         """
         if nominated is None and self._told_about(pod) == _NOTHING:
             self._new[pod.uid] = pod, message
@@ -198,8 +198,8 @@ class PodStatusReporter:
 
         Without `why`, the reason is the preemptor's higher priority.
         Raises NotWantedError, and sends nothing, if `wanted` returns False. Raises ApiError if the
-        API server rejects the write. Does not raise if another writer was faster, or if the victim
-        no longer exists, because the deletion of the victim will show this.
+        API server rejects the write. It does not matter if another writer was faster or the victim
+        no longer exists: its deletion will show this.
         """
         why = f"because {why}" if why else "to accommodate a higher priority pod"
         condition = {
@@ -312,7 +312,11 @@ class PodStatusReporter:
         self._answered(uid, status, version)
 
     def _answered(self, uid: str, status: Mapping[str, Any], version: str) -> None:
-        """Keep the pod's version after its newest nomination was written; "" removes the entry."""
+        """Store in `_nominating` the pod's version after a write of its newest nomination.
+
+        If a newer nomination waits to be written, do nothing. `version` is "" if the write failed;
+        then remove the pod from `_nominating`.
+        """
         newer = self._pending[uid][1] if uid in self._pending else {}
         if _NOMINATION in status and _NOMINATION not in newer and uid in self._nominating:
             self._nominating[uid] = version

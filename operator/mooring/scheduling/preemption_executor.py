@@ -246,7 +246,7 @@ class PreemptionExecutor:
         return await self.writer.delete_pod(*named, wanted=wanted)
 
     def _why(self, preemptor: Pod, victim: Pod) -> str:
-        """Return which Queue took back quota; "" unless both pods are in two Queues of one tree."""
+        """Return "queue A took back what queue B had borrowed"; "" if quota is not the reason."""
         queues = self.scheduler.state.queues
         mine, its = queues.of(preemptor), queues.of(victim)
         if mine is None or its is None or mine is its or mine.root is not its.root:
@@ -254,7 +254,7 @@ class PreemptionExecutor:
         return f"queue {mine.name} took back what queue {its.name} had borrowed"
 
     def stays(self, victim: Pod) -> None:
-        """Give up the eviction; withdraw the nominations that wait for it, and retry these pods."""
+        """Give up an eviction; retry the pods that wait for it, without their nominations."""
         self._try_again(self.scheduler.state.abandon_eviction(victim))
         self.scheduler.work.set()
 
@@ -275,6 +275,6 @@ def _nodes_of(victims: Iterable[Pod]) -> str:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Return whether the error is the API server's refusal to carry out the request."""
+    """Return whether the API server rejected the request, or left it without an answer."""
     was_sent = isinstance(error, UnansweredError) or not isinstance(error, UnreachableError)
     return isinstance(error, ApiError) and was_sent

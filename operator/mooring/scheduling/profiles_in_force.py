@@ -128,7 +128,7 @@ class Profiles:
         return self.build(*load_profile(document, self.registry, self.handle.cluster.kubernetes))
 
     def build(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
-        """Return the profile, which is read and resolved, with its plugins; do not put it in force.
+        """Return a profile that was read and resolved, with its plugins, but not in force.
 
         Raises CertificatesInvalid if extenders' certificates cannot be used, and ProfileInvalid
         with every plugin that cannot be built.
@@ -178,7 +178,7 @@ class Profiles:
         self._rematch()
 
     def not_in_force(self, name: str, scheduler_names: Iterable[str]) -> None:
-        """Keep the scheduler names of an invalid profile, never in force, for `why_none`."""
+        """Keep, for `why_none`, the scheduler names of an invalid profile that is not in force."""
         self._not_in_force[name] = frozenset(scheduler_names)
         self.version += 1
 
@@ -190,7 +190,7 @@ class Profiles:
         return frozenset(p.name for p in others if may_share_pods(entry.profile, p))
 
     def outranked_by(self, name: str) -> tuple[str, ...]:
-        """Return the profiles that take all pods of this profile; () if some pods are left."""
+        """Return the names of the profiles because of which this profile never applies, or ()."""
         return self._outranked.get(name, ())
 
     def why_none(self, pod: Pod) -> str | None:
@@ -286,7 +286,7 @@ class Profiles:
         return entry
 
     def _remember(self, profile: SchedulingProfile) -> None:
-        """Remember that this profile had its scheduler names, for `why_none`."""
+        """Remember, for `why_none`, which scheduler names this profile had."""
         if profile.spec.mode == "Shadow":
             return
         for scheduler_name in profile.scheduler_names:

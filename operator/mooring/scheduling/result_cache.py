@@ -52,7 +52,7 @@ dropped."""
 _BYTES_PER_SPEC: Final = 8 * 1024
 """The estimated bytes of a spec's results, without the columns and the spec itself."""
 _FEW: Final = 4
-"""The number of nodes, per needed node, from which on a plugin runs only on the needed nodes."""
+"""A plugin runs only on the needed nodes if all nodes are at least `_FEW` times as many."""
 _MANY: Final = 2048
 """The fewest nodes for which selecting some of them is quicker than computing all of them."""
 _KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
@@ -169,7 +169,7 @@ plugin."""
 class ResultColumns:
     """All cached columns, by key.
 
-    Specs with equal keys share a column. `release` drops the column with the last of these specs.
+    Specs with equal keys share a column. `release` drops a column that no spec uses any more.
     """
 
     def __init__(self) -> None:
@@ -196,7 +196,7 @@ class ResultColumns:
         return column
 
     def release(self, column: ResultColumn) -> None:
-        """Count one user of the column less; drop the column if no spec uses it."""
+        """Reduce the number of the column's users by one; drop the column if no spec uses it."""
         column.users -= 1
         if not column.users:
             del self._columns[column.key]
@@ -392,7 +392,7 @@ class SpecResults:
         return tuple([run_devices_version(pipeline, plugin, pod) for plugin in reading])
 
     def filter(self, pod: Pod, nodes: NodeView, devices: Hashable) -> tuple[BoolArray, BoolArray]:
-        """Return two bool[rows]: nodes that pass the filters that ignore pods on nodes, and all."""
+        """Return `fits_without_pods` and `fits` of `NodeResults`, each bool[rows]."""
         if self._taken_as_of != self._cluster.node_set_version:
             self._release()
             self._take(pod)

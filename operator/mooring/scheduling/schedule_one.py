@@ -2,12 +2,12 @@
 
 The methods of `ScheduleOne` are in the order of the steps, which are the same for a pod and for a
 group. A pod is popped, and the other members of its group leave the queue with it. A decision
-chooses nodes for them. Either all members with a node are assumed, and each is bound in its own
-task, or none is. If there are no nodes, the scheduler searches for victims. Other tasks may run
-while a decision is made, but only one decision is made at a time.
+chooses nodes for them. Either all members with a node are assumed, or none is; each assumed pod is
+bound in its own task. If there are no nodes, the scheduler searches for victims. Other tasks may
+run while a decision is made, but only one decision is made at a time.
 
-Other attempts run while an attempt waits for extenders. Its decision starts again with their
-answers.
+While an attempt waits for extenders, other attempts run. When the answers have come, the decision
+of the attempt starts again.
 """
 
 import asyncio
@@ -239,8 +239,8 @@ class ScheduleOne:
     def _schedule_pod(self, attempt: CurrentAttempt) -> Sequence[Needed]:
         """Choose a node for the pod and begin to bind it; else put it back into the queue.
 
-        If PostFilter found victims, the pod is nominated, and their evictions begin. Returns the
-        questions that extenders must answer first; then nothing else has happened.
+        If PostFilter found victims, the pod is nominated, and their evictions begin. If extenders
+        must answer questions first, only return the questions.
         """
         queued, outcome = attempt.first, self._decide_pod(attempt)
         if isinstance(outcome, Needed):
@@ -306,8 +306,8 @@ class ScheduleOne:
     def _schedule_group(self, attempt: CurrentAttempt, group: PodGroupState) -> Sequence[Needed]:
         """Choose nodes for the members and begin to bind them; else preempt and reserve nodes.
 
-        Members without a node return to the queue. Returns the questions that extenders must answer
-        first; then nothing else has happened.
+        Members without a node return to the queue. If extenders must answer questions first, only
+        return the questions.
         """
         pipeline, result, obstacle = attempt.pipeline, "unschedulable", group.incomplete
         together = self._binding_of(group)
@@ -400,9 +400,9 @@ class ScheduleOne:
         return decision.after(answer), False
 
     def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
-        """Reserve nodes for a group that waited long; without nominations delete bound members.
+        """Reserve nodes for a group that has waited long.
 
-        Bound members are deleted only if the profile requires this.
+        If no member is nominated then, and the profile requires this, delete the bound members.
         """
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
@@ -532,9 +532,9 @@ class ScheduleOne:
             queued.times.enter(PodState.BINDING, now)
 
     async def _bind(self, assumed: AssumedPod) -> bool:
-        """Bind the pod, or put it into a queue again unless it has gone; run PostBind.
+        """Bind the pod and run PostBind; return whether the pod is bound.
 
-        Returns whether the pod is bound.
+        If the binding fails, the pod returns to a queue, or is forgotten if it has gone.
         """
         attempts, attempt, queued = self.attempts, assumed.attempt, assumed.queued
         try:
@@ -605,9 +605,9 @@ class ScheduleOne:
             self.scheduler.work.set()
 
     async def finish(self, seconds: float) -> None:
-        """End the bindings at Permit, wait for the other bindings, and cancel them after `seconds`.
+        """Wait for the bindings, and cancel them after `seconds`.
 
-        It immediately abandons attempts that wait for an extender.
+        Bindings at Permit, and attempts that wait for extenders, are ended immediately.
         """
         await self.extender_attempts.cancel(_CANCELLED_SECONDS)
         for waiting in self.scheduler.waiting:

@@ -62,8 +62,8 @@ class CurrentAttempt:
         answers: The answers of extenders; None if no extender is called.
         began, took: The start, and the duration of the decisions, in seconds.
         sampled: Whether each call of a plugin is measured.
-        unschedulable_seconds: The time since an attempt first found no node for a member; 0 if none
-            did, or if the profile does not delay preemption.
+        unschedulable_seconds: The time since an attempt first found no node for a member; 0 if all
+            attempts found nodes, or if the profile does not delay preemption.
     """
 
     pipeline: Pipeline

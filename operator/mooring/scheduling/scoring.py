@@ -153,7 +153,7 @@ def _node_only_scores(
 ) -> PluginScores:
     """Return the scores of a node-only plugin; `nodes` is the view of the feasible nodes.
 
-    Unless only few nodes are feasible, the scores may be for all nodes, by row.
+    If many nodes are feasible, the result may have the scores of all nodes, by row.
     """
     spec, how, weight = search.results.spec, scorer.plugin.normalize, scorer.weight
     is_kept = spec.is_kept(scorer.name)
@@ -175,7 +175,7 @@ def _node_only_scores(
 class _Totals:
     """Adds up the plugins' scores, in arrays by row or by position.
 
-    Columns for all rows are added by row, which needs no copy; later scores by position.
+    Columns for all rows are added by row, which needs no copy. Others are added by position.
     """
 
     def __init__(self, rows: IntArray, nodes: NodeView) -> None:

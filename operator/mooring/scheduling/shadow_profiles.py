@@ -41,8 +41,8 @@ _MOST_CHARACTERS: Final = 4096
 _MOST_PENDING: Final = 1000
 """The most pending pods that are examined at the same time."""
 _MOST_REMEMBERED: Final = 5000
-"""The maximum number of pods that are remembered although the watch has shown only a part of their
-history; the oldest is forgotten."""
+"""The maximum number of pods in `_left`, and of comparisons in `_unconfirmed`; the oldest is
+dropped."""
 _PENDING_SECONDS: Final = 30.0
 """The seconds after which a shadow profile also decides about a pending pod."""
 _LOOK_SECONDS: Final = 10.0
@@ -102,20 +102,20 @@ class Shadow:
         self._what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
         self._bound: deque[_BoundPod] = deque()
         self._left: OrderedDict[str, None] = OrderedDict()
-        """The uids of pods that were pending and no longer are, but that `on_events` has not yet
-        shown bound; the oldest are dropped."""
+        """The uids of pods that were pending, are not pending any more, and are not compared yet.
+        They may be bound or deleted."""
         self._unconfirmed: OrderedDict[str, _Comparison] = OrderedDict()
         """Comparisons of bound pods that were never seen pending, perhaps static pods, by uid."""
         self._pending: dict[str, float | None] = {}
-        """The monotonic time when each pending pod was first examined, by uid; None once it is in
-        `_due`."""
+        """By uid, the monotonic time when a pending pod was first examined; None after it was added
+        to `_due`."""
         self._look_at = 0.0
         self._due: deque[Pod] = deque()
         self._summaries: dict[str, _Summary] = {}
         self._records: deque[dict[str, Any]] = deque(maxlen=_MOST_RECORDS)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Keep the pods that the events show bound, for `compare`."""
+        """Keep, for `compare`, the pods that the events show as bound."""
         if not self._scheduler.profiles.has_shadows:
             self._bound.clear()
             return
@@ -124,10 +124,10 @@ class Shadow:
                 self._note(event.after)
 
     def forget(self, uid: str) -> None:
-        """Count the comparison of a pod that is no longer pending, or remember this for `compare`.
+        """Count the comparison of a pod that is no longer pending; without one, store the uid.
 
-        The caller must call it for every such pod. Bound pods that were never pending, such as
-        static pods, are not counted.
+        Call this for every pod that is no longer pending. Bound pods that were never pending, for
+        example static pods, are not counted.
         """
         if not self._scheduler.profiles.has_shadows:
             self._left.clear()
@@ -264,7 +264,7 @@ class Shadow:
             return _Comparison(profile, "error")
 
     def _decided(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Decide about a pod that is pending for long, or is bound and removed in the trial."""
+        """Decide about a pod as if it had no node; compare the decision with the pod's node."""
         pipeline, node = self._summary(profile).pipeline, pod.node_name
         outcome = self._what_if.decide(replace(pod, node_name=None), pipeline)
         scores, usages = dict[str, NodeScore | None](), list[tuple[float, float]]()
@@ -313,7 +313,7 @@ class Shadow:
         return known
 
     def _keep_once_confirmed(self, bound: _BoundPod, comparison: _Comparison) -> None:
-        """Keep the comparison if the pod was pending; store it separately until this is known."""
+        """Count the comparison if the pod is known to have been pending; else store it for now."""
         uid = bound.pod.uid
         if uid in self._left:
             del self._left[uid]

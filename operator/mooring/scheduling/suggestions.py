@@ -168,10 +168,10 @@ class _Suggestions:
     def _of_pod(
         self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
     ) -> Iterator[Suggestion]:
-        """Yield the suggestions for a pod.
+        """Yield the suggestions for a pod, first those of `helping`.
 
-        They are changes of the pod, fewer devices, ends of other pods, changes of claims, and, if
-        no change of claims helps, pairs of changes.
+        Then come suggestions to request fewer devices, to wait until other pods end, and to change
+        claims. If no change of a claim helps, pairs of changes follow; `changes` are the pod's own.
         """
         helped = claims_helped = False
         for suggestion in helping:
@@ -393,7 +393,7 @@ class _Suggestions:
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
         """Return sets of nodes (int64 rows) where the end of a few pods may make room.
 
-        Nodes where it may free devices are added to `_short_of_devices`.
+        Nodes where the end of pods may free devices are added to `_short_of_devices`.
         """
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
@@ -419,7 +419,7 @@ class _Suggestions:
         return [np.array([row], np.int64) for row in (*self._short_of_devices, *least)]
 
     def _without_pods(self, rows: IntArray) -> Suggestion | None:
-        """Suggest to wait for the end of as few pods on these nodes as possible; None if in vain.
+        """Suggest to wait for the end of as few pods on these nodes as possible, or return None.
 
         Pods that request the most of the missing resources end first. Two orders are tried: all
         pods of one node after the other, and one pod of each node in turn.
@@ -437,7 +437,7 @@ class _Suggestions:
         return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
 
     def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return as few of the first pods as must end; [] if the end of all is not enough."""
+        """Return as few of `pods` as must end, preferably the first; [] if all are not enough."""
 
         def fit(number: int) -> Suggestion | None:
             return self._fit(self._members, without=pods[:number])
@@ -477,9 +477,10 @@ class _Suggestions:
         return lists
 
     def _relief(self, slots: IntArray) -> npt.NDArray[np.float64]:
-        """Return how much of the missing resources the end of each pod frees, by pod slot.
+        """Return float64[slots]: the missing resources that the end of each pod frees, added up.
 
-        On a node without enough devices, pods that hold devices come before all others.
+        Each amount is divided by the largest request of a member. On a node without enough devices,
+        pods that hold devices get a higher value than all other pods.
         """
         columns, known = self._cluster.pod_columns, self._cluster.dynamic_resources
         relief = np.zeros(len(slots))
@@ -502,7 +503,7 @@ class _Suggestions:
 def _mildest(
     tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
 ) -> tuple[_Item, Suggestion] | None:
-    """Return the first of `tried` with a suggestion from `attempt`, and this; None without one.
+    """Return the first of `tried` for which `attempt` has a suggestion, and this suggestion.
 
     If `attempt` has a suggestion for an element, it must have one for all later elements.
     """

@@ -38,7 +38,7 @@ _FIRST_ATTEMPT: Final = 1
 
 @dataclass(eq=False, repr=False)
 class WhatIf:
-    """Decides about pods in a state without some of its pods and with additional ones.
+    """Decides about pods as if some pods of the state were absent and other pods were there.
 
     Args:
         cache: Results of earlier decisions in the state. Nothing else may use this cache.

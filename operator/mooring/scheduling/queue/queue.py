@@ -378,7 +378,7 @@ class SchedulingQueue:
         self._retry(queued, now, _ATTEMPT_FAILED)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
-        """If `queued`, now on a node, was tried on behalf of other pods, retry the next of them."""
+        """Retry the next of the pods on whose behalf `queued`, now on a node, was tried, if any."""
         self._try_next(queued, now)
 
     def done(self, queued: QueuedPod, now: float) -> None:
