@@ -168,9 +168,9 @@ class CardPlugin(AssignsInTrials):
         self._api.annotate(pod, self._annotations(request, assignment, placed.row))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a pod with cards left or changed, or if a node came or changed.
+        """Return QUEUE if a pod with cards was deleted or changed, or a node was added or changed.
 
-        Only changes of labels, annotations and resources of the node count.
+        Only changes of a node's labels, annotations and resources count.
         """
         match event.before, event.after:
             case Pod() as before, after:

@@ -91,7 +91,7 @@ class VolumeRestrictions:
         return ~self._conflicts(nodes, wanted)
 
     def explain(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> Explanation:
-        """Return for each node the disk in use, else the claim; evicting its user can help."""
+        """Return one reason per node: a disk in use, or else a claim in use. Evictions can help."""
         bits = np.where(self._conflicts(nodes, wanted), np.uint64(1), np.uint64(2))
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 

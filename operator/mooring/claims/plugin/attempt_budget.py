@@ -39,7 +39,7 @@ class Budget:
         self._left_on_node = min(self._steps_on_node, max(self._left, self.least_on_node))
 
     def undo_node(self) -> None:
-        """Give back the steps of this node, because its search starts again."""
+        """Give back the steps of the current node, because its search will start again."""
         self._left = self._left_before
 
     def work(self, units: int) -> None:

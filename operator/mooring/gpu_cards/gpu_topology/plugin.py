@@ -148,8 +148,8 @@ def _masks(cards: BoolArray) -> IntArray:
 def _score(sets: Subsets, free: int, all_free: int, request: CardRequest) -> int:
     """Return a score of 0-100 for the best set of cards.
 
-    The score is high if few groups of 4 or 8 free cards are broken up; for several cards, two
-    thirds of it are for the links between them. It is 0 if too few cards are free.
+    The score is high if few groups of 4 or 8 free cards are broken up. For several cards, the links
+    between them decide two thirds of the score. The score is 0 if too few cards are free.
     """
     chosen = sets.best(free, request.whole_cards)
     if chosen is None:

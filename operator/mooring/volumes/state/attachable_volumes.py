@@ -89,7 +89,7 @@ class AttachableVolumes:
             self._resolve(key)
 
     def class_changed(self, name: str) -> None:
-        """Update the counts for the class's claims without a known volume; the class changed."""
+        """Update the counts for this changed class: for its claims without a known volume."""
         claims = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM)
         volumes = self._objects.of(Kind.PERSISTENT_VOLUME)
         for key in self._rows:

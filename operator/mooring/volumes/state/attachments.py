@@ -105,7 +105,7 @@ class ObservedAttachments:
             self._refresh(name)
 
     def volume_changed(self, volume: str) -> None:
-        """Update the counts for a volume's VolumeAttachments; the volume or its source changed."""
+        """Update the counts for the VolumeAttachments of a volume that was changed."""
         for name in self._by_volume.get(volume, ()):
             self._refresh(name)
 

@@ -114,8 +114,8 @@ class BestFitIndex(Generic[_Item]):
     def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
         """Yield arrays (int64) with a position for each row, or NO_POSITION.
 
-        Together the arrays contain, for each row, the `count` smallest of `positions` that match
-        its node. They may contain further positions.
+        Together the arrays contain, for each row, the `count` smallest of `positions` whose items
+        match the row's node. They may contain further positions.
         """
         affinities = self._read_columns()[0]
         columns = [column[rows] for column in self._affinities.by_row()]
