@@ -1,8 +1,8 @@
 """Generates the SchedulingProfile CRD from the pydantic models, so that both always agree.
 
-The API server accepts structural schemas only: no references, no unions, no closed objects (it
-prunes unknown fields, and rejects them at `kubectl apply`). The schema has no defaults: an absent
-field means the default of the Mooring version that reads it.
+The API server accepts only structural schemas: without references, unions and
+`additionalProperties: false`. The schema has no defaults: an absent field means the default of the
+Mooring version that reads it.
 """
 
 from typing import Any, Final
@@ -150,7 +150,7 @@ def _map_values(node: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _inlined(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with its reference resolved, and with `X or null` reduced to X."""
+    """Return the schema with its reference replaced by the definition, and `X or null` by X."""
     while "$ref" in node or "anyOf" in node:
         if "$ref" in node:
             target = definitions[node["$ref"].rpartition("/")[2]]

@@ -1,10 +1,9 @@
-"""The names of kube-scheduler's plugins, and defaults of a profile.
+"""The names of kube-scheduler's plugins, and the defaults of a profile.
 
 Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.34.4 to v1.38.0-beta.0.
 
-Mooring does not have the plugins in `ABSENT`, but knows their names: a profile may disable and
-configure them, but may not enable them. A file of kube-scheduler may enable them; the import then
-leaves them out, with a note.
+Mooring does not have the plugins in `ABSENT`. A profile may disable and configure them, but not
+enable them. If a file of kube-scheduler enables them, the import leaves them out with a note.
 """
 
 from collections.abc import Mapping
@@ -41,16 +40,15 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "TopologyPlacementGenerator": 0,
     "PodGroupPodsCount": 1,
 }
-"""The plugins that the newest version enables at multiPoint, in order, with their weight (0 where
-none is written).
+"""The plugins that the newest version enables at multiPoint, in order, with their weight (0: no
+weight is written).
 
-The last three are enabled in kube-scheduler by the feature gates GangScheduling and
-TopologyAwareWorkloadScheduling, in Mooring always: they do nothing about pods without a group.
+Mooring always enables the last three; they ignore pods without a group. kube-scheduler enables them
+with the feature gates GangScheduling and TopologyAwareWorkloadScheduling.
 """
 
 OWN_DEFAULTS: Final[Mapping[str, int]] = {"CapacityScheduling": 0}
-"""Mooring's own plugins that are enabled by default, with their weight (0: none); they do nothing
-in a cluster without Queues."""
+"""Mooring's own plugins that are enabled by default, with their weight (0: no weight)."""
 
 ABSENT: Final[Mapping[str, frozenset[Point]]] = {
     "DeferredPodScheduling": frozenset({Point.PRE_FILTER, Point.FILTER, Point.PERMIT}),
@@ -80,7 +78,7 @@ KUBE_SCHEDULER_PLUGINS: Final = frozenset(
 
 
 def default_weights(kubernetes: KubernetesRules) -> dict[str, int]:
-    """Return the plugins enabled at multiPoint, in order, with their weight (0 if none is set)."""
+    """Return the plugins that a version enables at multiPoint, in order, with their weight."""
     weights = dict(DEFAULT_WEIGHTS)
     if not kubernetes.declared_features:
         del weights["NodeDeclaredFeatures"]

@@ -66,7 +66,7 @@ def _url(text: str) -> str:
 
 
 def _without_user(text: str) -> str:
-    """Return the URL, even an invalid one, without secrets, because Events and the log show it."""
+    """Return the text of a URL, which may be invalid, without secrets, for Events and the log."""
     before, _, rest = text.rpartition("@")
     scheme, found, _ = before.partition("://")
     return f"{scheme + found if found else ''}{rest}".partition("?")[0]
@@ -117,14 +117,14 @@ class TLSConfig(PolicyModel):
         )
 
     def without_files(self) -> "TLSConfig":
-        """Return a copy with inline data only; leave out a key pair unless all of it is inline."""
+        """Return a copy without files; it has the certificate and key only if both are inline."""
         unread: dict[str, str | bytes] = {"ca_file": "", "cert_file": "", "key_file": ""}
         if not (self.cert_data and self.key_data):
             unread |= {"cert_data": b"", "key_data": b""}
         return self.model_copy(update=unread)
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake for `insecure` with a CA, and for one of certificate and key alone."""
+        """Yield a mistake for `insecure` with a CA, and for only one of certificate and key."""
         if self.insecure and (self.ca_file or self.ca_data):
             yield FieldError("insecure", "must be false where caFile or caData is given")
         if bool(self.cert_file or self.cert_data) != bool(self.key_file or self.key_data):
@@ -201,7 +201,7 @@ class Extender(PolicyModel):
 
 
 def in_call_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
-    """Return the extenders in the order of their calls: ignorable ones last (buildExtenders)."""
+    """Return the extenders in the order of calls: ignorable extenders last (buildExtenders)."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 

@@ -14,9 +14,9 @@ from mooring.policy.label_selectors import LabelSelector
 from mooring.policy.profile import SchedulingProfile
 
 _MOST_NAMED: Final = 10
-"""The most profiles that a message about profiles for the same pods names."""
+"""A message about profiles for the same pods names at most this many profiles."""
 _EVERYTHING: Final = CompiledSelector()
-"""The compiled form of an absent selector and of an empty one."""
+"""The compiled form of an absent selector and of an empty selector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class _Rule:
 
     @property
     def reads_namespaces(self) -> bool:
-        """Whether the rule reads a namespace's labels other than the label with its name."""
+        """Whether the rule reads labels of the namespace other than the label with its name."""
         return any(wanted.key != NAMESPACE_NAME for wanted in self.namespaces.requirements)
 
 
 class ProfileMatcher:
     """The compiled match rules of all profiles.
 
-    If several profiles match a pod, the profile with the highest precedence applies; among equals,
-    the first by name. A matcher is immutable: a changed profile needs a new matcher.
+    If several profiles match a pod, the profile with the highest precedence applies; of equal
+    precedence, the first by name. A matcher is immutable: a changed profile needs a new matcher.
     """
 
     def __init__(self, profiles: Iterable[SchedulingProfile]) -> None:
@@ -55,8 +55,8 @@ class ProfileMatcher:
     def outranked(self) -> Mapping[str, tuple[str, ...]]:
         """Return the profiles that never apply, each with the profiles that apply in its place.
 
-        A profile that applies instead has a higher rank; each of its selectors is empty or equal.
-        Other reasons why a profile never applies are not found.
+        For each `schedulerName`, another profile comes first, and each of its two selectors is
+        empty or the same. Other reasons why a profile never applies are not found.
         """
         taken: dict[str, list[str | None]] = {}
         for rules in self._rules.values():
@@ -71,7 +71,7 @@ class ProfileMatcher:
     def reads_namespaces(self, scheduler_name: str) -> bool:
         """Return whether namespace labels decide which profile takes pods with this scheduler name.
 
-        The label with the namespace's own name does not count.
+        Selectors that only read the label with the namespace's name do not count.
         """
         return any(rule.reads_namespaces for rule in self._rules.get(scheduler_name, ()))
 
@@ -103,8 +103,8 @@ def compiled(selector: LabelSelector | None) -> CompiledSelector:
 def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
     """Return whether one pod can match both profiles, and both have the same mode and precedence.
 
-    A namespace and a pod may have any labels, so only two demands on the same label can exclude
-    each other.
+    Namespaces and pods may have any labels. Therefore only selectors that contradict each other
+    about the same label exclude such a pod.
     """
     a, b = one.spec.match, other.spec.match
     return (
@@ -117,7 +117,7 @@ def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
 
 
 def conflict_in_short(name: str, others: Collection[str]) -> str:
-    """Return `outranked by NAME` if a profile in `others` is before `name`, else `outranks NAME`.
+    """Return `outranked by NAME` if one of `others` applies before `name`, else `outranks NAME`.
 
     `others` are profiles with the same precedence for the same pods; the first by name applies.
     The text names only one profile, so that it seldom changes when profiles are created or deleted.
@@ -127,7 +127,7 @@ def conflict_in_short(name: str, others: Collection[str]) -> str:
 
 
 def conflict_text(name: str, others: Collection[str]) -> str:
-    """Return a text about all of `others` that are before or after `name`, as in the short text."""
+    """Return a sentence with the profiles that outrank `name`, and those that `name` outranks."""
     above = _first(_MOST_NAMED, (other for other in others if other < name))
     below = _first(_MOST_NAMED, (other for other in others if other > name))
     ranks = [f"outranked by {above}"] if above else []
@@ -146,7 +146,7 @@ def _first(most: int, names: Iterable[str]) -> str:
 
 @dataclass(slots=True)
 class _LabelConstraint:
-    """All requirements for one label; `allowed` has the possible values (None means all)."""
+    """All requirements on one label; `allowed` has the possible values (None: every value)."""
 
     allowed: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
@@ -174,7 +174,7 @@ class _LabelConstraint:
 
 
 def _can_both_match(*selectors: LabelSelector | None) -> bool:
-    """Return whether some labels match all selectors; an absent selector matches all labels."""
+    """Return whether labels exist that all selectors match; an absent selector matches always."""
     wanted: dict[str, _LabelConstraint] = {}
     for selector in filter(None, selectors):
         for key, value in selector.match_labels.items():

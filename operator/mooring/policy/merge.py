@@ -62,7 +62,7 @@ def plugins_by_point(
 
 
 def _merged(custom: PluginSet, catalog: Catalog, defaults: Mapping[str, int]) -> dict[str, int]:
-    """Return the weights at multiPoint by plugin name: first the defaults, then other plugins."""
+    """Return the weights of the plugins at multiPoint: first the defaults, then other plugins."""
     added = {plugin.name: plugin.weight for plugin in custom.enabled}
     off = {plugin.name for plugin in custom.disabled}
     kept = {} if "*" in off else {n: w for n, w in defaults.items() if n not in off}
@@ -75,8 +75,8 @@ def _expanded(
 ) -> tuple[PluginUse, ...]:
     """Return the plugins of one extension point.
 
-    First come plugins enabled both here and at multiPoint, then the other plugins of multiPoint,
-    then plugins enabled only here.
+    First come the plugins that are enabled both at this point and at multiPoint, then those enabled
+    at multiPoint only, then those enabled at this point only.
     """
     named = {plugin.name: plugin.weight for plugin in own.enabled}
     off = {plugin.name for plugin in own.disabled}

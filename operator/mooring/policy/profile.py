@@ -239,7 +239,7 @@ class SchedulingProfile:
 def profile_for(
     scheduler_name: str, spec: SchedulingProfileSpec, taken: Container[str] = ()
 ) -> SchedulingProfile:
-    """Return a profile for a scheduler name; its object name is as similar as possible.
+    """Return a profile for a scheduler name, with an object name that is similar to it.
 
     Args:
         scheduler_name: The `schedulerName` of pods: any text.
@@ -257,7 +257,7 @@ def profile_for(
 
 
 def _checked(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata; raise ProfileInvalid if no API object can have it."""
+    """Return the metadata; raise ProfileInvalid if an API object cannot have them."""
     name = metadata.get("name")
     mistakes = list[FieldError]()
     if name is None or name == "":

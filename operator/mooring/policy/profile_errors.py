@@ -38,7 +38,7 @@ class FieldError:
         return FieldError(join_path(parent, self.path), self.message, self.plugin)
 
     def lies_in_any(self, paths: Container[str]) -> bool:
-        """Return whether the mistake is in one of these fields, or in a part of one of them."""
+        """Return whether the mistake is in one of these fields, or inside of such a field."""
         above = (self.path[:end] for end, char in enumerate(self.path) if char in ".[")
         return self.path in paths or any(path in paths for path in above)
 
@@ -58,7 +58,7 @@ class ProfileInvalid(ValueError):  # noqa: N818 - it is a verdict about the prof
 
 
 class PluginLoadError(Exception):
-    """Raised if a plugin cannot be used; the text names it, its distribution and the reason."""
+    """Raised if a plugin cannot be used; the text names the plugin, its distribution and why."""
 
 
 def join_path(parent: str, child: str) -> str:

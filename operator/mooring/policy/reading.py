@@ -67,7 +67,7 @@ class PolicyModel(BaseModel):
     ) -> dict[str, Any]:
         """Return the JSON schema, with the docstrings of fields as their descriptions.
 
-        Pydantic's `use_attribute_docstrings` does so too, but reads all sources at each start.
+        Pydantic's `use_attribute_docstrings` does the same, but reads all sources at each start.
         """
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema)["properties"]
@@ -180,8 +180,7 @@ def _may_follow_from(
 ) -> bool:
     """Return whether the broken rule may follow from another mistake.
 
-    This is possible if the rule's object is incomplete, or inside a removed object. There may be
-    thousands of mistakes, so the function does not compare each mistake with all others.
+    This is possible if the rule's object is incomplete, or inside of a removed object.
     """
     owner = split_path(rule.owner)
     return owner in incomplete or any(owner[:end] in removed for end in range(len(owner) + 1))
@@ -190,8 +189,8 @@ def _may_follow_from(
 def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
     """Remove the field at the path from the document; return the path of the removed part.
 
-    For an item of a list, it removes the whole list, because other items would get new indexes. For
-    an absent required field, it removes the object. An empty path is the whole document.
+    In place of an item of a list, remove the whole list, so that no item gets a new index. In place
+    of an absent required field, remove its object. An empty path is the whole document.
     """
     while path:
         *above, last = path
@@ -209,7 +208,7 @@ def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _plain(value: object) -> Any:
-    """Return the value as dicts and lists without null fields; kopf's views are neither."""
+    """Return the value as dicts and lists, without null fields; the input may be a view of kopf."""
     if isinstance(value, str | int | float):  # first: whether something is a Mapping takes longer
         return value
     if isinstance(value, Mapping):

@@ -36,7 +36,7 @@ _NOT_BY_NAME: Final = f"{RULES} cannot be named: it runs what is in spec.rules"
 _LONGEST_FAILURE: Final = 1024
 """The maximum number of characters of a plugin's exception in a message; the rest is cut off."""
 _UNNAMED: Final = ""
-"""Stands for the name of a list's entry whose own name cannot be read."""
+"""Stands for the name of an entry of a list, if that name cannot be read."""
 
 _Entry = TypeVar("_Entry", Enabled, Disabled, PluginConfig)
 
@@ -47,7 +47,7 @@ class ResolvedProfile:
 
     Attributes:
         plugins: The plugins of every extension point, in the order they run.
-        args: The arguments of the plugins that run and take any, and the rules, by plugin name.
+        args: The arguments by plugin name; the argument of a rule's plugin is the rule.
         percentage_of_nodes_to_score: 0 to 100; 0 stands for kube-scheduler's adaptive rule.
         kubernetes: The rules of the version that the profile names, else of the server.
     """
@@ -58,7 +58,7 @@ class ResolvedProfile:
     kubernetes: KubernetesRules
 
     def policy(self, profile: SchedulingProfile) -> EffectivePolicy:
-        """Return the effective policy for the status of `profile`."""
+        """Return the `effective` part of the status of `profile`."""
         return EffectivePolicy(
             scheduler_names=profile.scheduler_names,
             kubernetes_version=self.kubernetes.version,
@@ -111,10 +111,10 @@ def _resolve(
     path: str,
     schema_mistakes: tuple[FieldError, ...],
 ) -> ResolvedProfile:
-    """Return what `resolve` returns; `schema_mistakes` are mistakes that are known already.
+    """Return the result of `resolve`; `schema_mistakes` are mistakes that are already known.
 
-    Raises ProfileInvalid with the schema mistakes, then all others except those that only follow
-    from a schema mistake.
+    Raises ProfileInvalid with the schema mistakes first; other mistakes that only follow from them
+    are left out.
     """
     known = _LoadedPlugins(catalog)
     mistakes = [*schema_mistakes, *_wrong_names(spec, known, f"{path}.plugins")]
@@ -187,7 +187,7 @@ class _LoadedPlugins:
 
 
 def _readable_plugins(document: object) -> SchedulingProfileSpec:
-    """Return the plugins and plugin arguments of a document with mistakes in other fields.
+    """Return a spec with only the plugins and plugin arguments of a document that has mistakes.
 
     Every entry keeps its index. An invalid entry keeps only its name, or becomes an entry without a
     name. An invalid list becomes one entry without a name.
@@ -318,7 +318,7 @@ def _args(
 
 
 def _wrong_type(entry: PluginConfig, path: str) -> Iterator[FieldError]:
-    """Yield mistakes in the arguments' type, which kube-scheduler's files state as `kind`."""
+    """Yield mistakes in the `apiVersion` and `kind` that a file may give the arguments."""
     version, kind = entry.args.get("apiVersion"), entry.args.get("kind")
     if version not in (None, _ARGS_VERSION):
         yield FieldError(f"{path}.apiVersion", f'must be {_ARGS_VERSION}, got "{version}"')
@@ -329,10 +329,9 @@ def _wrong_type(entry: PluginConfig, path: str) -> Iterator[FieldError]:
 def _default_args(
     name: str, catalog: Catalog, path: str, mistakes: list[FieldError]
 ) -> BaseModel | None:
-    """Return the arguments of a plugin without an entry; None for a plugin without arguments.
+    """Return the default arguments of a plugin; None for a plugin without arguments.
 
-    Appends a mistake if the plugin needs an entry, because a third-party plugin may have arguments
-    without defaults.
+    Append a mistake to `mistakes` if an argument of the plugin has no default.
     """
     model = catalog.args_model(name)
     if model is None:
@@ -351,8 +350,8 @@ def _default_args(
 def _read_args(name: str, model: type[BaseModel], given: Mapping[str, Any], path: str) -> BaseModel:
     """Read the arguments of a plugin.
 
-    Raises ProfileInvalid with every mistake. If the model raises any other exception, the mistake
-    names the plugin, which may belong to another distribution.
+    Raises ProfileInvalid with every mistake. If the plugin's model raises any other exception, this
+    is a mistake that names the plugin.
     """
     try:
         return read(model, given, path)

@@ -22,7 +22,7 @@ class ShapePoint(PolicyModel):
 
 
 def rising(shape: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:
-    """Return the shape; raise ProfileInvalid if a utilization is not above the one before."""
+    """Return the shape; raise ProfileInvalid if a utilization is not above the previous one."""
     for number, (before, point) in enumerate(pairwise(shape), start=1):
         if before.utilization >= point.utilization:
             message = f"must be more than {before.utilization}, the one before it, "

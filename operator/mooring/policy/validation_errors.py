@@ -79,7 +79,7 @@ def _broken(
 def _steps(details: ErrorDetails, document: object) -> tuple[list[int | str], str | None]:
     """Return the error's location without tags of unions, and the innermost tag or None.
 
-    A step that does not exist in the document is a tag; only the last step may be a missing field.
+    A step that does not exist in the document is a tag, unless it is the missing field itself.
     """
     steps: list[int | str] = []
     tag = None
@@ -117,7 +117,7 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _models_at(model: type[BaseModel], steps: Iterable[int | str]) -> list[type[BaseModel]]:
-    """Return the models that the value at this location may have; several for a union."""
+    """Return the models that the value at this location may have; a union has several."""
     models = [model]
     for step in steps:
         if isinstance(step, str):
@@ -168,7 +168,7 @@ def _words(expected: str) -> list[str]:
 
 
 def _choice(given: object, choices: list[str]) -> str:
-    """Return the message `must be one of ..., got ...`, with the choice that the user meant.
+    """Return the message `must be one of ..., got ...`, with the choice that was probably meant.
 
     For version numbers nothing is suggested. If `given` is not a text, the message asks for quotes,
     because 1.37 without quotes is a number.

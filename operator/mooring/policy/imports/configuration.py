@@ -47,10 +47,7 @@ _JITTER: Final = 1.2
 
 
 def _positive_or(default: timedelta) -> AfterValidator:
-    """Return a validator that rejects negative durations and replaces 0 by the default.
-
-    Go does not tell 0 from absent.
-    """
+    """Return a validator that rejects negative durations; like Go, it replaces 0 by the default."""
 
     def check(given: timedelta) -> timedelta:
         if given < timedelta(0):
@@ -70,7 +67,7 @@ class _LeaderElection(PolicyModel):
     resource_name: str = ""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake unless the leader gives up before its lease expires."""
+        """Yield a mistake if leaseDuration, renewDeadline and retryPeriod do not fit together."""
         if not self.leader_elect:
             return
         if self.lease_duration <= self.renew_deadline:
@@ -88,7 +85,7 @@ class _ClientConnection(PolicyModel):
 
 
 class _Plugins(Plugins):
-    """The plugins of a file, with the extension points that Mooring does not have."""
+    """The plugins of a file, also those at extension points that Mooring does not have."""
 
     pod_group_post_filter: PluginSet = PluginSet()
     placement_feasible: PluginSet = PluginSet()
@@ -98,8 +95,7 @@ _WITHOUT_POINT: Final = {
     "pod_group_post_filter": "pod groups preempt others where postFilter has DefaultPreemption",
     "placement_feasible": "a pod group takes a placement where its minimum of members fits",
 }
-"""Maps an extension point that Mooring lacks to a note about the plugins that are left out
-there."""
+"""Maps an extension point that Mooring lacks to the reason why its plugins are left out."""
 _ALL_PLACEMENTS: Final = "Mooring scores all placements of a pod group"
 
 
@@ -112,7 +108,7 @@ class _Profile(PolicyModel):
 
 
 class Configuration(PolicyModel):
-    """A KubeSchedulerConfiguration; v1beta2 has two fields more than the other versions."""
+    """A KubeSchedulerConfiguration, with the fields of all versions."""
 
     api_version: Literal[
         "kubescheduler.config.k8s.io/v1",
@@ -218,10 +214,7 @@ def _cleaned_profile(profile: object, version: object) -> object:
 
 
 def _cleaned_args(entry: object, version: object) -> object:
-    """Return the entry of pluginConfig; remove its arguments' `apiVersion` if it is `version`.
-
-    The arguments in a profile have the version v1.
-    """
+    """Return the entry of pluginConfig without `apiVersion` in its arguments if it is `version`."""
     args = entry.get("args") if isinstance(entry, Mapping) else None
     if not isinstance(entry, Mapping) or not isinstance(args, Mapping):
         return entry
@@ -243,9 +236,9 @@ def _cleaned_set(plugins: object) -> object:
 
 
 def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileSpec:
-    """Return the spec of a profile, including fields that the file sets for all profiles.
+    """Return the spec of a profile, with the fields that the file sets for all profiles.
 
-    Fields that the file does not set are not set in the spec.
+    Fields that are not in the file are not set in the spec.
     """
     fields = {name: value for name, value in profile if name in profile.model_fields_set}
     fields.pop("scheduler_name", None)
@@ -265,7 +258,7 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
 
 
 def _with_former_weights(plugins: Plugins) -> Plugins:
-    """Return the plugins; default plugins that the file does not name get v1beta2 weights."""
+    """Add the weights of v1beta2 for default plugins that the file does not name."""
     score = plugins.score
     named = {plugin.name for plugin in score.enabled} | {plugin.name for plugin in score.disabled}
     if "*" in named:
@@ -302,7 +295,7 @@ def _unknown_without_point(profiles: Iterable[_Profile], catalog: Catalog) -> It
 
 
 def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
-    """Yield a note for each setting for pod groups that Mooring does not support."""
+    """Yield a note for each setting about pod groups that is left out."""
     for point, reason in _WITHOUT_POINT.items():
         plugins: PluginSet = getattr(profile.plugins, point)
         if plugins.enabled or plugins.disabled:
@@ -313,7 +306,7 @@ def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield mistakes: repeated, empty, and (only among several profiles) missing names."""
+    """Yield mistakes for repeated and empty names, and for missing names of several profiles."""
     owners = dict[str, int]()
     for number, profile in enumerate(profiles):
         path, name = f"profiles[{number}].schedulerName", profile.scheduler_name
@@ -326,7 +319,7 @@ def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]
 
 
 def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield mistakes if profiles have different queueSort plugins, or other arguments for them.
+    """Yield mistakes if profiles have different queueSort plugins, or different arguments for them.
 
     All profiles of a file share one queue.
     """

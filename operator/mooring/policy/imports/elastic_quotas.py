@@ -1,4 +1,4 @@
-"""Converts ElasticQuotas to the Queues as which Mooring would read them (`quota/model`)."""
+"""Converts ElasticQuotas to Queues, as Mooring does when it reads them (`quota/model`)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -24,7 +24,7 @@ _KNOWN: Final = (
     *("runtime", "request", "child-request", "allocated", "guaranteed", "unschedulable-resource"),
     *("non-preemptible-request", "non-preemptible-used"),
 )
-"""The fields of Koordinator that are read, or that belong to the status."""
+"""Koordinator's labels and annotations that are read, or that belong to the status."""
 
 
 class ElasticQuotas:
@@ -38,7 +38,10 @@ class ElasticQuotas:
         self._origins: dict[str, str] = {}
 
     def read(self, raw: Mapping[str, Any]) -> None:
-        """Read an ElasticQuota; raise ManifestError if it is malformed or another is its Queue."""
+        """Read an ElasticQuota.
+
+        Raises ManifestError if it is malformed, or if another ElasticQuota becomes the same Queue.
+        """
         origin, queue = f"ElasticQuota {called(raw)}", parse_elastic_quota(raw)
         if queue.invalid is not None:
             raise ManifestError("", queue.invalid.removeprefix(f"{origin}: "))

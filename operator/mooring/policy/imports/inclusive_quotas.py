@@ -1,7 +1,7 @@
 """Converts queues of Volcano and KAI, whose quotas include the quotas of the queues below.
 
-The nominalQuota of a Queue is the part that the queues below do not have. If the queues share the
-resources of the nodes, a Queue at the root lends the resources that no quota names.
+The nominalQuota of a Queue is its quota minus the quotas of the queues below. The Queue at the root
+has what the quotas leave of the nodes' resources, and lends it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,8 +17,8 @@ def converted(
 ) -> Iterator[WrittenQueue]:
     """Yield the Queues for a tree of queues, parents first; a queue without parent is below `root`.
 
-    `capacity` is the amount that the queues share beyond their quotas. Without it the Queue at the
-    root has its own quota or limit.
+    `capacity` has the amount of each resource on all nodes: the quota of all queues together. For a
+    resource that is not in it, the root's own quota or limit is used.
     """
     known = {root.name: root, **{queue.name: queue for queue in queues}}
     parents = {queue.name: queue.parent or root.name for queue in queues}
@@ -36,7 +36,7 @@ def converted(
 
 
 def _shared(root: WrittenQueue, resource: str, capacity: Mapping[str, int]) -> Quota:
-    """Return the quota of all queues: the nodes' amount, or else the root's quota or limit."""
+    """Return the quota of all queues together; see `converted`."""
     quota = root.quotas.get(resource, NO_QUOTA)
     limit = None if quota.borrowing_limit is None else quota.nominal + quota.borrowing_limit
     shared = capacity.get(resource, quota.nominal or limit or 0)
@@ -58,6 +58,6 @@ def _note(queue: WrittenQueue, below: Mapping[str, int], notes: list[str]) -> No
 
 
 def note_without_nodes(root: str, kind: str) -> str:
-    """Return a note that the shared amount is unknown, because the file has no Nodes."""
+    """Return a note for a file without Nodes: the amount that the queues share is unknown."""
     how = f"give the Nodes too: kubectl get nodes,{kind} -o json | mooring convert -"
     return f"Queue {root} lends only what the others do not use; for what the nodes have, {how}"

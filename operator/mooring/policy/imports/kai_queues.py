@@ -38,7 +38,7 @@ class KaiQueues:
         self._notes = notes
         self._queues: list[WrittenQueue] = []
         self._unlimited: list[tuple[WrittenQueue, str]] = []
-        """The queues and resources whose quota is unlimited."""
+        """Pairs of queue and resource: the queue's quota of this resource is unlimited."""
 
     def read(self, raw: Mapping[str, Any]) -> None:
         """Read a queue; raise ManifestError if it is malformed."""
@@ -83,7 +83,7 @@ class KaiQueues:
             self._notes.append(f"GPUs are those of {_GPU}: KAI counts MIG devices and parts too")
 
     def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
-        """Yield a root Queue and the Queues for all of KAI's queues; add notes for the user."""
+        """Yield a root Queue and a Queue for each queue of KAI; add notes for the user."""
         for queue, resource in self._unlimited:
             limit = queue.quotas.pop(resource).borrowing_limit
             known = [each for each in (limit, capacity.get(resource)) if each is not None]

@@ -1,7 +1,7 @@
 """Converts Kueue's ClusterQueues, Cohorts and LocalQueues to Queues.
 
-Source: `apis/kueue/v1beta1` and `v1beta2`, where some fields have other names. A Cohort exists even
-if no object defines it.
+Source: `apis/kueue/v1beta1` and `v1beta2`; some field names differ. A Cohort exists even if other
+objects only name it.
 """
 
 from collections import defaultdict
@@ -65,7 +65,7 @@ class KueueQueues:
         """The namespace, the name and the ClusterQueue of each LocalQueue."""
 
     def read(self, raw: Mapping[str, Any]) -> None:
-        """Read an object of one of the kinds; raise ManifestError if it is malformed."""
+        """Read an object of a kind in `kinds`; raise ManifestError if it is malformed."""
         kind, name, spec = str(raw["kind"]), name_of(raw), mapping(raw, "spec")
         origin = f"{kind} {called(raw)}"
         if kind == "ResourceFlavor":
@@ -127,7 +127,7 @@ class KueueQueues:
         }
 
     def queues(self, _capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
-        """Yield the Queues for all objects, those for Cohorts first; add notes for the user."""
+        """Yield the Queues for Cohorts, then for ClusterQueues; add notes for the user."""
         self._add_namespaces()
         taken = {queue.name for queue in self._cluster_queues}
         defined = {queue.name for queue in self._cohorts}

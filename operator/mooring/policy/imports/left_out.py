@@ -42,8 +42,8 @@ LEFT_OUT: Final[Mapping[str, str]] = {
 }
 """The note about each plugin that is left out; see scheduler-plugins, cmd/scheduler/main.go."""
 _OTHERS: Final = frozenset({*ABSENT, CAPACITY_SCHEDULING})
-"""The plugins of `LEFT_OUT` that are always left out; the others are kept if the catalog has a
-plugin of this name."""
+"""The plugins of `LEFT_OUT` that are always left out. Other plugins of `LEFT_OUT` are kept if the
+catalog has a plugin of this name."""
 _TAKEN_OVER: Final = {"Coscheduling": "GangScheduling", CAPACITY_SCHEDULING: CAPACITY_SCHEDULING}
 """Maps a plugin of scheduler-plugins to the plugin of Mooring that replaces it."""
 _SORTING: Final = frozenset({"Coscheduling", "QOSSort", "TopologicalSort"})
@@ -56,9 +56,9 @@ _INSTEAD: Final = {
 
 
 class WithLeftOut:
-    """The plugins of another catalog and those that the import leaves out of a profile.
+    """A catalog that also has the plugins that the import leaves out of a profile.
 
-    With it, a file that names plugins of both kinds can be merged and resolved like a profile.
+    With it, a file that names such plugins can be merged and resolved like a profile.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -66,14 +66,14 @@ class WithLeftOut:
         self._left_out = _left_out(catalog)
 
     def names(self) -> Iterable[str]:
-        """Return the names of both kinds of plugins."""
+        """Return the names of all plugins, with those that are left out."""
         return {*self._catalog.names(), *self._left_out}
 
     def points(self, name: str) -> frozenset[Point] | None:
         """Return a plugin's extension points; None if the plugin is unknown.
 
-        The points of left-out plugins of scheduler-plugins are not known. They get every point
-        except bind, and queueSort only if they are known to sort pods.
+        The points of left-out plugins of scheduler-plugins are not known. Therefore they get all
+        points except bind and queueSort; those that sort pods get queueSort, too.
         """
         if name not in self._left_out:
             return self._catalog.points(name)
@@ -96,7 +96,7 @@ def without_their_args(spec: SchedulingProfileSpec, catalog: Catalog) -> Schedul
 
 
 def left_out_of(spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> Iterator[FieldError]:
-    """Yield a note for each plugin that is left out, and for each point that loses all plugins."""
+    """Yield a note for each plugin that is left out, and for each point that has no plugin then."""
     fields = dict[str, list[str]]()
     left_out = _left_out(catalog)
     for field, plugins in spec.plugins:

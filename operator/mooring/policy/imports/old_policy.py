@@ -1,10 +1,10 @@
 """Converts a Policy or an algorithm provider of Kubernetes 1.22 and before to a SchedulingProfile.
 
 Source: `scheduler.go` and `framework/plugins/legacy_registry.go` of v1.20. A Policy lists
-everything that runs, so its profile disables all defaults at multiPoint and enables the plugins of
-the Policy: first the filters, in the order in which predicates run, then plugins that only score. A
-plugin that the Policy uses only as a filter is disabled at score, and a plugin that only scores is
-disabled at filter.
+everything that runs. Therefore its profile disables all defaults at multiPoint, and enables the
+plugins of the Policy: first the filters, in the order in which predicates run, then plugins that
+only score. A plugin that the Policy uses only as a filter is disabled at score. A plugin that it
+uses only as a score is disabled at filter.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,12 +48,12 @@ PROVIDERS: Final[Mapping[str, Mapping[str, Any]]] = {
         ]
     },
 }
-"""The spec of each algorithm provider: the defaults, and the defaults with bin packing."""
+"""Maps an algorithm provider to the fields of its spec that differ from the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A plugin that the Policy uses, with the path of the field; `weight` is 0 for a filter."""
+    """A plugin that the Policy uses; `path` is its field there, `weight` is 0 for a filter."""
 
     path: str
     plugin: str
@@ -107,8 +107,8 @@ def _wrong_predicates(policy: Policy) -> Iterator[FieldError]:
 def _wrong_priorities(policy: Policy) -> Iterator[FieldError]:
     """Yield the mistakes in the priorities.
 
-    Priorities with an argument may use a plugin several times, but only with equal weights, and
-    they may not use RequestedToCapacityRatio several times.
+    Several priorities may use NodeLabel or ServiceAffinity, with equal weights. They may use any
+    other plugin only once.
     """
     weights = dict[str, int]()
     for number, priority in enumerate(policy.priorities or ()):
@@ -144,9 +144,9 @@ def _filters(policy: Policy) -> list[_Use]:
 
 
 def _predicate_name(predicate: Predicate) -> str:
-    """Return the predicate's name; for a predicate with an argument, the name of its type.
+    """Return the predicate's name in `PREDICATES`.
 
-    A predicate with an argument may have any name.
+    A predicate with an argument may have any name; its argument shows which predicate it is.
     """
     if predicate.argument is None:
         return predicate.name
@@ -192,9 +192,9 @@ def _score(priority: Priority, path: str) -> _Use:
 
 
 def _with_one_strategy(uses: list[_Use]) -> list[_Use]:
-    """Return the plugins; if only one scores free or used resources, NodeResourcesFit replaces it.
+    """Return the plugins, with NodeResourcesFit in place of a single plugin of `STRATEGIES`.
 
-    NodeResourcesFit then gets the strategy in `STRATEGIES`.
+    NodeResourcesFit gets the strategy of that plugin. Several such plugins are kept.
     """
     scoring = [use for use in uses if use.plugin in STRATEGIES]
     if len(scoring) != 1:
@@ -237,7 +237,7 @@ def _spec(policy: Policy, uses: Iterable[_Use], catalog: Catalog) -> dict[str, A
 
 
 def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, Any]) -> None:
-    """Merge `more` into the arguments of the plugin; joined lists contain each value once."""
+    """Merge `more` into the arguments of the plugin; lists are joined without repeated values."""
     for name, value in more.items():
         own = args.setdefault(plugin, {})
         if isinstance(value, list):
@@ -248,7 +248,7 @@ def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, An
 
 
 def _unused_points(roles: Mapping[str, set[bool]], catalog: Catalog) -> dict[str, Any]:
-    """Return the plugins to disable: pure filters at score, and pure scores at filter."""
+    """Return the plugins to disable at extension points where the Policy does not use them."""
     unused = dict[str, Any]()
     for plugin, scores in roles.items():
         points = catalog.points(plugin) or frozenset()

@@ -50,7 +50,7 @@ class Ratio(PolicyModel):
 
 class _Argument(PolicyModel):
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake unless exactly one member is given."""
+        """Yield a mistake if the argument does not have exactly one field."""
         given = [name for name, value in self if value is not None]
         if len(given) != 1:
             members = ", ".join(field.alias or "" for field in type(self).model_fields.values())
@@ -88,7 +88,7 @@ class Priority(PolicyModel):
 
 
 class Policy(PolicyModel):
-    """A Policy. An absent list means the defaults, an empty list means none."""
+    """A Policy. An absent list means the default list; an empty list stays empty."""
 
     api_version: str = ""
     kind: Literal["Policy"]
@@ -112,7 +112,7 @@ def _as_v1(document: object) -> object:
 
 
 def _as_v1_extender(extender: object) -> object:
-    """Return the extender in the v1 form: `enableHTTPS`, and a timeout as text."""
+    """Return the extender as in v1, which has `enableHTTPS` and a timeout as text."""
     if not isinstance(extender, Mapping):
         return extender
     modern: dict[str, Any] = dict(extender)

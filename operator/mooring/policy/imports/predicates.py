@@ -89,7 +89,7 @@ STRATEGIES: Final[Mapping[str, str]] = {
     "NodeResourcesMostAllocated": "MostAllocated",
     RATIO: "RequestedToCapacityRatio",
 }
-"""Maps a plugin to the NodeResourcesFit strategy for it, if a Policy has only one of them."""
+"""Maps a plugin to the strategy of NodeResourcesFit that replaces it; see `old_policy`."""
 
 DEFAULT_PRIORITIES: Final[Mapping[str, int]] = {
     "SelectorSpreadPriority": 1,

@@ -20,8 +20,8 @@ _NODE: Final = ("", "Node")
 class _Reader(Protocol):
     """Reads the objects of one scheduler one by one, and converts all of them to Queues.
 
-    `queues` is called once, after the last object, with the allocatable amounts of all Nodes
-    together; they are empty without Nodes.
+    `queues` is called once, after the last object. Its argument has the sum of the Nodes'
+    allocatable amounts, by resource; it is empty without Nodes.
     """
 
     @property
@@ -91,7 +91,7 @@ class QueueImport:
 
 
 def _check_path(queue: WrittenQueue, found: Mapping[str, WrittenQueue]) -> None:
-    """Raise ManifestError if the parents of a queue form a circle, or are too many."""
+    """Raise ManifestError if the parents of a queue form a circle, or are more than DEEPEST."""
     path, step = [queue.name], found.get(queue.parent)
     while step is not None:
         path.append(step.name)

@@ -62,7 +62,7 @@ class VolcanoQueues:
             self._queues.append(queue)
 
     def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]:
-        """Yield the Queues for all of Volcano's queues and their root; add notes for the user."""
+        """Yield a root Queue and a Queue for each queue of Volcano; add notes for the user."""
         if not capacity:
             self._notes.append(note_without_nodes(_ROOT, f"queues.{VOLCANO}"))
         if not any(quota.nominal for queue in self._queues for quota in queue.quotas.values()):

@@ -63,7 +63,7 @@ def _resource(name: str, quota: Quota) -> dict[str, str]:
 def in_namespaces(
     names: Sequence[str], selector: Mapping[str, Any] = MappingProxyType({})
 ) -> Mapping[str, Any]:
-    """Return the selector, restricted to namespaces with these names if there are any names."""
+    """Return the selector restricted to these namespaces; without names, return it unchanged."""
     if not names:
         return selector
     others = mappings(selector, "matchExpressions", "spec.namespaceSelector")

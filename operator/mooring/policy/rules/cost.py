@@ -10,12 +10,12 @@ from mooring.cel.regular_expressions import compile_pattern
 from mooring.cel.tree import Comprehension, Expression, FunctionCall, ListOf, Literal
 
 CALL: Final = 50
-"""The time, in units of 0.1 µs, of passing values to a call and taking the result."""
+"""The time of passing values to a call and taking the result, in units of 0.1 µs."""
 _ITEMS: Final = 16
 """The number of items that a list or map of unknown size is assumed to have."""
 _PATTERN: Final = 50
 _PATTERN_SIZE: Final = 5
-"""The time, in units of 0.1 µs, of each instruction of a regular expression."""
+"""The time of one instruction of a regular expression, in units of 0.1 µs."""
 
 
 def cost(expression: Expression) -> int:

@@ -1,8 +1,7 @@
 """Parses and type-checks CEL expressions over a pod and a node.
 
-Rules know the functions of CEL's standard library, and two functions that count pods. They do not
-know the functions that Kubernetes and cel-go add; `mooring.cel` has these for device selectors
-only.
+Rules may call the functions of CEL's standard library, and two functions that count pods. They may
+not call the functions that Kubernetes and cel-go add; those are for device selectors only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +62,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Overload, ...]]] = {
     "pods": _counting("pods", _DOMAIN),
     "node.pods": _counting("node.pods"),
 }
-"""The functions that rules may call. Functions that count pods have only types here; `plan` turns
+"""The functions that rules may call. Functions that count pods are never called; `rule_plan` turns
 them into counts."""
 
 
@@ -87,7 +86,7 @@ class Checked:
 
 
 def check(source: str) -> Checked:
-    """Parse and check the expression; raise ProfileInvalid with lines and columns, no paths."""
+    """Parse and check the expression; raise ProfileInvalid with lines and columns of mistakes."""
     try:
         root = parse(source, STANDARD_MACROS)
     except CompileError as error:

@@ -103,7 +103,7 @@ def _of_two(operator: str, types: Sequence[str]) -> str:
 
 
 def _conversion(types: Sequence[str]) -> str:
-    """Return how to combine values of both types; "" if that is not possible."""
+    """Return a hint how to combine values of both types; "" if that is not possible."""
     both = {*types}
     if both == {"int", "double"}:
         return ": CEL does not mix these, write double(...) around the int"
@@ -159,7 +159,7 @@ def _named(kind: str) -> str:
 
 
 def _divided(types: str) -> list[str]:
-    """Return the types in a list: `string, map(string, int)`."""
+    """Return the types that a list such as `string, map(string, int)` names."""
     parts, depth = [""], 0
     for character in types:
         depth += {"(": 1, ")": -1}.get(character, 0)

@@ -93,7 +93,10 @@ class Rule(PolicyModel):
     """The factor of the score, as a plugin's weight; 1 if absent."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake unless the rule has a filter or a score, and no field of the other."""
+        """Yield a mistake for a rule with both filter and score, or with neither of them.
+
+        A field that belongs to the other kind of rule is a mistake, too.
+        """
         if (self.filter is None) == (self.score is None):
             yield FieldError("", "must have either filter or score")
         elif self.filter is None and self.message is not None:
@@ -124,7 +127,7 @@ class Rule(PolicyModel):
 def plan_one_by_one(profile: Mapping[str, Any]) -> None:
     """Plan the rules of a SchedulingProfile manifest, and pause after each rule.
 
-    Planning takes some milliseconds per rule. Later readers of the profile find the plans.
+    Planning takes some milliseconds per rule. Later readers of the profile use the cached plans.
     """
     spec = profile.get("spec")
     rules = spec.get("rules") if isinstance(spec, Mapping) else None

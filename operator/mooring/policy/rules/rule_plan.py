@@ -52,7 +52,8 @@ _MOST_COUNTS: Final = 8
 """The maximum number of different counts of pods in one expression; more are a mistake."""
 
 _COUNTED_PODS: Final = "node.pods"
-"""The variable of a count of pods. Its `key` is the domain's label, or None for the node alone."""
+"""The variable of a `Read` that counts pods. Its `key` is the domain's label, or None for pods on
+the node itself."""
 _COUNTS: Final = ("pods", _COUNTED_PODS)
 
 _AMOUNTS: Final = ("node.allocatable", "node.requested")
@@ -68,7 +69,7 @@ _OF_PODS_ON_NODES: Final = frozenset(("node.requested", _COUNTED_PODS))
 
 _FIELDS: Final = ("node.name", "node.zone", "node.region", "node.unschedulable")
 _SETS: Final = ("node.taints", "node.conditions")
-"""The variables of a node with few different values; expressions read them as a whole."""
+"""The variables of a node that expressions read as a whole; they have few different values."""
 _NUMBERS: Final = ("int", "double")
 _KNOWN: Final = ("bool", *_NUMBERS, "string")
 _OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -95,7 +96,7 @@ class Read:
 
     @property
     def kind(self) -> str | None:
-        """The kind of name in `key`: "label" or "resource"; None if the key is neither.
+        """The kind of name in `key`: "label", "resource", or None.
 
         It is "label" for node.labels and node.pods, "resource" for node.allocatable and
         node.requested, and None for every other variable.
@@ -367,7 +368,7 @@ def _reads(expression: Expression) -> Iterator[Read]:
 
 
 def _keyed(expression: Expression) -> tuple[str, Expression] | None:
-    """Return map and key in `map.key`, `map["key"]`, `has(map.key)`, `"key" in map`; else None."""
+    """Return the map and key of `map.key`, `map["key"]`, `has(map.key)` or `"key" in map`."""
     match expression:
         case Select(variable="", operand=container, field=field):
             key: Expression = _text(expression.at, field)
@@ -402,7 +403,7 @@ def _domain_of(count: Expression) -> str | None:
 def _in_order(reads: Iterable[Read]) -> tuple[Read, ...]:
     """Return the variables that are read, sorted by name.
 
-    If the expression also reads a whole variable, single keys of this variable are left out.
+    Single keys of a variable are left out if the expression also reads the whole variable.
     """
     whole = {read.variable for read in reads if read.key is None} | {*_SETS}
     needed = {Read(r.variable) if r.variable in whole else r for r in reads}

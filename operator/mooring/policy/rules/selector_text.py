@@ -7,7 +7,7 @@ from mooring.model.selectors import LabelSelector, Operator, Requirement
 from mooring.policy.name_syntax import label_value, qualified_name
 
 _SHOWN: Final = 60
-"""The maximum number of characters that a message quotes of a text that is not a selector."""
+"""The maximum number of characters of an invalid selector that a message quotes."""
 _CONDITION: Final = re.compile(
     r"\s*+(?:!\s*+(?P<absent>[^\s!=,()]++)"
     r"|(?P<key>[^\s!=,()]++)\s*+(?:(?P<operator>==?|!=)\s*+(?P<value>[^\s!=,()]*+)"
