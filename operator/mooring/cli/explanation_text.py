@@ -8,7 +8,7 @@ from mooring.model.wording import listed, plural
 
 _MOST_NODES: Final = 3
 _FIRST_STEPS: Final = 4
-"""The number of first steps shown of a long path of a pod; a gap and its last steps follow."""
+"""A pod's long path is shown by this number of its first steps, a gap, and its last steps."""
 _WORDS: Final = {
     "noProfile": "no profile takes it",
     "gated": "gated{by_plugin}",

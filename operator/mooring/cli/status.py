@@ -89,7 +89,7 @@ _NOT_INSTALLED = (
 async def _read(
     leader: Leader,
 ) -> tuple[str, list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """Return the server's version, the profiles and the Lease; None if there is no Lease.
+    """Return the server's version, the profiles, and the Lease (None if it does not exist).
 
     If the server does not know SchedulingProfiles, profiles and Lease are None.
     """

@@ -28,7 +28,7 @@ sent."""
 def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, output: str) -> Summary:
     """Print the leading replica's decisions about the objects of the files; return the summary.
 
-    Raises InputError with the leader's words if the leader refuses, or if no object makes pods.
+    Raises InputError if no object makes pods, or, with the leader's words, if the leader refuses.
     """
     objects, ignored = list[dict[str, Any]](), Counter[str]()
     for each in read_manifests(files):
@@ -62,7 +62,7 @@ def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, outpu
 
 
 def _attempts(tried: Mapping[str, Any]) -> Iterator[SimulatedAttempt]:
-    """Yield the decisions in the leader's answer, one per pod, in `mooring simulate`'s form."""
+    """Yield the decisions in the leader's answer as attempts, one per pod."""
     feasible, in_group = tried.get("feasible") or 0, "podGroup" in tried
     fits = WITH_GROUP if in_group else f"one of {plural(feasible, 'node')} that fit"
     for number, pod in enumerate(tried["pods"]):

@@ -42,7 +42,7 @@ _MOST_DEVICES: Final = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceOfNodes:
-    """The amounts of one resource on all nodes; int64 arrays with one item per node, as in `rows`.
+    """The amounts of one resource on all nodes; int64 arrays with an item for each of `rows`.
 
     `version` changes when nodes are added or removed, or when their labels or taints change.
     """

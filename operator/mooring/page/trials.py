@@ -419,8 +419,8 @@ class WhatIfRunner:
     ) -> list[list[DecisionInFull]]:
         """Return the decisions about the first pod or group, and about more pods if time is left.
 
-        A decision has the scores of at most `nodes` nodes. If a decision takes too long for one
-        attempt, it is continued later: an edited profile has no cached results for its first one.
+        A decision has the scores of at most `nodes` nodes. A decision that takes too long for one
+        attempt is continued later. An edited profile needs this, because no results are cached.
         """
         unit = units[0]
         while True:

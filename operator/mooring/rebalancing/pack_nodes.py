@@ -102,7 +102,7 @@ class _Packing:
         return planning.leaving(pods) if all(map(planning.may_move, pods)) else []
 
     def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
-        """Return the moves `own`, and the moves to this node, with targets on other nodes.
+        """Return the moves `own` and the moves to this node, all with targets on other nodes.
 
         Returns [] if one of the pods fits nowhere. The caller must undo the changes of the trial.
         """

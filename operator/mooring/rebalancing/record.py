@@ -223,7 +223,7 @@ class Record:
 
     @property
     def in_flight(self) -> int:
-        """The number of pods that are to be evicted soon, or wait for their replacements."""
+        """The number of pods that will be evicted soon, or whose replacements are not ready yet."""
         return len(self.under_way) + len(self.former)
 
     @property

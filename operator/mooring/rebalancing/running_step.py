@@ -268,7 +268,7 @@ def _end(trial: PlanTrial, under_way: UnderWay) -> None:
 
 
 def _is_empty(trial: PlanTrial, node: str) -> bool:
-    """Return whether nothing but terminating, static and DaemonSet pods is on the node.
+    """Return whether only terminating, static and DaemonSet pods are on the node.
 
     A node with a nominated pod is not empty; a node that does not exist is empty.
     """
