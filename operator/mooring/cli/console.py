@@ -114,7 +114,7 @@ def note_ignored(kinds: Mapping[str, int], source: str = "", notes: Iterable[str
 
 
 def print_notes(source: str, notes: Iterable[object]) -> None:
-    """Print the notes about an imported file; print a note that all profiles share only once."""
+    """Print the notes about an imported file; equal notes of several profiles are printed once."""
     for line in dict.fromkeys(map(str, notes)):
         note(f"{source}: {line}")
 

@@ -52,7 +52,7 @@ def workload_lines(name: str, found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def examples_by_cause(found: Mapping[str, Any]) -> list[str]:
-    """Return the longest pending pod of each frequent cause, as namespace/name."""
+    """Return, for each frequent cause, the pod that has been pending longest (namespace/name)."""
     return [pods[0]["pod"] for _, pods in _by_cause(found)[:_MOST_CAUSES]]
 
 

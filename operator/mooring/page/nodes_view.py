@@ -104,7 +104,7 @@ class Nodes:
         return ResourceOfNodes(self.version(), rows, allocatable, requested, counts, _flags(nodes))
 
     def resources(self) -> list[str]:
-        """Return at most 100 resources of the nodes: cpu, memory, and then other resources."""
+        """Return at most 100 resources of the nodes: cpu, memory, `PODS`, then all others."""
         found = sorted(set(self.scheduler.state.nodes.allocatable) - {CPU, MEMORY})
         return [CPU, MEMORY, PODS, *found][:_MOST_RESOURCES]
 

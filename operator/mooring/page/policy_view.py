@@ -27,7 +27,7 @@ class PolicyView:
         return [*dict.fromkeys(_namespace(record) for record in self.shadow("")["pods"])]
 
     def document(self, visible: frozenset[str]) -> dict[str, Any]:
-        """Return all profiles as JSON values; pods outside `visible` are left out."""
+        """Return all profiles as JSON values; only pods of the namespaces `visible` are named."""
         verdicts, shadow = self.handler.verdicts(), self.shadow("")
         names = sorted({*verdicts, *self.profiles.in_force})
         seen = (record for record in shadow["pods"] if _namespace(record) in visible)

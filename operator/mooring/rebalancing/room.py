@@ -104,7 +104,7 @@ class RoomSearch:
     def _if_others_leave(
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
     ) -> Room | None:
-        """Return a Room on one of `nodes` after moves of pods from any nodes; None without one."""
+        """Return a Room on one of `nodes`, after moves of pods from any nodes, or return None."""
         planning = self.planning
         among = frozenset(planning.cluster.node_names if nodes is None else nodes)
         for leaving in self._in_the_way(pod):

@@ -84,8 +84,8 @@ class RunningStep:
     def check_unchanged(self, moves: Sequence[Move]) -> None:
         """Raise PassedOver if these moves are no longer as planned.
 
-        The cause is a moved pod that has gone, has changed or has another profile now, or that no
-        pod waits for the room any more.
+        Moves are not as planned if a moved pod has gone, has changed or has another profile now, or
+        if no pod waits for the room any more.
         """
         fits = self.step.fits
         if fits and not any(ref.uid in self.scheduler.state.unscheduled for ref in fits):

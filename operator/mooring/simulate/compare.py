@@ -76,7 +76,7 @@ class ChangedNode:
     """A pod that two policies place differently.
 
     `owner` is its controller as `Kind namespace/name`, or "". `old` and `new` are its nodes; None
-    if it gets none. If `new` is None, `reason` says why; else it is "".
+    if it gets no node. If `new` is None, `reason` says why; else `reason` is "".
     """
 
     pod: str
