@@ -1,10 +1,10 @@
 """Finds the kinds that the API server serves, and its version of Kubernetes.
 
 Servers differ by version and flags, and are upgraded and downgraded while a replica runs. Therefore
-the server is asked at intervals (`mooring.mirroring.reflectors`). A replica that finds another
-version than at its start restarts. During an upgrade several servers may answer in turn. Therefore
-a kind counts as served, or as no longer served, only after two equal answers in a row; a new
-version, of the server or of a kind, counts only after ten.
+the server is asked at intervals (`mooring.mirroring.reflectors`). A replica restarts if a kind has
+another version than before, or if the server's new version has other rules. During an upgrade
+several servers may answer in turn. Therefore a kind counts as served, or as no longer served, only
+after two equal answers in a row. A new version, of the server or of a kind, counts only after ten.
 """
 
 import logging
@@ -26,7 +26,7 @@ EXPECTED: Final[Mapping[Kind, Resource]] = {
 _LOOKS: Final = 2
 _LOOKS_AT_VERSION: Final = 10
 """The number of equal answers in a row after which a new version counts. During an upgrade, old and
-new servers answer in turn, and each change of the version restarts the replica."""
+new servers answer in turn, and each change of the version may restart the replica."""
 _VERSIONS: Final[Mapping[Kind, tuple[Resource, ...]]] = {
     **{kind: (resource,) for kind, resource in EXPECTED.items()},
     **{
