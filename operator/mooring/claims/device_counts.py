@@ -214,7 +214,6 @@ class _Counts:
 
 
 def _place(where: ResourceSlice | Device, cluster: ClusterView) -> _Place | None:
-    """Return the nodes that can use the slice or device; None if there are none."""
     if where.all_nodes:
         return cluster.nodes.present
     if where.node_selector is not None:

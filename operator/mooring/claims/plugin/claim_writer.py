@@ -259,7 +259,6 @@ def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> s
 
 
 def _parsed(raw: Mapping[str, Any], known: ResourceClaim) -> ResourceClaim:
-    """Return the claim that the API server has sent; `known` is an earlier version."""
     try:
         return parse_resource_claim(raw)
     except ManifestError as error:

@@ -574,7 +574,6 @@ class EquivalentNodes:
                 self._outdated.update(self._rows_of.get(key, ()))
 
     def _outdate_shared(self, *keys: PoolKey) -> None:
-        """Mark the classes of all nodes that share these pools as outdated."""
         for key in keys:
             self._states.pop(key, None)
             for signature in self._shared.get(key, ()):

@@ -430,7 +430,6 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         )
 
     def _is_broken(self, claim: ResourceClaim) -> bool:
-        """Return whether the binding of the claim's devices failed or timed out."""
         if claim.allocation is None:
             return False
         return binding_failure(claim) is not None or (
