@@ -53,9 +53,9 @@ class CapacityScheduling:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if quota may have become free, or the pod may be in another Queue.
 
-        That is so if a Queue, a namespace or the Queue of a pod group has changed, if a claim of
-        the pod was created, if any pod was resized, if a pod has left a Queue of the same tree, or
-        if a node has changed whose resources the tree shares.
+        These events are: a changed Queue or namespace, a pod group that names another Queue, a new
+        claim of the pod, a resized pod, a pod that left a Queue of the same tree, and a changed
+        node if the tree shares the nodes' resources.
         """
         before, after = event.before, event.after
         if isinstance(before, PodGroup) or isinstance(after, PodGroup):
@@ -79,8 +79,8 @@ class CapacityScheduling:
 def quota_rejection(pods: Collection[Pod], cluster: ClusterView) -> Unschedulable | None:
     """Return why the Queue of these pods cannot take all of them now; None if it can.
 
-    The result is None, too, if no pod is in a Queue and none has to wait for one. Pods in different
-    Queues are rejected, and so are pods if only some of them are in a Queue.
+    Return None also if all pods are in no Queue and need no Queue. Pods in different Queues are
+    rejected, and so are pods of which only some are in a Queue.
     """
     queues, names = cluster.queues, dict[str, QueueState | None]()
     for pod in pods:

@@ -18,7 +18,7 @@ from mooring.state.pods import NO_QUEUE
 
 
 def used_at(slots: IntArray, cluster: ClusterView) -> Usage:
-    """Return how much quota of each Queue the pods in these slots of the pod columns use."""
+    """Return how much quota the pods in these slots of the pod columns use, by Queue."""
     columns, queues = cluster.pod_columns, cluster.queues
     slots = slots[columns.queues[slots] != NO_QUEUE]
     numbers, at, pods = np.unique(columns.queues[slots], return_inverse=True, return_counts=True)
@@ -49,10 +49,10 @@ def leaving_usage(numbers: Collection[int], cluster: ClusterView) -> Usage:
 
 
 def nominated_usage(pods: Collection[Pod], cluster: ClusterView) -> Usage:
-    """Return how much quota `pods` must leave to nominated pods, by Queue.
+    """Return how much quota, by Queue, `pods` must leave free for nominated pods.
 
-    Nominated pods with lower priority in the same Queue, pods with reserved nodes and `pods`
-    themselves do not count.
+    These nominated pods do not count: pods of lower priority in the same Queue, pods with reserved
+    nodes, and `pods` themselves.
     """
     if not len(cluster.nominations):
         return {}

@@ -2,8 +2,8 @@
 
 Source: scheduler-plugins `apis/scheduling/v1alpha1/types.go`, `pkg/capacityscheduling`; Koordinator
 `apis/extension/elastic_quota.go`, `pkg/scheduler/plugins/elasticquota`. In scheduler-plugins an
-ElasticQuota is the quota of its namespace, and all of them lend to each other. In Koordinator,
-labels arrange the quotas in a tree, whose root shares the resources of the nodes.
+ElasticQuota is the quota of its namespace, and all ElasticQuotas lend to each other. In
+Koordinator, labels arrange the quotas in a tree, whose root has the resources of the nodes.
 """
 
 import json
@@ -31,12 +31,12 @@ KOORDINATOR: Final = "quota.scheduling.koordinator.sh/"
 """The prefix of Koordinator's labels and annotations."""
 ROOT_OF_KOORDINATOR: Final = "koordinator-root-quota"
 NO_QUEUES: Final = ("koordinator-default-quota", "koordinator-system-quota")
-"""Koordinator's quotas of the pods that name no quota; these pods are in no Queue."""
+"""Koordinator's quotas for pods that name no quota; these pods are in no Queue."""
 
 
 @naming_the_object("ElasticQuota")
 def parse_elastic_quota(raw: Mapping[str, Any]) -> Queue:
-    """Parse an ElasticQuota to a Queue; its quotas include those of the ElasticQuotas below it.
+    """Parse an ElasticQuota to a Queue; its quotas include the quotas of the ElasticQuotas below.
 
     Raises ManifestError only if its name is malformed; other mistakes set `invalid`.
     """
@@ -80,7 +80,7 @@ def fields_of_koordinator(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _namespaces(fields: Mapping[str, str]) -> list[str]:
-    """Return the namespaces that an annotation of the ElasticQuota lists."""
+    """Return the namespaces in Koordinator's annotation `namespaces`."""
     try:
         names = json.loads(fields.get("namespaces") or "[]")
     except (ValueError, RecursionError):
@@ -92,10 +92,11 @@ def _namespaces(fields: Mapping[str, str]) -> list[str]:
 
 
 def queues_of(elastic_quotas: Mapping[str, Queue], others: Collection[str]) -> dict[str, Queue]:
-    """Return the Queues by name; of equal names, the first ElasticQuota counts.
+    """Return the Queues of ElasticQuotas by name; add the Queues at the roots of their trees.
 
-    Their quotas include those below. Queues with names in `others` are left out. `elastic_quotas`
-    has namespaces and names as keys.
+    A Queue's quotas include the quotas of the Queues below it. The keys of `elastic_quotas` are
+    namespaces and names; the first of several with one Queue name counts. Queues with names in
+    `others` are left out.
     """
     last_first = (elastic_quotas[key] for key in sorted(elastic_quotas, reverse=True))
     out = {ROOT, *NO_QUEUES, *others}
@@ -110,10 +111,10 @@ def queues_of(elastic_quotas: Mapping[str, Queue], others: Collection[str]) -> d
 def with_own_quotas(
     queues: Mapping[str, Queue], allocatable: Callable[[str], int]
 ) -> tuple[dict[str, Queue], Mapping[str, int]]:
-    """Return the Queues of ElasticQuotas by name, parents first, without the quotas below them.
+    """Return the Queues by name, parents first, with their own quotas (see `own_quotas`).
 
-    Also return, by resource, the sum of the quotas below the root of Koordinator's quotas, if it is
-    among the Queues. `allocatable` returns the amount of a resource on all nodes.
+    Also return, by resource, the sum of the quotas below Koordinator's root; it is empty without
+    this root. `allocatable` returns the amount of a resource on all nodes.
     """
     quotas, named = {name: queue.quotas for name, queue in queues.items()}, dict[str, None]()
     if ROOT_OF_KOORDINATOR in queues:

@@ -33,8 +33,7 @@ CAPACITY_SCHEDULING: Final = "CapacityScheduling"
 PODS: Final = "pods"
 """The name of the resource for the number of pods: each pod uses 1."""
 DEEPEST: Final = 16
-"""The largest number of Queues from a Queue to the root, both included; a deeper Queue is
-invalid."""
+"""The most Queues from a Queue to the root, both included; a deeper Queue is invalid."""
 _MOST_RESOURCES: Final = 100
 
 
@@ -64,12 +63,12 @@ NO_QUOTA: Final = Quota()
 class Queue:
     """A Queue with the fields of its spec.
 
-    `reclaims` says which pods of other Queues its pods may preempt to get back lent quota, `within`
-    which pods of the Queue itself. `parent` is "" for the root of a tree. `namespaces` selects the
-    namespaces whose pods may be in the Queue; None means that it may have child Queues only.
+    `reclaims` says which pods of other Queues its pods may preempt to get back lent quota. `within`
+    says which pods of this Queue they may preempt. `parent` is "" for the root of a tree.
+    `namespaces` selects the namespaces whose pods may be in the Queue; None: it has no pods.
     `invalid` says what is wrong with the spec, with the path of the field; if it is set, only
-    `namespaces` is valid. `is_inclusive` says that the quotas include those of the Queues below, as
-    in an ElasticQuota. `status` is the status on the API server.
+    `namespaces` is valid. `is_inclusive` says that the quotas include the quotas of the Queues
+    below, as in an ElasticQuota. `status` is the status on the API server.
     """
 
     name: str
@@ -88,7 +87,7 @@ class Queue:
 
 @naming_the_object("Queue")
 def parse_queue(raw: Mapping[str, Any]) -> Queue:
-    """Parse a Queue; set `invalid` if the spec is malformed, and raise only if the name is."""
+    """Parse a Queue; set `invalid` for a malformed spec, but raise for a malformed name."""
     metadata, name = mapping(raw, "metadata"), name_of(raw)
     try:
         queue = _parsed(mapping(raw, "spec"), name)
@@ -103,7 +102,7 @@ def parse_queue(raw: Mapping[str, Any]) -> Queue:
 
 
 def _selector_of(raw: Mapping[str, Any]) -> LabelSelector | None:
-    """Return the namespace selector of an invalid Queue; None if the selector is invalid too."""
+    """Return the namespace selector of an invalid Queue; None if the selector is invalid, too."""
     try:
         spec = mapping(raw, "spec")
         selector = optional_mapping(spec, "namespaceSelector", "spec")
@@ -156,7 +155,7 @@ def _amount(raw: Mapping[str, Any], field_: str, resource: str, where: str) -> i
 
 
 def amounts_of(raw: Mapping[str, Any], field_: str, where: str) -> dict[str, int]:
-    """Return the resource list in a field in millicores, bytes and counts; {} if it is absent."""
+    """Return the amounts in a field, by resource, in millicores, bytes and counts."""
     path, written = f"{where}.{field_}", mapping(raw, field_, where)
     at_most(len(written), _MOST_RESOURCES, path, "resources")
     return {
@@ -199,7 +198,10 @@ def _preempts(raw: Mapping[str, Any], field_: str, default: Preempts) -> Preempt
 def inclusive_quotas(
     quota: Mapping[str, int], limit: Mapping[str, int], kept: Mapping[str, int]
 ) -> dict[str, Quota]:
-    """Return the quotas by resource; `kept` is not lent, and borrowing limits may be negative."""
+    """Return the quotas by resource; `kept` has the amounts that are not lent.
+
+    If a limit is below the quota, the borrowing limit is negative.
+    """
     return {
         resource: Quota(
             nominal := quota.get(resource, 0),
@@ -213,10 +215,11 @@ def inclusive_quotas(
 def own_quotas(
     quotas: Mapping[str, Mapping[str, Quota]], parents: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, Quota], Mapping[str, int]]]:
-    """Yield the name of each queue, its quotas without those below it, and the sum of those below.
+    """Yield each queue's name, its own quotas, and the sum of its children's quotas by resource.
 
-    A quota is at most the limit, and at least the sum of those below. Each queue comes before its
-    parent, unless the parents form a circle or the tree is deeper than DEEPEST.
+    A given quota includes the children's quotas; the own quota is the rest. A given quota is first
+    lowered to the limit, and then raised to the children's sum. Children come before their parent,
+    unless the parents form a circle or the tree is deeper than DEEPEST.
     """
     below = defaultdict[str, Counter[str]](Counter)
     for name in sorted(quotas, key=lambda name: _depth(name, parents), reverse=True):

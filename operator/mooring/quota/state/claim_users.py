@@ -1,8 +1,9 @@
 """Counts the pods of each Queue that use a ResourceClaim, and the devices that the Queue uses.
 
-A claim counts once in each Queue with pods that name it. Its amount is the most devices of each
-class that it may get, as in a ResourceQuota; its requests never change. In amounts, the key of a
-claim begins with CLAIM, and the key of devices is the extended resource of their class.
+A claim counts once in each Queue with pods that name it. It counts as the most devices of each
+class that it may get, as in a ResourceQuota; its requests never change. In `Amounts`, the key
+`claim:NAMESPACE/NAME` has the number of pods that name the claim, and the extended resource of a
+device class has the number of devices.
 """
 
 from collections import Counter
@@ -29,11 +30,11 @@ class ClaimUsers:
         self._users: dict[str, Counter[int]] = {}
 
     def queues_of(self, claim: str) -> Collection[int]:
-        """Return the Queues, each as its `number`, whose pods name this claim (namespace/name)."""
+        """Return the numbers of the Queues with pods that name this claim (namespace/name)."""
         return tuple(self._users.get(f"{CLAIM}{claim}", ()))
 
     def in_devices(self, number: int, amounts: Amounts) -> Amounts:
-        """Return `amounts` with devices in place of claims, as the Queue `number` would use them.
+        """Return `amounts` with devices in place of claims, for the Queue with this number.
 
         A claim adds no devices if other pods of the Queue already use the claim.
         """
@@ -49,11 +50,9 @@ class ClaimUsers:
         return found
 
     def counted(self, number: int, amounts: Amounts) -> Amounts:
-        """Add the amounts of claims to the stored numbers of users of the Queue `number`.
+        """Record that more or fewer pods of the Queue use claims; return `in_devices` before that.
 
-        Return `amounts` with devices in place of claims (`in_devices`), as computed before the
-        change. A claim's amount is the number of pods that begin to use it; it is negative if pods
-        leave.
+        A claim's amount is the number of pods that begin to use it; it is negative if pods leave.
         """
         found = self.in_devices(number, amounts)
         if found is not amounts:
@@ -72,7 +71,7 @@ class ClaimUsers:
 
 
 def named_claims(pod: Pod) -> list[str]:
-    """Return the keys of the pod's claims in amounts, see CLAIM."""
+    """Return the keys in `Amounts` of the claims that the pod names."""
     return [f"{CLAIM}{key}" for key in claim_keys(pod)] if pod.spec.resource_claims else []
 
 
@@ -90,7 +89,7 @@ def devices_of(claim: object) -> Amounts:
 
 
 def _count_of(request: ExactRequest) -> int:
-    """Return the number of devices that other requests cannot get because of this request."""
+    """Return the most devices that the request takes away from other requests."""
     if request.admin_access:
         return 0
     return MOST_RESULTS if request.mode == "All" else request.count

@@ -1,8 +1,8 @@
 """One Queue in a tree of Queues, with the usage of its pods and of its child Queues.
 
-The arithmetic is Kueue's (pkg/cache/scheduler/resource_node.go and fair_sharing.go). The part of
-its quota that a Queue does not lend is guaranteed to the Queue, and its parent cannot use this
-part. Amounts by resource are millicores, bytes and counts.
+The arithmetic is Kueue's (pkg/cache/scheduler/resource_node.go and fair_sharing.go). If a Queue
+does not lend a part of its quota, this part is guaranteed to the Queue, and its parent cannot use
+it. Amounts by resource are millicores, bytes and counts.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ class QueueState:
 
     `nominal` is its quota plus the quota that its children lend. `guaranteed` is the part that it
     does not lend. `used` is the usage of its pods plus the usage of its children beyond their
-    guaranteed parts. These three have the resources that any Queue of the tree names; other
-    resources are not limited. `path` is the Queue, its parent, and so on to the root.
+    guaranteed parts. These three have every resource that a Queue of the tree names; other
+    resources are not limited. `path` has the Queue, its parent, and so on to the root.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class QueueState:
     def add_up(self, resources: Mapping[str, object]) -> None:
         """Compute the quotas of the Queue and all Queues below it; set their usage to 0.
 
-        `resources` are the resources that any Queue of the tree names.
+        `resources` must have every resource that a Queue of the tree names.
         """
         for child in self.children:
             child.add_up(resources)
@@ -70,7 +70,7 @@ class QueueState:
             self.used[resource] = 0
 
     def set_quota(self, resource: str, amount: int) -> None:
-        """Replace the quota of this root for one resource, without those of its children."""
+        """Set this root's own quota of one resource; quota that its children lend is added."""
         self.nominal[resource] = amount + self._lent_by_children(resource)
         for child in self.children:
             child._share = None  # noqa: SLF001 - of this class
@@ -81,9 +81,8 @@ class QueueState:
     def note_guaranteed(self, *, lends_all: bool) -> None:
         """Set `_lends_all` of the Queue and all Queues below it.
 
-        It is True if the Queue and all its ancestors lend all their quota; then `charge` is quick.
-
-        `lends_all` says whether each of its ancestors lends its whole quota.
+        It is True if the Queue and all its ancestors lend their whole quota; `charge` is quick for
+        such a Queue. The argument says whether this is so for all ancestors of this Queue.
         """
         self._lends_all = lends_all and not any(self.guaranteed.values())
         for child in self.children:
@@ -154,7 +153,7 @@ class QueueState:
 
     @property
     def share(self) -> float:
-        """The largest ratio of a borrowed amount to the parent's quota, divided by the weight.
+        """The largest ratio of a borrowed amount to the parent's quota, divided by `queue.weight`.
 
         It is 0 for the root, and infinite for a Queue of weight 0 that has borrowed.
         """

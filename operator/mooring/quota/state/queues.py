@@ -1,8 +1,8 @@
 """Finds which Queues are in force, which Queue each pod is in, and how much each Queue uses.
 
 A Queue comes into force when its spec is valid and its parents are in force. An older version stays
-in force until the newer one can replace it. All pods on nodes and all assumed pods count, whichever
-scheduler placed them.
+in force until the newer version can replace it. All pods on nodes and all assumed pods count, also
+those that another scheduler placed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ from mooring.state.topology.pod_selection import PodSelector, SelectionIndex, se
 
 _MOST_NAMED: Final = 3
 _DEFAULTS: Final = ("default", *NO_QUEUES)
-"""The names in Volcano and Koordinator for no Queue; they are ignored if no such Queue exists."""
+"""Names of Volcano and Koordinator that mean no Queue, unless a Queue with this name exists."""
 _MEMBERSHIPS_BYTES: Final = 2**20
 
 Membership = tuple[QueueState | None, str | None]
@@ -60,7 +60,7 @@ class Queues:
         self._drawing: SelectionIndex[str] = SelectionIndex()
         """The Queues in force that select namespaces; pods of these namespaces need no label."""
         self._not_ready: list[tuple[str, LabelSelector]] = []
-        """The Queues that select namespaces, but are not in force; pods there have to wait."""
+        """Queues that select namespaces, but are not in force; pods of these namespaces wait."""
         self._memberships: BoundedCache[tuple[str, str], Membership] = BoundedCache(
             _MEMBERSHIPS_BYTES, lambda key, found: getsizeof(key) + getsizeof(found[1] or "")
         )
@@ -68,7 +68,7 @@ class Queues:
         self._elastic: Mapping[str, Queue] = {}
         """The Queues of ElasticQuotas, by name."""
         self._below_root: Mapping[str, int] = {}
-        """By resource, the sum of the quotas below the root that shares the nodes, if any."""
+        """By resource, the sum of the quotas below the root of Koordinator's tree, if it exists."""
         self._queues_changed = self._nodes_changed = False
         self._changed_namespaces: set[str] = set()
         self._names_changed = False
@@ -79,7 +79,7 @@ class Queues:
         self.decreases = 0
         """A number that grows when the usage of a Queue decreases or its quota changes."""
         self.is_reduced = False
-        """Whether some usage is subtracted for a moment; see `without`."""
+        """Whether `without` has subtracted usage at the moment."""
 
     @property
     def states(self) -> Mapping[str, QueueState]:
@@ -91,7 +91,7 @@ class Queues:
         return self._problems.get(name)
 
     def pods_in(self, state: QueueState) -> int:
-        """Return how many pods of this Queue, without its child Queues, are on nodes."""
+        """Return how many pods of this Queue are on nodes; pods of child Queues do not count."""
         return self._used[state.number].get(PODS, 0)
 
     def numbered(self, number: int) -> QueueState | None:
@@ -99,7 +99,7 @@ class Queues:
         return self._by_number.get(number)
 
     def of(self, pod: Pod) -> QueueState | None:
-        """Return the Queue in force that the pod is in; None if there is none."""
+        """Return the Queue in force that the pod is in; None if it is in no Queue."""
         return self.membership(pod)[0] if self._states else None
 
     def number_of(self, pod: Pod) -> int:
@@ -108,7 +108,7 @@ class Queues:
         return NO_QUEUE if state is None else state.number
 
     def borrower_of(self, pod: Pod) -> str:
-        """Return the pod's Queue by name if it or one of its ancestors has borrowed; else ""."""
+        """Return the name of the pod's Queue if it or an ancestor of it has borrowed; else ""."""
         state = self.of(pod)
         if state is None or not any(each.share for each in state.path):
             return ""
@@ -117,7 +117,7 @@ class Queues:
     def shares(self, name: str) -> tuple[float, ...]:
         """Return the shares of a Queue and its ancestors; the share next to the root comes first.
 
-        Return () if none of them has borrowed, or if the Queue is not in force.
+        Return () if none of these Queues has borrowed, or if the Queue is not in force.
         """
         state = self._states.get(name)
         shares = [each.share for each in reversed(state.path)] if state is not None else []
@@ -139,7 +139,7 @@ class Queues:
         return None
 
     def in_devices(self, number: int, amounts: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the amounts with devices in place of claims that the Queue does not use yet."""
+        """Return the amounts with devices in place of claims; see `ClaimUsers.in_devices`."""
         return self._claims.in_devices(number, amounts)
 
     def without(self, usage: Usage) -> AbstractContextManager[None]:
@@ -209,7 +209,7 @@ class Queues:
     def _claim_changed(
         self, numbers: Iterable[int], before: Mapping[str, int], after: Mapping[str, int]
     ) -> None:
-        """Change the devices that these Queues use through a claim from `before` to `after`."""
+        """Replace the devices that a claim adds to the usage of these Queues."""
         if before != after:
             self.decreases += 1
             for number in numbers:
@@ -217,7 +217,7 @@ class Queues:
                 self._count(number, after)
 
     def names_changed(self) -> None:
-        """Record for `settle` that pods may be in other Queues: pod groups have other formats."""
+        """Record for `settle` that the Queue names of pod groups may have changed."""
         self._names_changed = bool(self._in_force or self._names_changed)
 
     @property
@@ -227,9 +227,10 @@ class Queues:
         return not (changed or self._changed_namespaces)
 
     def written(self) -> Mapping[str, Queue]:
-        """Return the newest version of each Queue; a Queue counts before an ElasticQuota.
+        """Return the newest version of each Queue; call this only if `is_settled`.
 
-        Call it only if `is_settled`. The quotas of an ElasticQuota include those below it.
+        If a Queue and an ElasticQuota have the same name, return the Queue. An ElasticQuota's
+        quotas include the quotas below it.
         """
         queues: Mapping[str, Queue] = self._objects.of(Kind.QUEUE)
         return {**self._elastic, **queues} if self._elastic else queues
@@ -237,8 +238,8 @@ class Queues:
     def settle(self) -> Collection[str] | None:
         """Apply the recorded changes; return the namespaces whose pods may be in another Queue.
 
-        None means all namespaces. The caller sets the Queue of each pod there again, and then calls
-        `settled`.
+        None means all namespaces. The caller must set the Queue of each pod in these namespaces
+        again, and then call `settled`.
         """
         if not self._queues_changed:
             self._share_nodes()
@@ -269,9 +270,9 @@ class Queues:
         states: dict[str, QueueState],
         drawing: SelectionIndex[str],
     ) -> Collection[str] | None:
-        """Replace the Queues in force in one step; return as `settle` does.
+        """Replace the Queues in force in one step; return the result of `settle`.
 
-        In several steps, a cancelled task could leave half a tree.
+        With several steps, a cancelled task could leave half a tree.
         """
         before = {name: queue.namespaces for name, queue in self._in_force.items()}
         self.resources = frozenset(r for queue in in_force.values() for r in queue.quotas)
@@ -290,9 +291,9 @@ class Queues:
         return None if self._names_changed else tuple(self._changed_namespaces)
 
     def _share_nodes(self) -> None:
-        """Let the root of Koordinator's tree share what the nodes have now.
+        """Set the quota of Koordinator's root to the present resources of the nodes.
 
-        The tree is not made again, because nodes may come by the second.
+        The tree is not made again, because nodes may change every second.
         """
         root = self._states.get(ROOT_OF_KOORDINATOR) if self._nodes_changed else None
         if root is not None:
@@ -322,10 +323,9 @@ class Queues:
     def membership(self, pod: Pod) -> Membership:
         """Return the Queue in which the pod counts once it is on a node, and why it must wait.
 
-        The Queue is None if the pod is in none. The reason is None if the pod need not wait: its
-        Queue accepts it, or it needs no Queue. Both may be set: a pod on a node counts in the Queue
-        of its namespace even if its label names no valid Queue. Otherwise, a changed label would
-        free quota.
+        The Queue is None for a pod in no Queue; the reason is None for a pod that need not wait.
+        Both may be set: a pod on a node counts in the Queue of its namespace even if its label
+        names no valid Queue. Otherwise, a changed label would free quota.
         """
         key = pod.namespace, self.name_in(pod)
         found = self._memberships.get(key)
@@ -335,9 +335,9 @@ class Queues:
         return found
 
     def name_in(self, pod: Pod) -> str:
-        """Return the name of the Queue that the pod or its group asks for; "" if none.
+        """Return the name of the Queue that the pod or its group names; "" without a name.
 
-        It is in a label or annotation of Mooring or another scheduler.
+        The name is in a label or annotation of Mooring or another scheduler.
         """
         if name := pod.labels.get(QUEUE_LABEL):
             return name
@@ -381,7 +381,7 @@ class Queues:
 
 
 def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
-    """Return an index of the Queues that select namespaces by labels, to find them by namespace."""
+    """Return an index to find, by a namespace's labels, the Queues that select the namespace."""
     found = SelectionIndex[str]()
     for name, queue in in_force.items():
         if queue.namespaces is not None and not queue.namespaces.empty:
@@ -403,7 +403,7 @@ def _why_inner(state: QueueState | None) -> str | None:
 
 
 def demand_of(pods: Collection[Pod]) -> Mapping[str, int]:
-    """Return the sum of the pods' requests, their number, and how many name each claim."""
+    """Return the pods' requests by resource, their number (PODS), and the users of each claim."""
     if len(pods) == 1:
         (pod,) = pods
         if not pod.spec.resource_claims:
@@ -427,10 +427,10 @@ def below(state: QueueState) -> Iterator[QueueState]:
 def _resolved(
     written: Mapping[str, Queue], former: Mapping[str, Queue]
 ) -> tuple[dict[str, Queue], dict[str, str]]:
-    """Return the Queues that are in force now, and why each other Queue is not, by name.
+    """Return, by name, the Queues that are in force now, and why the others are not in force.
 
-    A Queue with a mistake stays in force in its former version, if that has the same uid; then a
-    parent with a mistake does so, too.
+    The former version of a Queue with a mistake stays in force if it has the same uid. In that
+    case, the former versions of its parents stay in force, too, if the parents have mistakes.
     """
     problems = {name: why for name in written if (why := _problem(name, written)) is not None}
     in_force = {name: queue for name, queue in written.items() if name not in problems}
@@ -465,7 +465,7 @@ def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
 
 
 def _why_not(state: QueueState, resource: str, amount: int) -> str:
-    """Return why the Queue may not use this amount in addition, and which Queues have borrowed."""
+    """Return why the Queue may not use this amount in addition, and which Queues use the quota."""
 
     def text(value: int) -> str:
         return amount_text(resource, value)

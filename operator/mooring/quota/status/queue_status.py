@@ -28,9 +28,8 @@ _MILLI: Final = 10**6
 class Amounts(NamedTuple):
     """The quota and the usage of a Queue for one resource, in millicores, bytes or counts.
 
-    `nominal` is its quota plus the quota that the Queues below it lend. `used` is its whole usage,
-    `borrowed` is the usage beyond `nominal`, and `lent` is the part of its quota that other Queues
-    use.
+    `nominal` is its quota plus the quota that the Queues below it lend. `used` is its whole usage.
+    `borrowed` is the usage beyond `nominal`. `lent` is the quota that other Queues use.
     """
 
     nominal: int
@@ -89,9 +88,9 @@ def queue_views(
 def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
     """Return the amounts of each Queue in the tree of `root`, by the Queue's name and resource.
 
-    Nothing records who has borrowed from whom. So `lent` is the largest amount that is possible:
-    the Queue's quota that is neither used nor guaranteed, but at most the sum of the amounts that
-    its parent lends and that its parent's children have borrowed.
+    Nothing records which Queue has borrowed from which other Queue. Therefore `lent` is the largest
+    possible amount: the Queue's quota that is neither used nor guaranteed, but at most what its
+    parent lends plus what its parent's children have borrowed.
     """
     found = defaultdict[str, dict[str, Amounts]](dict)
     for resource in sorted(root.used):
@@ -153,8 +152,8 @@ def queue_documents(
 ) -> list[dict[str, Any]]:
     """Return the Queues as JSON values, parents first; Queues in a circle of parents come last.
 
-    `elastic_quotas` has the Queue of each ElasticQuota by namespace and name. With `top` only this
-    Queue and Queues below it are returned; there are none if it does not exist.
+    `elastic_quotas` has the Queue of each ElasticQuota by namespace and name. With `top`, return
+    only the Queue with this name, if it exists, and the Queues below it.
     """
     named = {**_with_statuses(queues, elastic_quotas), **queues}
     children = defaultdict[str, list[str]](list)
@@ -174,10 +173,10 @@ def queue_documents(
 
 
 def _with_statuses(queues: Mapping[str, Queue], elastic: Mapping[str, Queue]) -> dict[str, Queue]:
-    """Return the Queues of ElasticQuotas with the statuses that Queues have.
+    """Return the Queues of ElasticQuotas, with statuses like those of Queues.
 
-    The amounts are computed from `status.used`, which Mooring has written. The amounts of the root
-    of Koordinator's quotas, and the shares of its children, depend on the nodes: they are unknown.
+    The amounts are computed from `status.used`, which Mooring has written. The amounts of
+    Koordinator's root and the shares of its children depend on the nodes, and are left out.
     """
     objects = Objects()
     tree = Queues(objects, NodeTable(), lambda _pod: "")

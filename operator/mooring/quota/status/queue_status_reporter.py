@@ -1,4 +1,4 @@
-"""Writes the statuses of the Queues that have changed, once per second if they are few."""
+"""Writes the statuses of Queues that have changed, once per second if few have changed."""
 
 import asyncio
 from collections import Counter
@@ -26,7 +26,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 
 ROUND_SECONDS: Final = 1.0
 _PATCHED_AT_ONCE: Final = 5
-"""The most statuses that are written in a round of ROUND_SECONDS; the next update of `views` comes
+"""The most statuses that are written in one round of ROUND_SECONDS. `views` is updated again only
 when all changed statuses are written."""
 _Served = Callable[[], Mapping[Kind, Resource]]
 _LANES: Final = 2
@@ -37,7 +37,7 @@ comes N / _COUNTED_PER_SECOND seconds later."""
 
 
 class QueueStatusReporter:
-    """Writes the statuses of Queues; `served` returns the resources that are served, by kind.
+    """Writes the statuses of Queues; `served` returns, by kind, what the API server serves.
 
     Attributes:
         views: The last known state of each Queue, by name.
@@ -54,7 +54,7 @@ class QueueStatusReporter:
         self._waiting: Mapping[str, int] = {}
         self._count_at = 0.0
         self._seen: object = None
-        """The inputs from which `views` was computed: Queues, their changes, and waiting pods."""
+        """The inputs from which `views` was computed last."""
 
     def nominal(self) -> dict[tuple[str, str], float]:
         """Return the quota of each Queue and resource in cores, bytes or counts."""
@@ -107,7 +107,7 @@ class QueueStatusReporter:
         return [name for name, view in self.views.items() if view != before.get(name)]
 
     def _count_waiting(self, queues: Queues) -> None:
-        """Count the waiting pods of each Queue, in force or not; do nothing before `_count_at`."""
+        """Count the waiting pods of all Queues; do nothing before the time `_count_at`."""
         now = self._scheduler.clock()
         if now < self._count_at:
             return
