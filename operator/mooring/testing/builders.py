@@ -71,7 +71,7 @@ _API_VERSIONS: Final = {
 
 
 def cluster(*objects: Mapping[str, Any]) -> ClusterState:
-    """Return a state with the objects; it has pods without a node only if they are in groups."""
+    """Return a state with the objects; it ignores pods without a node, except members of groups."""
     state = ClusterState()
     for raw in objects:
         kind = _kind(raw)
@@ -264,7 +264,7 @@ def pdb(
     namespace: str = "default",
     selector: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return a PodDisruptionBudget for these labels (or `selector`) with `allowed` disruptions."""
+    """Return a PodDisruptionBudget for pods with these labels, or for `selector` if it is given."""
     return api_object(
         "PodDisruptionBudget",
         name,
@@ -287,7 +287,7 @@ def pod_group(
     status: Mapping[str, Any] | None = None,
     claims: Sequence[Mapping[str, Any]] = (),
 ) -> Raw:
-    """Return a PodGroup of scheduling.k8s.io: a gang if `minimum` is given, else `basic`."""
+    """Return a PodGroup of scheduling.k8s.io: a gang with a minimum, or with the policy `basic`."""
     policy: Raw = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
     raw = api_object(
         "PodGroup", name, namespace=namespace, annotations=annotations, created=created
@@ -365,7 +365,7 @@ def queue_object(
 ) -> Raw:
     """Return a Queue; `quotas` has a nominal quota, or the fields of a quota, for each resource.
 
-    The Queue takes pods of every namespace; with the selector None it can only have child queues.
+    The default selector accepts pods of every namespace; with None, the Queue accepts no pods.
     """
     resources = [
         {"name": resource, **(quota if isinstance(quota, Mapping) else {"nominalQuota": quota})}
@@ -377,7 +377,7 @@ def queue_object(
 
 
 def given(**fields: Any) -> Raw:
-    """Return the fields, without fields that are None, False or empty."""
+    """Return the fields, without fields that are None, False, 0 or empty."""
     return {name: value for name, value in fields.items() if value}
 
 

@@ -73,7 +73,7 @@ class PluginContract:
     scenarios: ClassVar[Iterable[Scenario]]
 
     def test_it_can_be_built_with_default_arguments(self) -> None:
-        """A profile that only names the plugin is valid."""
+        """A profile need not have arguments for the plugin."""
         if hasattr(self.plugin, "Args"):
             self.plugin(read(self.plugin.Args, {}, ""), handle(cluster()))
 
@@ -82,13 +82,13 @@ class PluginContract:
         _check(misspelt_name(self.plugin))
 
     def test_its_filter_rejects_a_node_in_some_scenario(self) -> None:
-        """A filter that rejects nothing is useless, or its scenarios do not test it."""
+        """If no scenario has a rejected node, the other tests check too little."""
         rejects = any(not trial.filter(trial.nodes).all() for trial in self._filters())
         filters = Point.FILTER in points_of(self.plugin)
         assert rejects or not filters, "its filter rejects no node in any scenario"
 
     def test_its_scores_differ_in_some_scenario(self) -> None:
-        """A score that is the same for all nodes decides nothing, or is not tested."""
+        """If all nodes have equal scores in every scenario, the other tests check too little."""
         differs = any(len(np.unique(trial.score(trial.nodes))) > 1 for trial in self._scores())
         scores = Point.SCORE in points_of(self.plugin)
         assert differs or not scores, "its score is the same for all nodes in every scenario"
@@ -124,7 +124,7 @@ class PluginContract:
             assert in_range, f"a score is outside of 0-{MAX_SCORE}: {final}"
 
     def test_it_scores_some_nodes_as_it_scores_all_if_it_is_node_only(self) -> None:
-        """Otherwise the scheduler's cached scores would be wrong after a change of one node."""
+        """The scheduler caches scores; if a node changes, it renews only the score of this node."""
         for trial in self._scores() if self.plugin.depends_on_node_only else ():
             whole = trial.score(trial.nodes)
             for rows in _choices(trial.rows):
@@ -156,7 +156,7 @@ class PluginContract:
             assert there.by_name() == here.by_name(), "its results depend on the order of nodes"
 
     def test_it_returns_the_same_without_pods_if_it_depends_on_the_node_object_only(self) -> None:
-        """Otherwise the scheduler's cached results would be wrong after a pod comes or ends."""
+        """The scheduler caches the results, and keeps them when a pod comes or ends."""
         for scenario in (
             self.scenarios if getattr(self.plugin, "depends_on_node_object_only", False) else ()
         ):
@@ -164,7 +164,7 @@ class PluginContract:
             assert empty.by_name() == full.by_name(), "its results depend on the pods on the nodes"
 
     def test_pods_with_equal_keys_have_equal_results(self) -> None:
-        """Otherwise the scheduler would give a pod the cached results of another pod."""
+        """The scheduler uses the cached results of one pod for all pods with the same key."""
         keys = {"filter_key": "may_filter", "score_key": "may_score"}
         for key, runs in keys.items():
             for one, other in permutations(self.scenarios if hasattr(self.plugin, key) else (), 2):

@@ -86,15 +86,14 @@ class FakeApi:
 
     Attributes:
         objects: Raw objects by resource and key, for example `("persistentvolumes", "pv-1")`.
-        events: Functions that change the cluster. `until` calls one after the other, and times out
-            after the last.
+        events: Functions that change the cluster. `until` calls one after the other.
         bindings: Pairs of namespace/name and node, in order.
         patches: The patches and created objects, in order.
-        annotations: The annotations for the pod's Binding, by namespace/name.
+        annotations: The annotations for each pod's Binding, by the pod's namespace/name.
         failure: An error that every write raises, or None.
         writes: The writes given to `later`, until `write_all` runs them.
         lost: For each of the next updates in order, the part that is lost.
-        recorded: The events, each with its pod's key.
+        recorded: The pod's key, the reason and the note of each Event that `record` got.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class FakeApi:
         self.bindings.append((pod.key, node))
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Add the annotations to the pod's annotations; an empty mapping removes all of them."""
+        """Add to the pod's entry in `annotations`; an empty mapping removes the entry."""
         if annotations:
             self.annotations.setdefault(pod.key, {}).update(annotations)
         else:
@@ -156,7 +155,7 @@ class FakeApi:
         return self.objects.get((resource, f"{namespace}/{name}"))
 
     async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Add the object, even if `failure` is raised; generated names end with 0, 1, ..."""
+        """Add the object, then raise `failure` if it is set; generated names end with 0, 1, ..."""
         metadata = dict(body["metadata"])
         made = sum(name == resource for name, _ in self.objects)
         metadata.setdefault("name", f"{metadata.get('generateName', '')}{made}")
@@ -195,7 +194,7 @@ class FakeApi:
     ) -> dict[str, Any]:
         """Remember the patch and apply it; raise ReadAgainError if the object has changed.
 
-        The next entry of `lost` may let the request or its answer be lost.
+        The next entry of `lost` says which part of the update is lost.
         """
         lost = self.lost.popleft() if self.lost else Lost.NOTHING
         if lost is Lost.REQUEST:
@@ -240,7 +239,7 @@ class FakeApi:
             await self.writes.pop(0)()
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
-        """Call the functions in `events` until `done` returns True; else raise TimeoutError."""
+        """Call the functions in `events` until `done()`; after the last one, raise TimeoutError."""
         while not done():
             if not self.events:
                 raise TimeoutError(f"not done after {seconds:g}s")
