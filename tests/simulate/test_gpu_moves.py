@@ -10,11 +10,13 @@ from mooring.cli.gpus import in_force
 from mooring.framework.registry import Registry
 from mooring.gpu_cards.card_args import PRESETS
 from mooring.gpu_cards.card_view import NodeGPUs, node_gpus
+from mooring.model.node import ZONE
 from mooring.plugins import SHIPPED
 from mooring.simulate.gpu_moves import CardMove, CardPlan, picture, plans
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.testing.builders import cluster, node, pod
+from pod_terms import apart, to_pods
 
 FORM = PRESETS["gpushare"]
 
@@ -92,6 +94,20 @@ def test_a_pod_moves_only_where_it_fits() -> None:
         (CardMove("default/full", "b", "a"),),
     )
     assert plan.document()["moves"][0]["pod"] == plan.moves[0].pod
+
+
+def test_the_plan_names_the_node_of_the_pod_when_a_move_opens_another_node() -> None:
+    zones = {name: {ZONE: zone} for name, zone in zip("abc", "wwx", strict=True)}
+    objects = (
+        gpu_node("a", 1, labels=zones["a"]),
+        gpu_node("b", 2, labels=zones["b"]),
+        gpu_node("c", 1, labels=zones["c"]),
+        share_pod("held", 4, node="a", card=0, labels={"app": "held"}),
+        whole_pod("new", 2, affinity=apart(to_pods({"app": "held"}, ZONE))),
+    )
+    assert planned(*objects) == [
+        CardPlan("default/new", "b", (CardMove("default/held", "a", "c"),))
+    ]
 
 
 def test_nothing_has_moved_after_planning() -> None:

@@ -83,9 +83,9 @@ class _Planner:
         if placed is not None:
             return CardPlan(pod.key, placed.node, (), fits=True)
         for row, uids in self._sets():
-            moves = self._moved(pod, row, uids)
-            if moves is not None:
-                return CardPlan(pod.key, self._state.nodes.names[row], moves)
+            plan = self._moved(pod, row, uids)
+            if plan is not None:
+                return plan
         return CardPlan(pod.key, None, ())
 
     def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
@@ -111,8 +111,8 @@ class _Planner:
                         return
                     yield row, chosen
 
-    def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> tuple[CardMove, ...] | None:
-        """Return the moves of `uids` that free the node for `pod`; None if a pod fits nowhere."""
+    def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> CardPlan | None:
+        """Return the plan that moves `uids` from the node; None if one of the pods fits nowhere."""
         node, moves = self._state.nodes.names[row], []
         moved = [
             replace(placed.pod, node_name=None)
@@ -134,7 +134,7 @@ class _Planner:
                 trial.add(each, target.row)
                 assign_devices(self._pipeline.reserve, each, target.row)
                 moves.append(CardMove(each.key, node, target.node))
-        return tuple(moves)
+        return CardPlan(pod.key, found.node, tuple(moves))
 
     def _decided(self, pod: Pod) -> ScheduleResult | None:
         outcome = self._what_if.decide(pod, self._pipeline)
