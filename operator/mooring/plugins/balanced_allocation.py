@@ -132,7 +132,7 @@ def _fraction(used: _Floats, offered: _Floats) -> _Floats:
 def _evenness(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
     """Return int64[nodes]: 100 * (1 - standard deviation of the fractions), rounded down.
 
-    A resource that a node does not offer does not count there.
+    The fractions of resources that a node does not offer are left out.
     """
     counted = [amounts > 0 for amounts in offered]
     number = np.sum(counted, axis=0, dtype=np.int64, initial=0)

@@ -204,7 +204,7 @@ def _terms(spec: PodSpec) -> _Terms:
 
 
 def _pods(*terms: AffinityTerm) -> Selection:
-    """Return a selection of the placed and terminating pods that match all terms."""
+    """Return a selection of the pods, also terminating pods, that match all terms."""
     return selection(tuple(map(term_selector, terms)), terminating=True)
 
 
@@ -224,8 +224,8 @@ def _is_first(
 def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
     """Return whether the change of a pod from `before` to `after` may let `pod` fit somewhere.
 
-    It matches the required affinity now, or conflicts no longer. Or it no longer matches the
-    required affinity, and now only `pod` itself does.
+    The changed pod now matches the required affinity, or no longer conflicts with `pod`. Or it no
+    longer matches the required affinity, and now only `pod` itself matches it.
     """
     if before is not None and after is not None and before.labels == after.labels:
         return False

@@ -38,7 +38,7 @@ class SelectorSpread:
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
         """Return int64[nodes]: the number of pods of the same Services and controller.
 
-        Return SKIP if there are none, or if the pod has topology spread constraints of its own.
+        Return SKIP if there are no such pods, or if the pod has its own spread constraints.
         """
         return SKIP if pod.spec.spread else _counts(cluster.default_selector(pod), nodes, cluster)
 

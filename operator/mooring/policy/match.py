@@ -94,7 +94,7 @@ class ProfileMatcher:
 
 
 def compiled(selector: LabelSelector | None) -> CompiledSelector:
-    """Return the compiled selector; an absent selector matches everything, like an empty one."""
+    """Return the compiled selector; absent and empty selectors match everything."""
     if selector is None:
         return _EVERYTHING
     return parse_label_selector(selector.model_dump(mode="json", by_alias=True)) or _EVERYTHING

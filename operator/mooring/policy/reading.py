@@ -78,7 +78,7 @@ class PolicyModel(BaseModel):
 
 
 def _field_docstrings(model: type[PolicyModel]) -> dict[str, str]:
-    """Return the docstring of each field that has one, from the class and its bases."""
+    """Return the docstrings of the fields, by field name, from the class and its bases."""
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):
         if not issubclass(cls, PolicyModel):

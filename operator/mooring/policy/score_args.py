@@ -32,7 +32,7 @@ def rising(shape: tuple[ShapePoint, ...]) -> tuple[ShapePoint, ...]:
 
 
 Shape = Annotated[tuple[ShapePoint, ...], Field(min_length=1), AfterValidator(rising)]
-"""The points of a score function, at least one; each has more utilization than the one before."""
+"""The points of a score function, at least one; the utilization rises from point to point."""
 
 
 LESS_USED_FIRST: Final = (

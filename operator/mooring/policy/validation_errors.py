@@ -35,9 +35,9 @@ _BOUND_ERRORS: Final = ("greater_than", "greater_than_equal", "less_than", "less
 
 
 class BrokenRule(NamedTuple):
-    """A mistake, and the path of the field or object that breaks the rule.
+    """A mistake; `owner` is the path of the field that breaks a rule.
 
-    If the rule is about several fields, `owner` is the path of the object that has these fields.
+    If the rule is about several fields of an object, `owner` is the path of the object.
     """
 
     owner: str
@@ -48,7 +48,7 @@ class BrokenRule(NamedTuple):
 def broken_rules(
     error: ValidationError, model: type[BaseModel], document: object
 ) -> Iterator[BrokenRule]:
-    """Yield the mistakes in `document`, which was read as `model`; paths begin at the document."""
+    """Yield the mistakes in `document`, which was read as `model`, with paths from its top."""
     errors = error.errors(include_url=False)
     # A list seems too short if items of it are invalid, which pydantic does not count.
     invalid_inside = {d["loc"][:end] for d in errors for end in range(len(d["loc"]))}

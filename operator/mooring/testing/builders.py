@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 CREATED: Final = "2026-01-01T00:00:00Z"
-"""The creation time of objects for which the test gives no other time."""
+"""The creation time of objects, unless the test gives another time."""
 
 Raw = dict[str, Any]
 Labels = Mapping[str, str]

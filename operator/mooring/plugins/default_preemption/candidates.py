@@ -112,7 +112,7 @@ def select_victims(
 
 
 def select_candidate(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate with the lowest cost; of several, the first one."""
+    """Return the first candidate with the lowest cost."""
     return min(candidates, key=lambda candidate: candidate.cost)
 
 

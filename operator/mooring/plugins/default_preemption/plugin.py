@@ -337,7 +337,7 @@ class DefaultPreemption:
         by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         each: float,
     ) -> tuple[IntArray, int]:
-        """Return the nodes for dry runs in their order, and how many of them no time limit skips.
+        """Return the nodes for dry runs in order, and the number of dry runs without time limit.
 
         The nodes are positions in `potential.rows`. If dry runs on all nodes may take too long, the
         first half of the time is for the nodes with the cheapest victims by `by_requests`. The
@@ -411,7 +411,7 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 
 
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
-    """Return the cheapest candidates by requests, and how many of them no time limit skips.
+    """Return the cheapest candidates by requests, and the number of dry runs without time limit.
 
     The candidates are positions in `potential.rows`. If there are more than `_COMPARED_ALWAYS`,
     only as many as `checks` runs of the filters allow are returned, and the number is 0.
@@ -446,7 +446,7 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
 
 
 def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
-    """Return the rows of nodes that have pods of lower priority; count the others as rejections.
+    """Return those of `rows` whose nodes have pods of lower priority; count other rejections.
 
     Only extenders have rejected the nodes at `rows`; the pod fits there without victims. An
     extender may name the pods of lower priority as victims.

@@ -4,7 +4,7 @@
 - Pods of another Queue of the tree that borrows quota, if `preemption.reclaimWithinCohort` allows
   it. Each of the two Queues is in a branch below their common ancestor. The top Queue of the
   preemptor's branch must stay within its nominal quota. The other Queue keeps its nominal quota.
-- Pods of no Queue, or of another tree: those of lower priority.
+- Pods of lower priority that are in no Queue, or in a Queue of another tree.
 
 The members that a gang needs for its minimum are one victim.
 """
@@ -118,7 +118,7 @@ def _by_queue(victims: Sequence[Pod], cluster: ClusterView) -> str:
 def _is_cheapest(found: GroupPreemption, units: Sequence[Unit]) -> bool:
     """Return whether no other victims can cost less.
 
-    The only victim must be one pod of the lowest priority, and violate no disruption budget.
+    There must be one victim only, of the lowest priority, whose eviction violates no budget.
     """
     if not isinstance(found, GroupNomination) or found.violations:
         return False
@@ -338,7 +338,7 @@ class _Rules:
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether each Queue gave back only borrowed quota, some of it for the preemptor.
+        """Return whether each Queue gave back only borrowed quota, some of it of a needed resource.
 
         `before` has each Queue's usage before the eviction, by resource.
         """

@@ -89,7 +89,7 @@ _PARENTS: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rule:
-    """A pod's topology spread constraint, with the pods that it counts (None: no pod)."""
+    """A topology spread constraint of a pod, with the pods that it counts (None: no pods)."""
 
     constraint: SpreadConstraint
     pods: Selection | None

@@ -58,18 +58,18 @@ from mooring.state.labels import ABSENT
 from mooring.state.view import NodeView
 
 _FEW: Final = 8
-"""The most nodes that are evaluated one by one, because most events change one node only."""
+"""At most this many nodes are evaluated one by one; most events change only one node."""
 _MOST_COLUMNS: Final = 16
-"""The most cached results per rule, each with a value for every node; beyond this, the least
-recently used are dropped."""
+"""The most cached results per rule, each with a value for every node; the least recently used
+results are dropped."""
 _MOST_COLUMN_BYTES: Final = 16 * 2**20
 """The most bytes of cached results for all nodes, divided among the rules of a profile; each rule
 keeps at least one result."""
 _BYTES_PER_RESULT: Final = 26
 """The bytes of a cached result per node: its value, error, score and rank."""
 _MOST_KEPT_BYTES: Final = 512 * 1024
-"""The most bytes, per rule, of cached results of expressions that read the pod; beyond this, all
-are dropped."""
+"""The most bytes, per rule, of cached results of expressions that read the pod. If there are more,
+all these results are dropped."""
 _USUAL_LABELS: Final = 16
 """The number of items that a map of labels is assumed to have, for the cost of an expression."""
 _NOT_KEPT: Final = object()

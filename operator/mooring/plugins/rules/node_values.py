@@ -36,7 +36,7 @@ DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
 """The units of `Evaluations` for reading one node's values and storing the result."""
 _FEW: Final = 16
-"""The most changed nodes that are read one by one; more are read as columns."""
+"""At most this many changed nodes are read one by one; more nodes are read as columns."""
 
 
 class NodeValues:

@@ -96,7 +96,7 @@ class Rules:
     def _refused(
         self, pod: Pod, nodes: NodeView, refused: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield texts about the counted pods, each with a mask that has some nodes of `refused`."""
+        """Yield texts about the counted pods, each with a mask of its nodes among the `refused`."""
         counts = self._evaluator.counts
         if not counts:
             yield "", refused

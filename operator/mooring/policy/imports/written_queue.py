@@ -86,7 +86,7 @@ def left_out(
 ) -> Iterator[str]:
     """Yield a note for each field of the spec that the import does not read.
 
-    `unread` maps a field to its default, which needs no note, and to the reason why it is left out.
+    `unread` maps a field to its default, for which there is no note, and to the text of the note.
     """
     for name, value in spec.items():
         usual, why = unread.get(name, (None, _NO_SUCH_FIELD))
