@@ -61,7 +61,7 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A request with the verb and resource that RBAC uses.
+    """The verb and the resource of a request, as RBAC names them.
 
     `resource` includes the subresource (`pods/binding`). For a path outside the resource API, such
     as `/version`, `resource` is the path itself.
@@ -195,5 +195,5 @@ ELASTIC_QUOTA: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquota
 SIGS_ELASTIC_QUOTA: Final = Resource(
     "scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota"
 )
-"""The same kind under its older group name, which Koordinator uses."""
+"""The ElasticQuota under its older group name, which Koordinator uses."""
 QUEUE: Final = Resource(MOORING_GROUP, "v1alpha1", "queues", "Queue", namespaced=False)

@@ -1,10 +1,10 @@
-"""Pauses between tries that grow and vary at random, so that an overloaded server can recover."""
+"""Growing and partly random pauses between tries, so that an overloaded server can recover."""
 
 from random import Random
 
 
 class Backoff:
-    """Pauses that double from `first` to `longest` seconds; chance shortens each by up to half."""
+    """Pauses that double from `first` to `longest` seconds, each cut at random by up to half."""
 
     def __init__(self, random: Random, *, first: float = 0.8, longest: float = 30.0) -> None:
         self._random = random

@@ -20,9 +20,9 @@ PAGE_SIZE: Final = 500
 """The number of objects per page of a list, as in kubectl; it limits an answer's memory."""
 
 SMALL_PAGE_SIZE: Final = 100
-"""The number of objects per page if each object is parsed at once: 100 pods take 20 ms.
+"""The number of objects per page if each object is parsed as it comes: 100 pods take 20 ms.
 
-Python cannot free memory around the kept parts of a pod; small pages leave smaller gaps.
+A large page would leave large gaps in memory between the parts of pods that are kept.
 """
 
 _PARTS: Final = ("Major", "Minor")
@@ -68,7 +68,7 @@ class ApiClient(Transport):
         return raw
 
     async def served_in(self, group: str, version: str) -> frozenset[str]:
-        """Return the plural names of the resources in this API version; empty if not served."""
+        """Return the plural names of this API version's resources; empty if it is not served."""
         path = f"/apis/{group}/{version}"
         try:
             known = await self._json("GET", path)
@@ -185,7 +185,7 @@ class ApiClient(Transport):
     ) -> dict[str, Any]:
         """Patch the object and return it; for APPLY, `params` has `fieldManager` and `force`.
 
-        If `wanted` returns False, nothing is sent; see `request`.
+        Raises NotWantedError if `wanted` returns False; then nothing is sent.
         """
         path = resource.path(namespace, name, subresource)
         return await self._json(
@@ -208,8 +208,8 @@ class ApiClient(Transport):
     ) -> None:
         """Begin to delete the object.
 
-        With `uid`, raises ConflictError if another object has the name now. If `wanted` returns
-        False, nothing is sent; see `request`.
+        With `uid`, raises ConflictError if another object has the name now. Raises NotWantedError
+        if `wanted` returns False; then nothing is sent.
         """
         body = orjson.dumps({"preconditions": {"uid": uid}}) if uid else None
         await self.request("DELETE", resource.path(namespace, name), body=body, wanted=wanted)

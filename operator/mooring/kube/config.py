@@ -149,9 +149,9 @@ def _malformed() -> tuple[type[Exception], ...]:
 def _library() -> Any:
     """Return the module of kubernetes_asyncio that reads kubeconfigs; import nothing else of it.
 
-    This module needs two classes of the library's client, and uses only Configuration. If a login
-    plugin has imported the library, all of it is used. The result is Any, because the library has
-    few annotations.
+    That module imports two classes of the library's client, but uses only Configuration. If a login
+    plugin has imported the whole library already, nothing is left out. The result is Any, because
+    the library has few annotations.
     """
     package, client = "kubernetes_asyncio", "kubernetes_asyncio.client"
     if package in sys.modules:
@@ -203,7 +203,7 @@ class _Source(TokenSource, Protocol):
 
     @property
     def configuration(self) -> Any:
-        """The server, the files and the token of the last reading."""
+        """The server, the files and the token, as they were last read."""
 
 
 class _Kubeconfig:

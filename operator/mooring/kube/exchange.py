@@ -65,7 +65,7 @@ class _Wire(asyncio.Protocol):
     def ask(
         self, request: bytes, seconds: float | None, most: int | None
     ) -> asyncio.Future[Answer]:
-        """Send the request; the future gets the Answer or BrokenExchangeError (`Exchange.ask`)."""
+        """Send the request and return a future of its answer; for the limits see `Exchange.ask`."""
         loop = self._pool.loop
         self._waiting = waiting = loop.create_future()
         self._retry_after, self._framed, self._body = None, False, []
@@ -248,7 +248,7 @@ class Exchange:
             self._none_open.set()
 
     def _drop_idle(self) -> None:
-        """Close connections unused for KEEPALIVE_SECONDS; repeat this later for the other ones."""
+        """Close connections unused for KEEPALIVE_SECONDS; call this again later for the others."""
         self._tidying = None
         now = self.loop.time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:

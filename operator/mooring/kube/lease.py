@@ -87,7 +87,7 @@ class Leadership:
 
 @dataclass(eq=False, repr=False)
 class LeaderElector:
-    """Takes, renews and releases the lease for one replica; each replica has another `identity`.
+    """Takes, renews and releases the lease for one replica; each replica has its own `identity`.
 
     `client` should have no other users and no client limit, so that renewals wait for no other
     request. The elector keeps `leadership` up to date. The durations are kube-scheduler's
@@ -179,7 +179,7 @@ class LeaderElector:
         on_lost()
 
     def _until_next_look(self) -> float:
-        """Return the seconds until the next reading of the lease; it is read when it expires."""
+        """Return the seconds until the lease is read again, at the latest when it expires."""
         pause = self._look_period * (1 + JITTER * self._random.random())
         left = self._expires_at() - self.clock()
         return min(pause, left) if left > 0 else pause
@@ -230,7 +230,7 @@ class LeaderElector:
         return held
 
     async def _update_known(self) -> bool:
-        """Renew the lease without reading it first, by the version of this leader's last write.
+        """Renew the lease without reading it first, with the version of this leader's last write.
 
         Returns False if this replica does not lead, or if the lease was changed or deleted.
         """
@@ -309,7 +309,7 @@ class LeaderElector:
     async def _release_as_read(self) -> bool:
         """Release the lease; return False if this replica does not hold it, or after a conflict.
 
-        A write that was cancelled may still reach the server, even after the lease was read here.
+        A cancelled renewal may still reach the server after the lease was read: then they conflict.
         """
         lease = await self.client.get(LEASE, self.name, self.namespace)
         self._observe(lease)
@@ -344,7 +344,7 @@ class LeaderElector:
 
 
 def _annotated(metadata: dict[str, Any], published: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata with `published` instead of the annotations SERVER and CERTIFICATE."""
+    """Return the metadata with its annotations SERVER and CERTIFICATE replaced by `published`."""
     old = metadata.get("annotations") or {}
     kept = {name: text for name, text in old.items() if name not in _PUBLISHED}
     annotations = {**kept, **published}

@@ -29,7 +29,7 @@ NOTE_LIMIT: Final = 1024
 longer note is cut off."""
 
 NAME_LIMIT: Final = 253 - len(".") - 16
-"""The most characters of the object's name that begin an Event's name; a dot and 16 digits
+"""The most characters of an object's name at the beginning of an Event's name. A dot and 16 digits
 follow."""
 
 LOSSES_PER_LOG_LINE: Final = 1000

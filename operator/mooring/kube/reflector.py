@@ -2,15 +2,15 @@
 
     no version --list, or WatchList--> version known --watch--> version known
          ^                                  |                        |
-         +------- 410 Gone, broken line ----+---- any other error: back off, watch from there
+         +--- 410 Gone, unreadable event ---+---- any other error: back off, watch from there
 
 - Every list is handed to the sink object by object, as it comes. When the list is complete, the
   sink stores it in slices, and deletes all other objects. Events wait until that is done.
 - WatchList (`sendInitialEvents`) streams the list as events and tells when it is complete. If a
   server refuses WatchList, the reflector lists page by page from then on.
-- Bookmarks and events move the version forward, so that after a lost connection the watch goes on
-  where it stopped. Only when the server no longer knows the version (410, in the answer's head or
-  as an ERROR event) is the resource listed again.
+- Bookmarks and events move the version forward. After a lost connection, the watch goes on where it
+  stopped. The resource is listed again if the server no longer knows the version (410, in the
+  answer's head or as an ERROR event), or if an event is unreadable, because its content is lost.
 - The server ends every watch after 5 to 10 minutes. A stream that is silent for longer than the
   interval of bookmarks counts as dead.
 
@@ -54,7 +54,7 @@ SHORTEST_WATCH: Final = 300.0
 """The shortest duration of a watch to request, in seconds; the longest is twice as long."""
 
 TOO_SHORT: Final = 1.0
-"""The seconds below which a watch that ends without an event counts as a failure."""
+"""A watch that ends without an event within these seconds counts as a failure."""
 
 GOOD_SECONDS: Final = 10.0
 """The seconds after which a watch counts as working, even without an event. A load balancer may cut
@@ -153,7 +153,7 @@ class Reflector:
         self._sink_failed = False
 
     async def run(self) -> NoReturn:
-        """List and watch for ever; report each ApiError as `on_trouble` says, and try again."""
+        """List and watch for ever; after an ApiError, call `on_trouble` and try again."""
         while True:
             try:
                 if self._version is None and not self._watch_list:
@@ -176,7 +176,7 @@ class Reflector:
         await self.sleep(max(self._backoff.pause(), wish))
 
     def _log(self, error: ApiError) -> None:
-        """Log the error, unless it equals the last one or ends a watch that has worked."""
+        """Log the error, unless it repeats the last message or ends a watch that has worked."""
         text = explain(error)
         is_cut = isinstance(error, UnansweredError) and self._version is not None
         if not (is_cut and self._has_lasted) and text != self._logged:

@@ -1,4 +1,4 @@
-"""Writes the statuses of objects; if several wait for one object, only the newest is written.
+"""Writes the statuses of objects; of several statuses of one object, only the newest is written.
 
 Each kind of object has its own few workers, so that no kind delays another one or the bindings.
 """
@@ -93,7 +93,7 @@ class StatusWriter(Generic[_Key]):
         self._digests.pop(key, None)
 
     async def run(self, *looks: Look) -> None:
-        """Write statuses until cancelled; call each of `looks` repeatedly, to find more objects."""
+        """Write statuses until cancelled; the functions in `looks` find more objects to write."""
         async with asyncio.TaskGroup() as tasks:
             for seconds, look in ((_PAUSE_SECONDS, self._take_failed), *looks):
                 tasks.create_task(self._turn.between(self._look, seconds, look))
@@ -118,7 +118,7 @@ class StatusWriter(Generic[_Key]):
     async def patch(
         self, key: _Key, status: Mapping[str, Any], send: Callable[[], Awaitable[object]]
     ) -> None:
-        """Call `send` if the status differs from the last one that was sent; times do not count."""
+        """Call `send` if the status, without its times, differs from the last sent status."""
         digest = _digest(status)
         if self._digests.get(key) != digest:
             await send()
@@ -214,7 +214,7 @@ class ProfileSectionWriter(StatusWriter[str]):
         self._status = status
 
     async def run(self, *looks: Look) -> None:
-        """Write the field of each profile when it has changed, until cancelled."""
+        """Until cancelled, write the field of each profile whenever the field has changed."""
         await super().run((SECTION_SECONDS, self._all_names), *looks)
 
     def _all_names(self) -> Iterable[str]:

@@ -84,8 +84,8 @@ _Sender = Callable[[_Request, "Mapping[str, str]"], Awaitable[_AnswerT]]
 class Transport:
     """Sends requests to one API server; create it while the event loop runs.
 
-    `timeout` limits each try, from sending to the answer's last byte, in seconds. `pool` limits the
-    connections for requests, and separately those for watches. `may_write` is called immediately
+    `timeout` limits each try, from sending to the answer's last byte, in seconds. `pool` is the
+    most connections for requests, and also the most for watches. `may_write` is called immediately
     before each write is sent, and before each repetition; if it returns False, the write is not
     sent and NotLeadingError is raised.
     """
@@ -250,7 +250,7 @@ class Transport:
     async def _open(
         self, request: _Request, headers: Mapping[str, str], *, patience: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Return the head of an answer; read the whole answer if its status is 300 or more."""
+        """Return the response; its body has been read only if the status is 300 or more."""
         with self._transport_errors(request):
             async with asyncio.timeout(self._timeout):
                 response = await self._session.request(

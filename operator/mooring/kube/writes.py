@@ -64,11 +64,11 @@ class PodWriter:
         After an answer with `Retry-After`, such as the 429 of an overloaded server, the Binding is
         repeated, as `ApiClient.request` does for any write. After a lost answer, a server error or
         a conflict, this Binding or an earlier try may have been carried out: then the pod is read
-        until the server answers. If the pod is bound to `node` with these annotations, no error is
-        raised.
+        until the server answers. No error is raised if the pod is bound to `node`, and its
+        annotations name the same GPU cards as `annotations`.
 
         Raises:
-            ConflictError: The pod is bound to another node, or names other GPU cards.
+            ConflictError: The pod is bound to another node, or its annotations name other cards.
             NotFoundError: The pod is gone; another pod may have its name.
             NotWantedError: The Binding was not sent or not repeated, because `wanted` returned
                 False.
@@ -261,7 +261,7 @@ class PodGroupWriter:
 
 
 class _KnownProfile:
-    """The present profile of a name; `version` is its resourceVersion, or "" if not known."""
+    """The profile that has a name now; `version` is its resourceVersion, or "" if not known."""
 
     __slots__ = ("uid", "version")
 
@@ -275,7 +275,7 @@ class ProfileWriter:
 
     For the status of a custom resource, the API server compares the version but not the uid.
     Therefore each write names the known version. The server then refuses a write that arrives after
-    the next one, or that was meant for another profile of the same name.
+    the next write, and a write that was meant for another profile of the same name.
     """
 
     def __init__(self, client: ApiClient) -> None:
@@ -322,7 +322,7 @@ class ProfileWriter:
     async def _version(self, name: str, uid: str) -> str:
         """Return the profile's resourceVersion from the answer to an empty patch.
 
-        So no right to read is needed. Raises NotFoundError if another profile has the name.
+        This needs no right to read profiles. Raises NotFoundError if another profile has the name.
         """
         found, version = await self._patch(name, {})
         if found != uid:
