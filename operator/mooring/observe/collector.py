@@ -15,7 +15,7 @@ _MOST_VALUES: Final = 100
 
 
 def largest(counts: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the hundred largest counts; if there are more, the key "other" has their sum."""
+    """Return the hundred largest counts; the key "other" has the sum of all smaller counts."""
     if len(counts) <= _MOST_VALUES:
         return counts
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -35,8 +35,8 @@ def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:
 class StateCollector:
     """Reads the current values of metrics; a scrape calls the callback of each metric once.
 
-    A callback runs on the event loop. It returns one value, or a mapping from label values to
-    values; the values of several labels form a tuple.
+    A callback runs on the event loop. It returns one number, or a mapping from the value of the
+    label to a number. For several labels, the key is the tuple of their values.
     """
 
     pending_pods: Callable[[], Mapping[str, int]] = _gauge(

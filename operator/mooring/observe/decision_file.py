@@ -59,7 +59,7 @@ class DecisionFile:
         return lines
 
     def _write(self, lines: Sequence[bytes]) -> None:
-        """Write whole lines; log an error or a loss of lines unless the last write had the same."""
+        """Write whole lines; log an error or lost lines, unless the last write logged the same."""
         trouble, done = "", 0
         try:
             while done < len(lines):

@@ -76,9 +76,9 @@ class Pending(Protocol):
         """Return the namespaces with pending pods; the namespace with the most pods comes first."""
 
     def groups(self, visible: frozenset[str], namespace: str = "") -> Mapping[str, Any]:
-        """Return the pods by state, cause and owner; pods outside `visible` are only counted.
+        """Return the pods by state, cause and owner; show those of namespaces in `visible`.
 
-        If `namespace` is given, other namespaces are left out.
+        Other pods are only counted. If `namespace` is given, other namespaces are left out.
         """
 
 
@@ -133,7 +133,7 @@ class Endpoints:
         reviews: Tells who a user is and what the user may do.
         always_allow_paths: Paths that everybody may read; `/a/*` means all paths below `/a/`.
         page: Serves the paths below /ui/ and /api/; None serves nothing there.
-        turn: Answers are made while no other task has the turn; only health pages do not wait.
+        turn: The lock of the cluster's state. Only health pages are answered while a task has it.
         dump_seconds: A client that needs longer than this to read /debug/cache is cut off.
     """
 
@@ -489,7 +489,7 @@ def json_answer(body: bytes) -> web.Response:
 
 
 def namespace_and_name(parameter: str, value: str, path: str = "") -> tuple[str, str]:
-    """Return both parts of NAMESPACE/NAME; else raise HTTPBadRequest with the expected form."""
+    """Return the two parts of `value`; raise HTTPBadRequest unless it is NAMESPACE/NAME."""
     namespace, slash, name = value.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise web.HTTPBadRequest(text=f"say which {parameter}: {path}?{parameter}=NAMESPACE/NAME\n")

@@ -39,13 +39,13 @@ def configure(
     mistakes: tuple[type[BaseException], ...] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Send all logging of this process to `stream` (default: standard error), one line each.
+    """Write each log record of this process as a line to `stream` (default: standard error).
 
     Args:
         log_format: One of `FORMATS`.
         level: One of `LEVELS`; less severe records are dropped.
         mistakes: Exceptions whose text tells a user what to do; their traceback is left out.
-        stream: Where lines go.
+        stream: Where lines are written.
     """
     formatter = _JsonFormatter(mistakes) if log_format == "json" else _TextFormatter(mistakes)
     handler = logging.StreamHandler(stream or sys.stderr)

@@ -414,7 +414,7 @@ class Metrics(Collector, DeviceMetrics):
         self.pods_bound += 1
 
     def permit_waited(self, result: str, seconds: float) -> None:
-        """Count a pod that has left Permit; `result` is kube-scheduler's status code."""
+        """Count a wait of `seconds` at Permit; `result` is kube-scheduler's status code."""
         self._permit_wait.child(result).observe(seconds)
 
     def preemption_attempted(self) -> None:
@@ -434,8 +434,7 @@ class Metrics(Collector, DeviceMetrics):
     ) -> None:
         """Count the victims of a pod group; for `victims` and `violations` see `preempted`.
 
-        `disruptions` has the number of single pods, and the number of groups that are evicted as a
-        whole.
+        `disruptions` counts these victims: the single pods, and the groups evicted as a whole.
         """
         self._group_preemptions.child(_POD_GROUP, Status.SUCCESS).add()
         self._group_victims.child(_POD_GROUP).observe(victims)
@@ -506,11 +505,11 @@ class Metrics(Collector, DeviceMetrics):
         return self._plugin_evaluations.child(self._plugins.of(plugin), point, profile)
 
     def event_handled(self, event: str, seconds: float) -> None:
-        """Count an event of a watch, after it has changed the state and the queue."""
+        """Count an event of a watch; the changes of state and queue took `seconds`."""
         self._event_duration.child(event).observe(seconds)
 
     def event_loop_held(self, seconds: float) -> None:
-        """Count a step of a task, during which nothing else could run."""
+        """Count a step of a task that held the event loop for `seconds`."""
         self._held.observe(seconds)
 
     def relisted(self, resource: str) -> None:
@@ -528,8 +527,8 @@ class Metrics(Collector, DeviceMetrics):
     def shadow_node(self, profile: str, choice: str, utilization: float, balance: float) -> None:
         """Count the node that was chosen for a pod.
 
-        `choice` is bound for the node to which the pod was bound, and shadow for the choice of the
-        profile. `utilization` and `balance` are between 0 and 1.
+        `choice` is "bound" for the node to which the pod was bound, and "shadow" for the node that
+        the profile chose. `utilization` and `balance` are between 0 and 1.
         """
         self._shadow_utilization.child(profile, choice).observe(utilization)
         self._shadow_balance.child(profile, choice).observe(balance)
@@ -561,10 +560,10 @@ class Metrics(Collector, DeviceMetrics):
         self._claims_created.child(status, "false", "", "Pod").add()
 
     def extender_called(self, extender: str, verb: str, result: str, seconds: float) -> None:
-        """Count a call of an extender; after `success`, a call may get the result `invalid`, too.
+        """Count a call of an extender, and record its duration unless `result` is "invalid".
 
-        Then its duration is not counted again. Extenders after the first 100 of a process share the
-        label "other".
+        A successful call with an invalid answer is counted twice: as "success" and as "invalid".
+        Extenders after the first 100 of a process share the label "other".
         """
         extender = self._extenders.of(extender)
         self._extender_calls.child(extender, verb, result).add()

@@ -40,16 +40,16 @@ LATEST: Final = 100
 """The most pods in an answer with whole decisions, because writing their JSON takes long; the pods
 that changed last are chosen."""
 DEFAULT_LIMIT: Final = 64 * 2**20
-"""The most bytes of the log: the paths of 20,000 pending pods with two decisions each. Then the log
-drops old entries."""
+"""The most bytes of the log; a full log drops old entries. They suffice for the paths of 20,000
+pending pods with two decisions each."""
 
 _MOST_STEPS: Final = 32
-"""The most steps of one pod in the log. Then each new step replaces the oldest step that is not one
-of the first `_FIRST_STEPS`."""
+"""The most steps of one pod in the log. Each further step replaces the oldest step after the first
+`_FIRST_STEPS`."""
 _FIRST_STEPS: Final = 4
 """The number of first steps that stay in the log if a pod has more than _MOST_STEPS."""
 _MOST_VICTIMS: Final = 10
-"""The most victims that a step names; it also has the number of all."""
+"""The most victims that a step names; the step also has the number of all victims."""
 _MOST_DROPPED: Final = 1_000
 """The most paths and decisions that one call drops from a full log; this takes a millisecond."""
 
@@ -163,7 +163,7 @@ class PodPath:
 class PodSummary:
     """The state of a pod since `since`, and the last decision about it, made at `time`.
 
-    `seen` is the time of the pod's first step. None stands for what the log does not keep.
+    `seen` is the time of the pod's first step. A field is None if the log does not have its value.
     """
 
     pod: PodRef
@@ -186,8 +186,8 @@ class NotedStep(NamedTuple):
     step: RecordedStep
     time: float
     since: float
-    """When the pod's state began (for a decision: the attempt), in seconds on the scheduler's
-    monotonic clock."""
+    """The start of the pod's state, or of the attempt if the step is a decision, in seconds on the
+    scheduler's monotonic clock."""
     fields: _Fields
     decision: bytes | None
     """The decision as the text of `_packed`; equal decisions share one object."""
@@ -538,7 +538,7 @@ class DecisionLog:
         return str(failure["cause"]) if failure is not None else None
 
     def victims(self, uid: Uid) -> Sequence[PodRef]:
-        """Return up to ten victims of the pod's last nomination in the log; () without one."""
+        """Return up to ten victims of the pod's last nomination; () without a known nomination."""
         path = self._find(uid)
         nominated = path.last(RecordedStep.NOMINATED) if path is not None else None
         return [PodRef(*victim) for victim in nominated["victims"]] if nominated is not None else ()
@@ -656,10 +656,7 @@ class DecisionLog:
             self._drop(path.uid)
 
     def _made_live(self, uid: Uid, step: RecordedStep) -> _Path | None:
-        """Return the pod's path for a further step; None if the step must be left out.
-
-        The path counts as that of a live pod again.
-        """
+        """Return the pod's path, and count the pod as live; None if `step` must be left out."""
         path = self._without_decisions.pop(uid, None)
         if path is None and step is RecordedStep.PREEMPTED:
             path = self._ended.pop(uid, None)

@@ -300,8 +300,8 @@ class _Identifiers(IdGenerator):
 class _PodSpans:
     """Makes spans of the steps of pods; the steps must come in order.
 
-    An attempt with a node is open until it ends. `lose` is called with a number of lost spans and
-    the reason.
+    An attempt that has chosen a node is open until the pod is bound or rejected. `lose` is called
+    with a number of lost spans and the reason.
     """
 
     def __init__(
