@@ -30,10 +30,10 @@ __all__ = [
 
 MOST_FOR_NODES: Final = 50_000_000
 """The maximum time, in units of 0.1 µs, for evaluating all values that depend on nodes alone. A
-rule with which its profile exceeds this time does not run."""
+rule does not run if this rule and the rules before it exceed the time."""
 MOST_FOR_POD: Final = 100_000
 """The maximum time, in units of 0.1 µs, for evaluating values that depend on the pod: 10 ms per
-decision. A rule with which its profile exceeds this time does not run."""
+decision. A rule does not run if this rule and the rules before it exceed the time."""
 MOST_PER_ATTEMPT: Final = 10_000_000
 """The maximum time, in units of 0.1 µs, for the evaluations in one attempt: a second. Then the
 attempt ends, and the next attempt continues."""
@@ -97,7 +97,7 @@ class Evaluation(Protocol):
 class Evaluations:
     """The evaluations of all plugins of one pipeline, and the budget of the current attempt.
 
-    `most_per_attempt` is in units of 0.1 µs. None means no limit: in a simulation no pod waits.
+    `most_per_attempt` is in units of 0.1 µs. None means no limit, as in a simulation.
     """
 
     def __init__(self, most_per_attempt: int | None = None) -> None:
@@ -112,11 +112,11 @@ class Evaluations:
         return len(self._all)
 
     def add(self, evaluation: Evaluation) -> None:
-        """Add an evaluation; those added before it get their share of the limit first."""
+        """Add an evaluation; evaluations that were added before use the limit first."""
         self._all.append(evaluation)
 
     def excess(self, evaluation: Evaluation, node_set_version: int) -> str | None:
-        """Return why the evaluation exceeds the profile's limit and does not run; else None.
+        """Return why the evaluation exceeds the profile's limit; None if it may run.
 
         The answer changes only with the version of the node set, so that cached results stay right.
         """
@@ -126,10 +126,10 @@ class Evaluations:
         return self._excess.get(evaluation)
 
     def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
-        """Return why the pod has too many labels for the evaluation; None if it has not.
+        """Return why the pod has too many labels for the evaluation; None if it may run.
 
-        `times` says how many times the usual number of labels the pod has. Call this only for an
-        evaluation for which `excess` has returned None.
+        `times` is the pod's number of labels, divided by the usual number. Call this only if
+        `excess` has returned None for the evaluation.
         """
         units = times * self._up_to[evaluation].pod_maps
         return Cost(pod=units).excess if times > 1 else None
@@ -139,7 +139,7 @@ class Evaluations:
         return [(evaluation.name, why) for evaluation, why in self._judged()[0].items()]
 
     def begin_attempt(self, members: int = 0) -> None:
-        """Reset the budget for an attempt or suggestion; `members` of a group enlarge it."""
+        """Reset the budget for an attempt or suggestion; each of a group's `members` adds to it."""
         self._left = self._most + _MOST_PER_MEMBER * members
 
     @property
@@ -157,7 +157,7 @@ class Evaluations:
         self._left = min(self._most, MOST_FOR_POD)
 
     def spend(self, units: int) -> None:
-        """Subtract `units` of 0.1 µs from the budget of the attempt, before or after their use."""
+        """Subtract `units` of 0.1 µs from the budget of the attempt."""
         self._left -= units
 
     def pause(self, doing: str) -> None:

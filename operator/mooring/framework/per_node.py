@@ -139,9 +139,9 @@ def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
 
     The class has one or both of these methods:
 
-    - `filter(pod, node)` returns None if the pod fits, or the reason why not. The reason is a text
-      or `Unschedulable`, which also says whether evicting pods could help. A text means yes,
-      unless the plugin sets `depends_on_node_object_only`.
+    - `filter(pod, node)` returns None if the pod fits, else the reason: a text or `Unschedulable`.
+      `Unschedulable` also says whether evicting pods could help. A text means that it could, but
+      not if the plugin sets `depends_on_node_object_only`.
     - `score(pod, node)` returns an int, 0-100 unless `normalize` says otherwise.
 
     The class needs no `explain`, no `normalize` (the default is `Normalize.NONE`) and no

@@ -28,13 +28,13 @@ class Placement:
 
     @property
     def text(self) -> str:
-        """The domain in a message: `rack r3`; "" for all nodes."""
+        """The domain for messages, such as `rack r3`; "" if the placement has all nodes."""
         return f"{self.key.rpartition('/')[2]} {self.value}" if self.key else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodGroupAssignments:
-    """A placement with each member's row by uid; before, `scheduled` members had nodes already."""
+    """A placement, the rows of the members by uid, and how many members had nodes before."""
 
     placement: Placement
     rows: Mapping[Uid, int]
@@ -49,7 +49,7 @@ class GroupPolicy:
     """
 
     reserve_after_seconds: float | None = None
-    """The seconds that a group waits before nodes are reserved for it; None: none are reserved."""
+    """The seconds that a group waits before nodes are reserved for it; None reserves no nodes."""
     reserved_nodes_percent: int = 100
     """The largest percentage of the nodes that may be reserved at the same time."""
     delete_bound_members: bool = False

@@ -1,9 +1,9 @@
 """The protocols of the extension points, in the order in which they run for a pod.
 
 A plugin is a class with a `name` and the methods of its extension points; it inherits from nothing.
-It is built once per profile as `Plugin(args, handle)`. The methods up to `score` decide: they are
-synchronous, change nothing and use no clock and no randomness. The methods from `reserve` on may
-change something, and only they may use `handle.api`; `post_filter` may use its `later`.
+It is built once per profile as `Plugin(args, handle)`. The methods before `reserve` decide where a
+pod goes: they are synchronous, change nothing and use no clock and no randomness. The methods from
+`reserve` on may change something and use `handle.api`; `post_filter` may use `handle.api.later`.
 """
 
 from collections.abc import Hashable, Mapping
@@ -194,9 +194,9 @@ class DeviceReadingPlugin(Plugin, Protocol):
     """A node-only plugin whose results for some pods also depend on devices and their classes."""
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return a value that changes when the pod's results may; None if they read no devices.
+        """Return a value that changes whenever changed devices may change the pod's results.
 
-        The scheduler calls this in every decision, so it must be quick.
+        Return None if the results do not depend on devices. Be quick: each decision calls this.
         """
 
 
@@ -225,8 +225,8 @@ class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
         """Return a nomination of all members, or the reason why there is none.
 
-        Other tasks may run in `state.place`, and if the method calls `mooring.pausing.pause` at the
-        head of a loop. They do not change the cluster.
+        The method may call `mooring.pausing.pause` at the head of a loop. Other tasks may run then
+        and during `state.place`, but they do not change the cluster.
         """
 
 
@@ -296,7 +296,7 @@ class BindPlugin(Plugin, Protocol):
     """Binds the pod to its node, or leaves this to the next Bind plugin."""
 
     async def bind(self, pod: Pod, node: str) -> Skip | None:
-        """Bind the pod and return None, or SKIP for the next bind plugin; raise if it fails."""
+        """Bind the pod, or return SKIP to leave this to the next plugin; raise if binding fails."""
 
 
 class PostBindPlugin(Plugin, Protocol):
@@ -351,7 +351,7 @@ def points_of(plugin: type) -> frozenset[Point]:
 
 
 def misspelt_name(plugin: type) -> str:
-    """Return why a public name that resembles a method's name is wrong; "" if there is none.
+    """Return a message if a public name of the plugin looks like a misspelt method name, else "".
 
     The scheduler would never call a method named `filtr` or `prefilter`, and nobody would see an
     error. Names are compared only with methods that the class lacks.

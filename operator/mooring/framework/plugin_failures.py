@@ -41,7 +41,7 @@ _MOST_MESSAGES: Final = 32
 """The maximum number of messages per plugin and extension point that are logged in an hour; further
 messages are only counted."""
 _FORGET_SECONDS: Final = 3600.0
-"""The seconds after a plugin's first message in which the plugin's equal messages are not logged
+"""For these seconds after a plugin's first message, equal messages of the plugin are not logged
 again."""
 _MOST_CHARACTERS: Final = 1024
 """The maximum number of characters of an exception's text; the rest is cut off."""

@@ -33,15 +33,14 @@ class DryRun(Protocol):
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """The amounts that must be free on a node; None if other filters depend on pods.
+        """The amounts that must be free on a node; None if other filters also depend on pods.
 
-        If they are known, a pod fits on a node after evictions exactly if these amounts and a pod
-        slot are free, and no trial is needed. Filters of ports, affinity and volumes depend on
-        pods.
+        The filters of ports, affinity and volumes depend on pods. Without them, the pod fits on a
+        node after evictions exactly if these amounts and a pod slot are free: no trial is needed.
         """
 
     def depends_on_requests_only(self) -> bool:
-        """Return whether `resource_requests` is known, or would be if the pod's quota sufficed."""
+        """Return whether filters depend on pods only by requests; a lack of quota is ignored."""
 
     def trial(self) -> AbstractContextManager[Trial]:
         """Return a context in which pods can be removed and added; its exit undoes this."""

@@ -47,7 +47,7 @@ class Registry:
         self._announced = announced
 
     def _found(self) -> Mapping[str, EntryPoint]:
-        """Return the plugins' entry points by name; store second ones of a name in `_rivals`."""
+        """Return the plugins' entry points by name; store further ones of a name in `_rivals`."""
         found: dict[str, EntryPoint] = {}
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             if found.setdefault(entry.name, entry) is not entry:

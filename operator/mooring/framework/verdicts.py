@@ -210,7 +210,7 @@ class PluginError(Exception):
 
 
 class ObjectError(PluginError):
-    """Raised if an object that a plugin reads is wrong: its selector may divide by zero.
+    """Raised if an object that a plugin reads is wrong, such as a selector that divides by 0.
 
     The attempt fails as with any PluginError, but no failure of the plugin is counted or logged:
     otherwise a user could cause alerts with such an object.

@@ -61,7 +61,7 @@ class WaitingPods:
         self._waiting.pop(uid, None)
 
     def allow(self, uid: str, plugin: str) -> None:
-        """Record that the plugin allows the pod; the last plugin ends the wait, to bind the pod."""
+        """Record that the plugin allows the pod; end the wait if no other plugin must allow it."""
         waiting = self._waiting.get(uid)
         if waiting is None:
             return
