@@ -77,8 +77,8 @@ def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Ev
 def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]:
     """Return whether the map or list `value` has `key`, and the value of this entry.
 
-    Without such an entry, the second result is None with `may_be_absent`, else a Failure. It is
-    always a Failure if `key` cannot be an index of a list.
+    If there is no such entry, the value is None with `may_be_absent`, else a Failure. For a list,
+    the value is always a Failure if `key` is no whole number.
     """
     if type(value) is MapValue:
         found, inner = value.find(key)

@@ -263,7 +263,7 @@ class Checker:
     def _element(self, node: Expression, optional: bool) -> Type:
         """Return the type of an element or of a map's value.
 
-        With `optional`, this is the type inside the optional; it is a mistake if there is none.
+        With `optional`, return the type inside the optional type; any other type is a mistake.
         """
         found = self._check(node)
         if optional:

@@ -297,7 +297,7 @@ def _by_function(lines: Iterable[str]) -> dict[str, list[Overload]]:
 
 
 def _standard_lines(*, mixed: bool) -> Iterator[str]:
-    """Yield each overload's id and signature; `mixed` adds comparisons of int, uint and double."""
+    """Yield each overload's id and signature; `mixed` lets int, uint and double be compared."""
     for block in (_OPERATORS, _CONVERSIONS):
         yield from block.strip().split("\n")
     for operator, word in (

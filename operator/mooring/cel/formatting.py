@@ -95,7 +95,7 @@ def format_text(text: str, args: Value) -> Value:
 def formatted(
     text: str, count: int, clause: Callable[[str, int, int], str], checks: bool = False
 ) -> list[str]:
-    """Split the text at its clauses, such as %s; return the pieces with clauses formatted.
+    """Return the text in pieces, with each clause, such as %s, replaced by a formatted argument.
 
     `clause` gets the letter of a clause, the index of its argument and its precision, and returns
     the formatted argument. `count` is the number of arguments; with `checks` it must equal the
@@ -234,9 +234,9 @@ def _as_text(value: Value) -> str:
 
 
 def _inner(value: Value, key: bool = False) -> str:
-    """Return the text of an element of a list or map, or with `key` of a map's key.
+    """Return the text of an element of a list or map, or of a map's key if `key` is True.
 
-    Raises FormatError for a value that has no text there.
+    Raises FormatError if a value of this type cannot be formatted there.
     """
     kind = type(value)
     if key and kind not in {str, bool, int, UInt}:

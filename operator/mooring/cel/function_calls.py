@@ -96,10 +96,7 @@ def binding_of(
 
 
 def _of_pattern(function: str, count: int) -> Implementation:
-    """Return the implementation of a call with `count` arguments, whose pattern is constant.
-
-    It checks the types of the arguments.
-    """
+    """Return an implementation that checks the types of `count` arguments before the call."""
     wanted = (str, str, int)[:count]
     implementation = functions_of_text.OF_PATTERNS[function]
 

@@ -34,7 +34,7 @@ from mooring.cel.values import (
 
 Value = Any
 _PER_PAIR: Final = 4
-"""The units of work for comparing two elements. To compare all pairs of more than 707 elements
+"""The units of work for comparing two elements. Comparing all pairs of more than 707 elements
 exceeds MOST_WORK and fails, as in Kubernetes."""
 _MOST_RANGE: Final = 1_000_000
 _MADE_AT_ONCE: Final = 50_000

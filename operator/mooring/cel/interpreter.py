@@ -196,7 +196,7 @@ class _Planner:
     def _function(self, node: FunctionCall, args: Sequence[_Planned]) -> _Planned:
         """Return the planned call.
 
-        The conversion of a constant is computed at once. A constant list after `in` may be a set.
+        The conversion of a constant is computed at once. A constant list after `in` becomes a set.
         Raises EvaluationCrash if a conversion fails, unless the plan is lenient.
         """
         overload = node.overloads[0] if len(node.overloads) == 1 else ""

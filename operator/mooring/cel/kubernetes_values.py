@@ -306,7 +306,7 @@ class Network(Opaque):
 
 
 def parse_address(text: str) -> "Address | Failure":
-    """Parse an IP address; a Failure if it is malformed, has a zone or is IPv4-mapped."""
+    """Parse an IP address; return a Failure if it is malformed, has a zone or is IPv4-mapped."""
     shown = go_quoted(text)
     try:
         address = ipaddress.ip_address(text)
@@ -404,7 +404,7 @@ def _wrong_group(rest: str, digits: int) -> str:
 
 
 def parse_network(text: str) -> "Network | Failure":
-    """Parse an address with the length of its prefix; a Failure if it is malformed."""
+    """Parse an address with the length of its prefix; return a Failure if it is malformed."""
     address, slash, length = text.rpartition("/")
     shown = go_quoted(text)
     wrong = f"network address parse error during conversion from string: netip.ParsePrefix({shown})"

@@ -28,7 +28,7 @@ class LiteralError(ValueError):
 
 
 def unquoted(token: str, is_bytes: bool) -> str | bytes:
-    """Return the text or bytes of a literal in quotes; LiteralError for a wrong escape."""
+    """Return the text or bytes of a literal in quotes; raise LiteralError if an escape is wrong."""
     text = token.replace("\r\n", "\n").replace("\r", "\n")
     text = text[1:] if is_bytes else text
     raw = text[0] in "rR"

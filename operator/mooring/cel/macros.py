@@ -61,7 +61,7 @@ def _variable(node: Expression, message: str) -> str:
 def _variables(args: Sequence[Expression], count: int, message: str) -> tuple[str, ...]:
     """Return the names of a loop's variables, which are the first `count` arguments.
 
-    Raises MacroError, with `message` if an argument is no simple name.
+    Raises MacroError for equal or reserved names, and with `message` for any argument but a name.
     """
     names = tuple(_variable(each, message) for each in args[:count])
     if len(set(names)) < count:

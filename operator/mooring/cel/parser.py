@@ -232,7 +232,7 @@ class _Parser:
     def _joined(
         self, level: frozenset[str], operands: list[Expression], operators: list[tuple[str, int]]
     ) -> tuple[list[Expression], list[tuple[str, int]]]:
-        """Join the operands of operators in `level`; return what is left: operands, operators."""
+        """Replace operators in `level` by calls; return all remaining operands and operators."""
         left, rest = [operands[0]], list[tuple[str, int]]()
         for (operator, at), operand in zip(operators, operands[1:], strict=True):
             if operator in level:

@@ -32,13 +32,13 @@ _TIMESTAMP: Final = re.compile(
 _INTEGER: Final = re.compile(r"(?P<sign>[+-]?)0*+(?P<digits>[0-9]*)(?<=[0-9])")
 _MOST_DIGITS: Final = 21
 _LONGEST_OFFSET: Final = 10**9
-"""The largest hour or minute of a time zone's offset; a larger number becomes this one, because no
-date is valid with either."""
+"""The largest hour or minute of a time zone's offset. Larger numbers are replaced by it, because an
+offset of this size makes every date invalid, too."""
 _MOST: Final = 2**63 - 1
 
 
 def parse_integer(text: str) -> int:
-    """Parse an integer as Go's `strconv`, but only its first 21 digits; ValueError if malformed."""
+    """Parse an integer as Go's `strconv`, but only 21 digits; raise ValueError if malformed."""
     found = _INTEGER.fullmatch(text)
     if found is None:
         raise ValueError("no number")

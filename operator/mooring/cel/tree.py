@@ -153,8 +153,8 @@ class MapOf(Expression):
 class Comprehension(Expression):
     """A loop over `items` that computes `result`; macros such as `exists` become loops.
 
-    `variables` are one or two names; `collects` is the name of another variable. It is `start`
-    first, and `step` after each item; the loop ends early if `condition` is False.
+    `variables` are the one or two names for an item. The variable named `collects` first has the
+    value of `start`, and after each item that of `step`. If `condition` is False, the loop ends.
     """
 
     __slots__ = ("collects", "condition", "items", "result", "start", "step", "variables")
@@ -188,7 +188,7 @@ def walk(node: Expression) -> Iterator[Expression]:
 
 
 def copied(part: Any) -> Any:
-    """Return a deep copy of a tree before it is checked."""
+    """Return a deep copy of a tree whose types have not been checked yet."""
     if isinstance(part, Expression):
         made = object.__new__(type(part))  # copy() takes twice as long, and macros copy much
         for name in (*Expression.__slots__, *type(part).__slots__):

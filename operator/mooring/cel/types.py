@@ -140,7 +140,7 @@ def _is_less_specific(first: Type, second: Type) -> bool:
 class Substitutions:
     """Maps the type parameters of an expression to types.
 
-    A log makes it possible to undo a failed attempt without a copy.
+    A log of the changes serves to undo those of a failed match.
     """
 
     def __init__(self) -> None:

@@ -89,7 +89,7 @@ def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
 def _not_accepted(node: Expression, kinds: frozenset[str], nested: bool) -> Expression | None:
     """Return `node` if its type is not in `kinds`; None if it is.
 
-    With `nested`, elements of lists and maps are checked too, and the first wrong one is returned.
+    With `nested`, check elements of lists and maps, too, and return the first wrong element.
     """
     if (node.type or DYN).kind not in kinds:
         return node

@@ -90,7 +90,7 @@ class Joined:
 
 LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
-"""The most elements, of two lists together, that are copied to join them; others are linked."""
+"""The most elements, of two lists together, that are copied to join them; more are linked."""
 MOST_WORK: Final = 2_000_000
 """The most units of work of an evaluation, about one second; then it ends with an error. Kubernetes
 allows less."""
@@ -150,7 +150,7 @@ class WorkBudget(threading.local):
             self.step()
 
     def step(self) -> None:
-        """Let other tasks run if it is time; then restore this budget, which tasks may change."""
+        """Let other tasks run if it is time; restore this budget, because they may change it."""
         self._looked_at = 0
         own = dict(self.__dict__)
         pause()
@@ -406,7 +406,7 @@ def _equal_optionals(first: Optional, second: Optional) -> "bool | Failure":
 
 
 def _directly_equal(first: Value, second: Value) -> "bool | Failure":
-    """Return whether two values are equal; the `equals` of an Opaque decides even about None."""
+    """Return whether two values are equal; an Opaque value also compares itself with None."""
     if second is None and isinstance(first, Opaque):
         return first.equals(second)
     return equal(first, second)
