@@ -40,8 +40,8 @@ class PodEventFilter:
     def listed(self, pods: Iterable[Mapping[str, Any]], *, goes_on: bool = False) -> None:
         """Let kopf get all later events of these pods, which it gets in one page of a list.
 
-        The first page of a list has `goes_on` False. kopf then forgets every pod that is not in the
-        list.
+        If `goes_on` is False, this is the first page of a list: then pods of the former list are
+        forgotten.
         """
         if not goes_on:
             self._kopfs.clear()

@@ -115,7 +115,7 @@ class ObjectHandlers:
     async def profiles_read(
         self, profiles: Iterable[Mapping[str, Any]], gone: Container[str]
     ) -> None:
-        """Put the listed `profiles` in force, except known ones and those with a uid in `gone`."""
+        """Put `profiles` in force, except known profiles and profiles with a uid in `gone`."""
         slices = TimeSlices(clock=self.clock)
         for item in profiles:
             raw = {"apiVersion": API_VERSION, "kind": KIND, **item}  # which a list may leave out

@@ -185,7 +185,7 @@ class ProfileHandler:
         return {name: verdict.ready for name, verdict in self._verdicts.items()}
 
     def known(self) -> dict[str, str]:
-        """Return the names of all known profiles by uid; deleted ones are left out."""
+        """Return the names of all known profiles by uid, without deleted profiles."""
         return {verdict.uid: name for name, verdict in self._verdicts.items()}
 
     def knows(self, name: str, uid: str) -> bool:
@@ -488,8 +488,8 @@ class ProfileStatusWriter:
     ) -> dict[str, Any] | None:
         """Put a profile in force while no other task has the `turn`; return a patch for its status.
 
-        Return None if the status needs no patch, or if the profile was deleted meanwhile, or with
-        `unless_known` if it is known already; then it is not put in force.
+        Return None if the status needs no patch. Also return None, and change nothing, if the
+        profile was deleted meanwhile, or with `unless_known` if the profile is known already.
         """
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
         with self.handler.departures.meanwhile() as gone:
@@ -548,7 +548,7 @@ def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_older(metadata: Mapping[str, Any], than: str) -> bool:
-    """Return whether the resourceVersion is older than `than`; False if one is not a number."""
+    """Return whether the resourceVersion is older than `than`; False if either is not a number."""
     version = metadata.get("resourceVersion", "")
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 

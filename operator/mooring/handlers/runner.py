@@ -46,7 +46,7 @@ RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
 server can restart or etcd can elect a leader. After the last try kopf ends."""
 
 GOOD_SECONDS: Final = 60.0
-"""The seconds that kopf must have run for the pause before its restart to be short again."""
+"""If kopf has run for these seconds, the pause before its next restart is short again."""
 
 UNWATCHED_SECONDS: Final = 60.0
 """The most seconds without a watch of a needed resource; after them a replica is not ready."""

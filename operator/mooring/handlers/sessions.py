@@ -57,8 +57,8 @@ BOOKMARK_EVENTS: Final = 100
 """The number of events kept from kopf after which kopf gets a bookmark."""
 
 _SLOW_BYTES: Final = 2**18
-"""The fewest bytes of a watch event after whose parsing, which takes a millisecond or more, other
-tasks run."""
+"""Other tasks run after a watch event with this many bytes: its parsing takes a millisecond or
+more."""
 
 _WATCHED: Final = (POD, SCHEDULING_PROFILE, PRIORITY_CLASS)
 """The resources that kopf lists and watches."""
@@ -78,7 +78,7 @@ class OnWatch(Protocol):
     """A function that is called for each list and watch that kopf requests."""
 
     def __call__(self, path: str, *, accepted: bool) -> None:
-        """Tell that kopf requested a list or watch of `path`; with `accepted`, that it watches."""
+        """Report a list or watch of `path` that kopf requests; `accepted`: that its watch works."""
 
 
 @dataclass(eq=False, repr=False)
@@ -268,7 +268,7 @@ class _CutContent(_Content):
     """
 
     async def read(self, n: int = -1) -> bytes:
-        """Return the whole body, or `n` bytes of it unchanged."""
+        """Return the whole body with these strings; with `n` >= 0, up to `n` bytes without them."""
         data = await self._content.read(n)
         return cut_nesting(data) if n < 0 else data
 
@@ -335,7 +335,7 @@ class _List(_Content):
         self._goes_on = goes_on
 
     async def read(self, n: int = -1) -> bytes:
-        """Return the whole body, or `n` bytes of it unchanged."""
+        """Return the whole page as kopf gets it; with `n` >= 0, up to `n` bytes of the body."""
         data = await self._content.read(n)
         if n >= 0:
             return data
