@@ -270,7 +270,7 @@ def _hashed(method: Callable[[Pod], Hashable], pod: Pod) -> Hashable:
 def run_post_filter(
     pipeline: Pipeline, plugin: PostFilterPlugin, state: PostFilterState
 ) -> PostFilterResult:
-    """Run `post_filter`; raise PluginFailed unless the nodes exist and the victims are there.
+    """Run `post_filter`; raise PluginFailed unless its nodes exist and its victims are on them.
 
     Two kinds of victims may be on other nodes: members of a group that is disrupted as a whole, if
     another member is on the nominated node, and victims of a pod in a Queue. Candidates are allowed

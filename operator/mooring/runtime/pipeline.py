@@ -223,7 +223,7 @@ def _built_plugins(
     failures: PluginFailures,
     evaluations: Evaluations,
 ) -> dict[str, Any]:
-    """Build every plugin, and return them by name; ProfileInvalid has every plugin that fails."""
+    """Build all plugins and return them by name; raise ProfileInvalid if any plugin fails."""
     handle = replace(
         handle,
         kubernetes=effective.kubernetes,
@@ -262,7 +262,6 @@ def _scores(
 
 
 def _with_method(plugins: Iterable[Any], method: str) -> dict[str, Any]:
-    """Return the plugins that have this method, by the plugin's name."""
     return {plugin.name: plugin for plugin in plugins if _has(plugin, method)}
 
 

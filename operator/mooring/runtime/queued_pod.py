@@ -48,8 +48,8 @@ _ENDS: Final = (PodState.BOUND, PodState.GONE)
 class StateTimes:
     """The time that a pod was in each state, in seconds on the scheduler's monotonic clock.
 
-    It is still used after the pod has left the queue. `began` is the time when the first state
-    began, `since` the time when the present `state` did.
+    It is still used after the pod has left the queue. `began` is the start of the first state,
+    and `since` the start of the present `state`.
     """
 
     __slots__ = ("_seconds", "began", "since", "state")
@@ -109,9 +109,10 @@ class QueuedPod:
     gated: bool = False
     """Whether a PreEnqueue plugin holds the pod back; set also while an attempt runs."""
     tries_for: Hashable = field(default=None, repr=False)
-    """A signature, if this pod is tried on behalf of all unschedulable pods with it; else None.
+    """The signature of the unschedulable pods on whose behalf this pod is tried, else None.
 
-    If the attempt does not end with the same signature, the next pod with it is moved.
+    The same events may help pods with equal signatures. Unless the attempt ends with this
+    signature, the next of these pods is tried.
     """
     moved_by: str = field(default="", repr=False)
     """The event that last moved the pod out of the unschedulable pods, as in the metrics."""
