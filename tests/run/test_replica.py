@@ -28,6 +28,8 @@ from mooring.kube.config import Connection
 from mooring.kube.lease import CERTIFICATE, SERVER, LeaderElector, Leadership
 from mooring.mirroring import reflectors as reflectors_module
 from mooring.mirroring.mirror import MIRRORED
+from mooring.pausing import pause_now
+from mooring.process.time_slices import TimeSlices
 from mooring.run import replica as app_module
 from mooring.run.replica import Scheduler
 from mooring.run.settings import RunSettings
@@ -407,6 +409,27 @@ async def test_on_sigterm_the_answer_to_a_write_of_a_claim_is_waited_for() -> No
         assert asyncio.get_running_loop().time() - began >= STOP_SECONDS
     assert cluster.claims[0].gone.is_set()
     assert cluster.holder == ""
+
+
+async def test_a_replica_that_stops_first_takes_in_what_its_watches_have_brought() -> None:
+    cluster, in_time = Cluster(), list[bool]()
+    async with electing(cluster) as running:
+        await until(lambda: cluster.bindings)
+
+        def take_in() -> None:
+            while cluster.holder:
+                pause_now()
+            for _ in range(1000):
+                pause_now()
+            in_time.append(not running.done())
+
+        assert cluster.replica is not None
+        turn = cluster.replica.engine.scheduler.turn
+        async with turn:
+            await asyncio.create_task(turn.deliver(take_in, 1, TimeSlices()))
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 0
+    assert in_time == [True]
 
 
 async def test_a_replica_whose_lease_is_lost_ends_the_process_at_once() -> None:

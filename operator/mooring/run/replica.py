@@ -348,6 +348,8 @@ class Scheduler:
         finally:
             for follower in followers:
                 await _cancelled(follower)
+            # A task of the turn itself may still take in what they have brought.
+            await self._turn.until_free()
 
     async def _close(self) -> None:
         await self.engine.extenders.close()
