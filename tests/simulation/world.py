@@ -62,8 +62,9 @@ _Actor = TypeVar("_Actor", bound=Actor)
 _RESTART_SECONDS: Final = 2.0
 _AFTER_STEPS: Final = 0.01
 """So long after the last moment for steps all of them have been taken."""
-_CALM_SECONDS: Final = 80.0
-"""Longer than a binding waits for its confirmation, a minute, which a pod that ended may need."""
+_CALM_SECONDS: Final = 100.0
+"""Longer than a Binding waits for its answer (30 seconds), then for its confirmation (a minute),
+and then until the pod is read (5 seconds): a pod that ended before its Binding needs all of it."""
 _MOVE_SECONDS: Final = 60.0
 """Longer than rebalancing awaits a replacement, 45 seconds: a move may have begun late."""
 _QUIET_SECONDS: Final = 12.0
