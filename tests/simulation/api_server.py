@@ -50,7 +50,6 @@ class ApiServer:
     Attributes:
         minor: The minor version.
         token: The token that requests need; empty if none is needed.
-        refused: When the token of a process was first rejected, by identity and token.
     """
 
     def __init__(
@@ -64,7 +63,6 @@ class ApiServer:
         self.not_served: set[Resource] = {resources.COSCHEDULING_POD_GROUP}
         self.minor = 37
         self.token = ""
-        self.refused: dict[tuple[str, str], float] = {}
         self._tokens = 0
         self._generated = 0
         self._pages: dict[str, tuple[list[Raw], int]] = {}
@@ -160,8 +158,6 @@ class ApiServer:
     def _check_token(self, request: Request) -> None:
         shown = request.headers.get("Authorization", "")
         if self.token and shown != f"Bearer {self.token}":
-            by = request.process.identity
-            self.refused.setdefault((by, shown), self._timeline.now)
             raise Refused(401, "Unauthorized", "Unauthorized")
 
     def _collection(

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlsplit
@@ -302,6 +303,8 @@ class Network:
     """
     token: str = ""
     """What the API server wants to see now; empty if nothing."""
+    refused: dict[tuple[str, str], float] = field(default_factory=dict)
+    """When a process first heard that its token was rejected, by identity and token."""
 
     async def connect(
         self, process: Process, protocol: asyncio.BaseProtocol, address: str
@@ -401,7 +404,13 @@ class Network:
         self._reply(request, reply, slow)
 
     def _reply(self, request: Request, reply: Reply, slow: float) -> None:
-        self.timeline.after(self.delay() + slow, lambda: request.link.deliver(reply.wire))
+        heard = partial(self._heard, request, reply)
+        self.timeline.after(self.delay() + slow, lambda: request.link.deliver(reply.wire, heard))
+
+    def _heard(self, request: Request, reply: Reply) -> None:
+        if reply.status == 401:
+            shown = request.headers.get("Authorization", "")
+            self.refused.setdefault((request.process.identity, shown), self.timeline.now)
 
 
 def status(code: int, reason: str, message: str, **details: Any) -> dict[str, Any]:

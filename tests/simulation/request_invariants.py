@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 _RENEWED_SECONDS: Final = 10.0
-"""So long after a refusal requests may leave that waited with the old token."""
+"""So long after a process heard of a refusal requests may leave that waited with the old token."""
 _TAKEN_IN_SECONDS: Final = 1.0
 """What a watch has told is in the replica's books so many seconds later at most."""
 _ENDED: Final = frozenset(("Succeeded", "Failed"))
 
 
 def no_token_is_used_long_after_it_was_refused(world: "World", sent: "Sent") -> str | None:
-    """Check that a replica uses another token soon after its token was rejected."""
-    refused = world.server.refused.get((sent.identity, sent.authorization))
+    """Check that a replica uses another token soon after it heard that its token was rejected."""
+    refused = world.network.refused.get((sent.identity, sent.authorization))
     to_the_server = sent.path.startswith("/api")
     if refused is None or not to_the_server or refused + _RENEWED_SECONDS > world.timeline.now:
         return None
