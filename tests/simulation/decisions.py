@@ -95,6 +95,10 @@ class Decisions:
         periods = self._assumed[identity].get(uid)
         return periods[-1].since if periods else now
 
+    def assumed(self, identity: str, uid: str, at: float) -> bool:
+        """Return whether the process assumed the pod at this time."""
+        return any(each.since <= at <= each.until for each in self._assumed[identity].get(uid, ()))
+
     def nominated_since(self, identity: str, uid: str) -> float:
         """Return when the process made the pod's current nomination; infinity without one.
 

@@ -33,26 +33,35 @@ def no_part_of_a_gang_is_bound(world: "World", change: Change) -> str | None:
     """Check, some seconds later, that the gang has its minimum, unless a fault was in force.
 
     A fault may bind some members and reject others; these are tried again, see
-    `every_gang_that_a_node_would_take_is_bound`.
+    `every_gang_that_a_node_would_take_is_bound`. A member that had ended before it was bound counts
+    while the replica assumes it: no watch shows it, and it is read after a minute.
     """
     if change.what == "bind" and (name := group_of(change.object)) is not None:
-        needs = world.actor(Groups).needs(world, name)
+        groups, decisions = world.actor(Groups), world.decisions
+        needs = groups.needs(world, name)
         if needs is not None:
             uid = change.object["metadata"]["uid"]
-            at = world.decisions.decided_at(change.by, uid, change.at)
-            world.after(_GRACE_SECONDS, lambda: _look_at(world, name, *needs, at))
+            at = decisions.decided_at(change.by, uid, change.at)
+            ended = groups.never_shown[name]
+            assumed = {each for each in ended if decisions.assumed(change.by, each, at)}
+            world.after(_GRACE_SECONDS, lambda: _look_at(world, name, *needs, at, assumed))
     return None
 
 
 def _look_at(
-    world: "World", name: str, minimum: int, roles: Mapping[str, int], decided_at: float
+    world: "World",
+    name: str,
+    minimum: int,
+    roles: Mapping[str, int],
+    decided_at: float,
+    assumed: set[str],
 ) -> None:
     groups, since = world.actor(Groups), decided_at - _LATE_SECONDS
     if groups.was_disturbed(name, since) or world.actor(Faults).over_at >= since:
         return
     if groups.is_of_plugin(name) and world.actor(Plugins).troubled_until >= since:
         return
-    bound = Counter(role_of(world.books.raw[uid]) for uid in groups.bound[name])
+    bound = Counter(role_of(world.books.raw[uid]) for uid in groups.bound[name] | assumed)
     if bound.total() < minimum or not bound >= Counter(roles):
         broken = f"of {name} {dict(bound)} are bound, and it needs {minimum}, {dict(roles)}"
         world.fail(f"no part of a gang is bound: {broken} (at {world.now:.3f})")

@@ -48,6 +48,8 @@ class Groups(Actor):
 
     Attributes:
         bound: By group, the uids of the bound members.
+        never_shown: By group, the uids of members that had ended before they were bound, so that no
+            watch of pods on nodes shows them: a replica counts them until it reads them.
         disturbed: By group, the last time of an event that excuses an incomplete gang.
         all_disturbed: The last time of an event that excuses any incomplete gang.
     """
@@ -56,6 +58,7 @@ class Groups(Actor):
 
     def __init__(self) -> None:
         self.bound: dict[str, set[str]] = defaultdict(set)
+        self.never_shown: dict[str, set[str]] = defaultdict(set)
         self.disturbed: dict[str, float] = {}
         self.all_disturbed = -math.inf
         self._drawn: dict[str, dict[str, Any]] = {}
@@ -167,7 +170,9 @@ class Groups(Actor):
         if change.resource is not POD or (name := self._name_of(change.object)) is None:
             return
         if change.what == "bind":
-            self.bound[name].add(change.object["metadata"]["uid"])
+            had_ended = change.object["status"].get("phase") in _ENDED
+            members = self.never_shown if had_ended else self.bound
+            members[name].add(change.object["metadata"]["uid"])
         elif _leaves(change):
             self.bound[name].discard(change.object["metadata"]["uid"])
             self.disturbed[name] = change.at
