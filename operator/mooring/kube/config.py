@@ -150,7 +150,7 @@ def _library() -> Any:
     """Return the module of kubernetes_asyncio that reads kubeconfigs; import nothing else of it.
 
     That module imports two classes of the library's client, but uses only Configuration. If a login
-    plugin has imported the whole library already, nothing is left out. The result is Any, because
+    plugin has imported the library already, the whole library is used. The result is Any, because
     the library has few annotations.
     """
     package, client = "kubernetes_asyncio", "kubernetes_asyncio.client"
@@ -289,7 +289,7 @@ def _without_entries(problem: str) -> str:
 
 
 def _current_context(merger: Any) -> str | None:
-    """Return the current context of the first file that sets one, as kubectl does; None without.
+    """Return the current context of the first file that sets it, as kubectl does; else None.
 
     The library would use the last such file.
     """

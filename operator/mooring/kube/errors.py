@@ -4,7 +4,7 @@
       ConfigError              no usable kubeconfig or service account; a user's mistake
       ApiError                 any request that did not succeed
         UnreachableError       no connection: the request never left
-          UnansweredError      it left, no whole answer came: a write may have happened
+          UnansweredError      it left, but no whole answer came: a write may have happened
           NotLeadingError      a write that was not sent, because the lease is not valid
           NotWantedError       a write that was not sent, because it is not wanted any more
         UnauthorizedError 401, ForbiddenError 403, NotFoundError 404, ConflictError 409,
@@ -134,7 +134,7 @@ class TooManyRequestsError(ApiError):
 
 
 class DisruptionBudgetError(TooManyRequestsError):
-    """429 of the Eviction API: a disruption budget forbids the eviction; retrying does not help."""
+    """429 of the Eviction API: a disruption budget forbids it now; do not retry at once."""
 
 
 class InvalidError(ApiError):

@@ -309,7 +309,7 @@ class LeaderElector:
     async def _release_as_read(self) -> bool:
         """Release the lease; return False if this replica does not hold it, or after a conflict.
 
-        A cancelled renewal may still reach the server after the lease was read: then they conflict.
+        A conflict is possible, because a cancelled renewal may still reach the server.
         """
         lease = await self.client.get(LEASE, self.name, self.namespace)
         self._observe(lease)

@@ -1,9 +1,9 @@
 """Writes Events of events.k8s.io/v1 in the background, apart from bindings and statuses.
 
-Recording never waits and never fails. Events that do not fit into the bounded queue, and those that
-the server refuses, are counted and logged. Equal events about one object become one Event with a
-series, as in client-go (tools/events/event_broadcaster.go). Unlike in client-go, a new note begins
-a new Event, so that a user sees what changed.
+Recording never waits and never fails. Events are lost, but counted and logged, if the bounded queue
+is full or the server refuses them. Equal events about one object become one Event with a series, as
+in client-go (tools/events/event_broadcaster.go). Unlike in client-go, a new note begins a new
+Event, so that a user sees what changed.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ from mooring.model.fields import strings
 from mooring.model.manifest_error import ManifestError
 
 CACHE_SECONDS: Final = 10.0
-"""The seconds for which grants and denials are used again; kube-scheduler's default."""
+"""The seconds for which an answer, yes or no, is used again; kube-scheduler's default."""
 _CACHE_BYTES: Final = 8 * 2**20
 """The most bytes of each of the two caches: about 5,000 users, and as many answers. The least
 recently used entries are dropped."""
@@ -48,7 +48,7 @@ _V = TypeVar("_V")
 
 
 class _Cache(Generic[_K, _V]):
-    """Keeps values for CACHE_SECONDS; drops the least recently used ones over `most_bytes`."""
+    """Keeps values for CACHE_SECONDS; beyond `most_bytes`, drops the least recently used values."""
 
     def __init__(self, clock: Callable[[], float], most_bytes: int) -> None:
         self._clock = clock

@@ -233,9 +233,9 @@ class PodGroupWriter:
     ) -> None:
         """Merge `status` into the group's status; errors are those of `patch_pod_status`.
 
-        In Kubernetes' own PodGroups, conditions are merged by type. In a custom resource the list
-        replaces the former one, and ConflictError is also raised if the group's version is not
-        `version`.
+        In Kubernetes' own PodGroups, conditions are merged by type. In a custom resource, the
+        list replaces the former list, and ConflictError is also raised if the group's version is
+        not `version`.
         """
         await _patch_status(self._client, resource, namespace, name, uid, status, version)
 
