@@ -29,11 +29,11 @@ RESULTS = ("scheduled", "unschedulable", "error")
 
 _MOST_EXTENDERS = 100
 """The maximum number of different values of the label `extender`. Profiles choose these values
-freely; those beyond the limit are counted as "other"."""
+freely; values beyond the limit are counted as "other"."""
 
 _MOST_DRIVERS = 100
 """The maximum number of different values of the label `driver`. Publishers of devices choose these
-values freely; those beyond the limit are counted as "other"."""
+values freely; values beyond the limit are counted as "other"."""
 
 _MOST_PLUGINS = 500
 """The maximum number of different values of the label `plugin`, which names plugins and rules.

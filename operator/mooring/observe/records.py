@@ -71,8 +71,8 @@ class RecordedStep(StrEnum):
     """The scheduler has seen the pod without a node for the first time."""
     NO_PROFILE = "noProfile"
     GATED = "gated"
-    """The plugins in `plugins` keep the pod out of the queue; without `plugins`, another reason
-    does."""
+    """The plugins in `plugins` keep the pod out of the queue; without `plugins`, there is
+    another reason."""
     QUEUED = "queued"
     UNSCHEDULABLE = "unschedulable"
     """An attempt found no node; `mooring.scheduling.causes` computes `cause`."""
@@ -124,8 +124,8 @@ class KeptDecision(Decision):
 class PathStep:
     """A step of a pod, which occurred `count` times in a row from `time` to `until`.
 
-    `RecordedStep` says which of the other fields each kind of step has. `victims` are at most ten;
-    `victims_in_all` is their full number.
+    `RecordedStep` says which of the other fields each kind of step has. `victims` has at most
+    ten pods; `victims_in_all` is the number of all victims.
     """
 
     step: RecordedStep
@@ -432,8 +432,8 @@ class DecisionLog:
 
         Begin a path if the pod has none. `cause` is a short reason why the pod got no node.
 
-        `scored` and `rejected` are the full sizes of the tables in `decision`, if it has only a
-        part of them.
+        `scored` and `rejected` are the full sizes of the tables in `decision` if these tables were
+        shortened.
         """
         if not self.limit:
             return
@@ -532,7 +532,7 @@ class DecisionLog:
         )
 
     def cause(self, uid: Uid) -> str | None:
-        """Return why the last failed attempt did not bind the pod; None if this is not kept."""
+        """Return why the last failed attempt did not bind the pod; None if it is not in the log."""
         path = self._find(uid)
         failure = path.last(*_FAILURES) if path is not None else None
         return str(failure["cause"]) if failure is not None else None

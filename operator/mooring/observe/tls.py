@@ -1,7 +1,7 @@
 """Makes the TLS context of the endpoints, and a new one whenever its files change.
 
-Without files, it makes a certificate at the start, as kube-scheduler does. Clients cannot verify
-this certificate.
+Without files, this module makes a certificate at the start, as kube-scheduler does. Clients cannot
+verify this certificate.
 """
 
 import os
