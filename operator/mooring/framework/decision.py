@@ -1,7 +1,7 @@
 """The record of one scheduling attempt for one pod, with kube-scheduler's terms.
 
-A record refers to pods by `PodRef` only. So code that shows it can leave out the names of pods that
-the user may not get (`mooring.observe.documents`).
+A record refers to pods by `PodRef` only. Code that shows a record can leave out the names of pods
+that the user may not get (`mooring.observe.documents`).
 """
 
 from collections.abc import Mapping

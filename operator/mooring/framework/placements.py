@@ -18,7 +18,7 @@ class Placement:
 
     `rows` are int64 rows of the node table. `key` and `value` are the label that the nodes share;
     both are "" if the placement has all nodes. Placements with a higher `tier` are tried only if
-    the whole group fits in no placement with a lower one.
+    the whole group fits in no placement with a lower tier.
     """
 
     rows: IntArray

@@ -74,9 +74,9 @@ class Plugin(Protocol):
     name: ClassVar[str]
     depends_on_node_only: ClassVar[bool]
     """If True, `filter` and the raw score of a node depend only on the pod's spec (`pod.spec`), on
-    that node, and on which nodes exist; and `pre_filter` and `pre_score` do not read the cluster.
+    that node, and on which nodes exist. `pre_filter` and `pre_score` do not read the cluster.
     Then identical pods share results, and the plugin runs again only for nodes that changed. Such a
-    node-only plugin may also set one of these to True:
+    node-only plugin may also set one of these attributes to True:
 
     - `depends_on_node_object_only`, if it does not read what the pods on a node use; then it runs
       again only if the Node object changed;

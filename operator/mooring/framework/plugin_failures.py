@@ -7,7 +7,7 @@ that names the plugin is invalid (`ProfileInvalid`).
 
 A synchronous call that takes too long cannot be interrupted: it is logged and counted after it has
 returned, and its result is used. The clock is an argument, because modules that decide must not
-import one.
+import a clock.
 """
 
 import importlib
