@@ -370,8 +370,8 @@ def _equality(function: str, first: Evaluate, second: Evaluate) -> Evaluate:
 def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> Evaluate:
     """Return a function that evaluates `orValue` if `unwraps` is True, else `or`.
 
-    The second operand is evaluated only if the first one is absent. Before Kubernetes 1.37 (`newer`
-    is False), a first operand that is not optional is returned.
+    The second operand is evaluated only if the first operand is absent. Before Kubernetes 1.37
+    (`newer` is False), a first operand that is not optional is returned.
     """
 
     def evaluate(frame: Frame) -> Value:

@@ -163,7 +163,7 @@ def _wrong_port(port: str) -> Failure:
 def _unescaped(host: str, in_zone: bool = False) -> str | Failure:
     """Return the host with its escapes decoded; a Failure for a character that it may not have.
 
-    Only non-ASCII characters may be escaped, but in the zone of an IPv6 address (`in_zone`) any.
+    Only non-ASCII characters may be escaped, but any in the zone of an IPv6 address (`in_zone`).
     """
     wrong = (_NOT_IN_ZONE if in_zone else _NOT_IN_HOST).search(host)
     if wrong is not None:

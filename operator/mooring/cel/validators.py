@@ -118,7 +118,7 @@ def _of_list(node: ListOf) -> Iterator[ExpressionMistake]:
 
 
 def _of_map(node: MapOf) -> Iterator[ExpressionMistake]:
-    """Yield a mistake for each key or value whose type differs from the first one's."""
+    """Yield a mistake for each key or value whose type differs from the first entry's."""
     types = [(_type(key, False), _type(value, opt)) for key, value, opt in node.entries]
     for (key, value, _opt), (key_type, value_type) in zip(node.entries, types, strict=True):
         if key_type != types[0][0]:
