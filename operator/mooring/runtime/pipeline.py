@@ -132,7 +132,7 @@ class Pipeline:
     placement_generate: tuple[PlacementGeneratePlugin, ...] = ()
     placement_scores: tuple[WeightedPlacementScorePlugin, ...] = ()
     group_policy: GroupPolicy | None = None
-    """The rules for scheduling gangs; None: the members of a group are scheduled one by one."""
+    """The rules for scheduling gangs; if None, the members of a group are scheduled one by one."""
     pod_group_formats: tuple[GroupFormat, ...] = ()
     """The labels and annotations that name groups, from the arguments of plugins."""
     metrics: PluginMetrics = field(default_factory=PluginMetrics)

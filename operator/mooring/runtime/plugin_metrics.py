@@ -3,7 +3,7 @@
 Equal pods share results (`mooring.scheduling.result_cache`), and a plugin runs once for many nodes.
 So there are three numbers:
 
-- the duration of an extension point: once per decision, also if all results were shared;
+- the duration of an extension point: once per decision, even if all results were shared;
 - the duration of a plugin's calls: in one attempt in ten, as in kube-scheduler, because two
   readings of the clock for each call cost more than some plugins do;
 - the evaluations of a plugin: every decision that used a result of the plugin, new or shared.

@@ -4,8 +4,8 @@ The clock is read before and after each decision, which the metrics need anyway.
 a plugin would cost two more readings per call, and a dry run of preemption makes thousands of
 calls. After a decision that took too long, the next `TIMED_ATTEMPTS` attempts of its profile run
 with a copy of the pipeline that times every deciding method. Each slow decision among them starts
-the count again. The copy has no cached results, so node-only plugins run for all nodes and are
-timed as well.
+the count of attempts again. The copy has no cached results, so node-only plugins run for all nodes
+and are timed as well.
 
 The times of all calls at one extension point are added up over an attempt. The time of other
 plugins that a plugin calls, for example of filters in preemption, is left out. A sum beyond the
