@@ -229,7 +229,7 @@ class ProfileHandler:
             self.pod_enqueuer.profiles_changed()
 
     def _take_up(self, raw: Mapping[str, Any]) -> _Verdict:
-        """Put the profile's spec, or its last valid one, in force; keep and return the verdict."""
+        """Put the profile's spec, or its last valid spec, in force; keep and return the verdict."""
         name = raw["metadata"]["name"]
         verdict = self._verdicts[name] = self._judge(raw)
         if (why := self._over_budget(name)) is not None:

@@ -160,7 +160,7 @@ class KopfRunner:
         await self._pods_listed.wait()
 
     def problem(self) -> str | None:
-        """Return which resources kopf has not watched for a minute, and why; else None."""
+        """Return which resources kopf has not watched for a minute, and why; None without any."""
         now = self._clock()
         late = {
             str(resource): now - self._unwatched[resource.path()]

@@ -4,7 +4,7 @@ kopf should write nothing. If it does, its writes are guarded by the lease like 
 
 kopf starts a task for every object of a list. The task costs several times as much as Mooring's own
 work for the pod, and thousands of pods may wait when a replica begins to lead. Therefore this
-module handles the pods of the first list itself, and gives kopf an empty one. A later list goes
+module handles the pods of the first list itself, and gives kopf an empty list. A later list goes
 through kopf: earlier events may still wait in kopf's tasks, and versions must not overtake each
 other. `PodEventFilter` handles most events of the watch without kopf.
 
