@@ -160,16 +160,16 @@ def no_budget_is_charged_for_a_pod_that_stays(world: "World", sent: "Sent") -> s
 def no_preemption_has_more_victims_than_its_profile_allows(
     world: "World", sent: "Sent"
 ) -> str | None:
-    """Count the pods that leave for the same preemptor and for no other pod."""
-    engine = engine_of(world, sent.identity)
-    if engine is None:
+    """Count the pods whose evictions began for the same preemptor, and that leave for it alone.
+
+    A pod whose eviction began for another preemptor does not count, even if nobody else waits for
+    this pod any more (docs/adr/0012-resources-that-an-eviction-frees.md).
+    """
+    raw, engine = victim_of(world, sent), engine_of(world, sent.identity)
+    if raw is None or engine is None or raw["spec"].get("schedulerName") == MOVED:
         return None
-    records, known = engine.scheduler.state.evictions._records, world.removals.evicted_for
-    for victim in records.evicting:
-        known.setdefault((sent.identity, victim), {*records.awaited_by.get(victim, ())})
-    raw = victim_of(world, sent)
-    if raw is None or raw["spec"].get("schedulerName") == MOVED:
-        return None
+    evictions = engine.scheduler.state.evictions
+    records, begun = evictions._records, world.removals.begun
     preemptors = records.awaited_by.get(raw["metadata"]["uid"], {})
     found: list[str] = []
     for preemptor in preemptors.values():
@@ -178,7 +178,8 @@ def no_preemption_has_more_victims_than_its_profile_allows(
             victim
             for victim in records.victims[preemptor.uid]
             if {*records.awaited_by[victim]} == {preemptor.uid}
-            and preemptor.uid in known.get((sent.identity, victim), ())
+            and (evictions, victim) in begun
+            and begun[evictions, victim].preemptor == preemptor.uid
         ]
         if most is None or len(victims) <= most:
             return None

@@ -1,9 +1,22 @@
 """Records of evicted, nominated and moved pods, for the invariants."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mooring.kube.api_resources import POD
+from mooring.model.pod import Pod
+from mooring.state.evictions import Evictions
 from simulation.storage import Change, Raw
+
+
+class Begun(NamedTuple):
+    """An eviction that a replica has begun."""
+
+    preemptor: str
+    """The uid of the pod that it was begun for."""
+    at: float
+    """When, by the timeline."""
 
 
 @dataclass
@@ -14,8 +27,8 @@ class Removals:
     """When each replica has removed which pod, by its identity and the uid."""
     kept_at: dict[tuple[str, str], float] = field(default_factory=dict)
     """When each replica kept a node last for a pod that preempts, by identity and node."""
-    evicted_for: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    """Who waited for a pod soon after a replica began to evict it, by its identity and the uid."""
+    begun: dict[tuple[Evictions, str], Begun] = field(default_factory=dict)
+    """The last eviction of each pod, by the records of the replica and the uid."""
     nominations_of: dict[str, list[Change]] = field(default_factory=dict)
     """By uid, what replicas have written of where a pod is nominated."""
     asked_to_move: int = 0
@@ -26,6 +39,13 @@ class Removals:
     """By the uid of a controller, when its pods were moved."""
     created_at: dict[str, float] = field(default_factory=dict)
     """By uid, when pods were created."""
+
+    def note_begun(
+        self, evictions: Evictions, preemptor: Pod, victims: Iterable[Pod], at: float
+    ) -> None:
+        """Record that a replica begins to evict these victims for this preemptor."""
+        for victim in victims:
+            self.begun[evictions, victim.uid] = Begun(preemptor.uid, at)
 
     def note(self, change: Change) -> None:
         """Record the creation of a pod, and the nominations that replicas write."""

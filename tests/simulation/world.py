@@ -10,7 +10,7 @@ when all is calm, and at the end.
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +32,8 @@ from mooring.kube.api_resources import (
     Resource,
 )
 from mooring.model import pod_spec
+from mooring.model.pod import Pod
+from mooring.state.evictions import Evictions
 from simulation import invariants
 from simulation.actors import ACTORS
 from simulation.actors.extenders import Extenders
@@ -412,6 +414,23 @@ def _logs_to(world: World) -> Iterator[None]:
 
 
 @contextmanager
+def _evictions_told_to(world: World) -> Iterator[None]:
+    """Tell the world of every eviction as it begins, inside this context.
+
+    After the turn it is too late: another preemptor may wait for the victim by then.
+    """
+    begin = Evictions.begin
+
+    def told(evictions: Evictions, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
+        begun = begin(evictions, preemptor, victims)
+        world.removals.note_begun(evictions, preemptor, begun, world.timeline.now)
+        return begun
+
+    with patch.object(Evictions, "begin", told):
+        yield
+
+
+@contextmanager
 def _no_specs_known() -> Iterator[None]:
     """Use an empty cache of pod specs: large specs known from other runs would be read faster."""
     with patch.object(pod_spec, "_SPECS", pod_spec.PodSpecCache(64 * 1024 * 1024)):
@@ -422,7 +441,7 @@ def run(scenario: Scenario, *, keep_log: bool = False, coverage: Coverage | None
     """Run a scenario and return its outcome; `coverage` counts its situations."""
     world = World(scenario, keep_log=keep_log, coverage=coverage)
     outcome = Outcome(scenario)
-    with _logs_to(world), _no_specs_known():
+    with _logs_to(world), _evictions_told_to(world), _no_specs_known():
         try:
             world.run()
         except Broken as broken:
