@@ -171,6 +171,7 @@ def what_queues_use_equals_a_recount(world: "World") -> str | None:
                 return f"{identity} counts {counted} in queue {name}, and these are {right}"
     for raw in world.server.storage.all(QUEUE) if leader(world) else ():
         name, resources = raw["metadata"]["name"], raw.get("status", {}).get("resources", ())
-        if [quantity(each["used"]) * 1000 for each in resources] != [model.used(name)]:
-            return f"the status of {name} has {resources}, and {model.used(name)} is used"
+        used = [model.used(name)] if name in model.queues else []  # else it is not in force
+        if [quantity(each["used"]) * 1000 for each in resources] != used:
+            return f"the status of {name} has {resources}, and {used} is used"
     return None

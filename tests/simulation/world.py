@@ -283,17 +283,19 @@ class World:
             self.timeline.now + _UNANSWERED_SECONDS,
             lambda: next(self.server.storage.all(POD), None) is None,
         )
-        self._run_until(self.timeline.now + _EMPTY_SECONDS)
+        self._run_until(self.timeline.now + _UNANSWERED_SECONDS, self._has_all_answers)
+        self._run_until(self.timeline.now + _EMPTY_SECONDS)  # what was due behind them
         self._run_until(self.timeline.now + _UNANSWERED_SECONDS, self._has_all_answers)
         self._check(invariants.WHEN_EMPTY)
 
     def _has_all_answers(self) -> bool:
-        """Return whether no replica has unwritten events, pods being bound, or charged budgets.
+        """Return whether no replica has unwritten events or statuses, or pods being bound.
 
-        A charge ends within two minutes even if the budget's status is not written.
+        Also no budget is charged: this ends within two minutes even if its status is not written.
         """
         return not any(
             engine.recorder.unwritten
+            or not engine.queue_reports._statuses._settled.is_set()
             or engine.scheduler.being_bound
             or engine.scheduler.state.evictions._records.charges
             for _, engine in engines(self)
