@@ -53,7 +53,7 @@ class DisruptionController:
         ]
         names = {raw["metadata"]["name"] for raw in chosen}
         disrupted = {n: None for n in budget["status"].get("disruptedPods") or {} if n not in names}
-        ready = sum(_is_ready(raw) for raw in chosen)
+        ready = sum(is_ready(raw) for raw in chosen)
         allowed = max(0, ready - least)
         patch: dict[str, Any] = {"disruptionsAllowed": allowed, "currentHealthy": ready}
         if disrupted:
@@ -61,6 +61,7 @@ class DisruptionController:
         world.server.change(POD_DISRUPTION_BUDGET, budget, _NAME, {"status": patch})
 
 
-def _is_ready(raw: Raw) -> bool:
+def is_ready(raw: Raw) -> bool:
+    """Return whether the pod has the condition Ready."""
     conditions = raw["status"].get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

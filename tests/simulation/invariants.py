@@ -363,6 +363,7 @@ WHEN_EMPTY: Final[tuple[Callable[["World"], str | None], ...]] = (
     the_books_equal_a_recount,
     the_devices_in_use_equal_a_recount,
     what_queues_use_equals_a_recount,
+    a_budget_allows_what_its_status_says,
     nothing_is_kept_of_pods_that_are_gone,
 )
 AT_THE_END: Final[tuple[Callable[["World"], str | None], ...]] = (

@@ -16,6 +16,7 @@ from mooring.kube.timestamps import rfc3339
 from mooring.model.events import Kind
 from mooring.model.fields import timestamp
 from mooring.model.pod import Uid
+from mooring.state.evictions import Evictions
 from simulation.actors.faults import Faults
 from simulation.actors.groups import Groups, group_of
 from simulation.actors.queues import queue_of
@@ -23,6 +24,7 @@ from simulation.actors.rebalancing import MOVED
 from simulation.api_server import EPOCH
 from simulation.cluster_books import LATE_SECONDS, known_pods, known_versions
 from simulation.constraints import Surroundings, keeps_away, refusal, skews
+from simulation.disruption_controller import is_ready
 from simulation.scenario import ACME
 from simulation.state_invariants import engine_of, engines
 from simulation.storage import Change, Raw
@@ -36,6 +38,8 @@ _AGO_SECONDS: Final = 1.0
 """What a replica nominated so long before a decision was in its books then."""
 _FLUSH_SECONDS: Final = 30.0
 """How often those are tried again who wait until a limit spares their victims no more."""
+_CHARGED_SECONDS: Final = 120.0
+"""How long a budget may be charged for a pod that has left."""
 _REMOVES: Final = ("evict", "delete pods")
 
 
@@ -371,12 +375,50 @@ def a_budget_allows_what_its_status_says(world: "World") -> str | None:
     """Check that no replica charges a budget for an eviction that has ended."""
     for identity, engine in engines(world):
         evictions = engine.scheduler.state.evictions
+        for key, charges in evictions._records.charges.items():
+            for uid in charges:
+                if not _may_be_charged(world, identity, evictions, key, uid):
+                    return f"{identity} charges {key} for {uid}, whose eviction has ended"
         for budget in _budgets(engine):
-            left = evictions.disruptions_allowed(budget)
+            charged = len(evictions._records.charges.get(budget.key, ()))
+            left = evictions.disruptions_allowed(budget) + charged
             if left < budget.disruptions_allowed and not _is_exhausted(world, budget.key):
                 said = f"{budget.disruptions_allowed}, and {identity} counts {left}"
                 return f"{budget.key} allows {said}"
     return None
+
+
+def _may_be_charged(
+    world: "World", identity: str, evictions: Evictions, key: str, uid: str
+) -> bool:
+    """Return whether the replica may still charge the budget `key` for the eviction of a pod.
+
+    It may do so for two minutes after the pod has left if the pod was ready and the budget's status
+    was not written since the eviction began: another pod may have become ready at the same time.
+    """
+    now, told = world.timeline.now, world.server.watches.told
+    began = world.removals.begun[evictions, uid].at
+    shown = told(identity, POD_DISRUPTION_BUDGET, at=now - LATE_SECONDS)
+    versions = [each for each in world.server.storage.history if _is_version(each, uid)]
+    is_counted = any(is_ready(each.object) for each in versions) and not any(
+        change.resource is POD_DISRUPTION_BUDGET and change.name == key
+        for change in world.server.storage.history
+        if change.at > began and change.version <= shown
+    )
+    left = next((change for change in versions if _has_left(change)), None)
+    late = _CHARGED_SECONDS * is_counted + LATE_SECONDS
+    return left is not None and left.version > told(identity, POD, at=now - late)
+
+
+def _is_version(change: Change, uid: str) -> bool:
+    return change.resource is POD and change.object["metadata"]["uid"] == uid
+
+
+def _has_left(change: Change) -> bool:
+    """Return whether the pod terminates, has finished or is deleted."""
+    raw = change.object
+    finished = raw["status"].get("phase") in {"Succeeded", "Failed"}
+    return change.after is None or finished or "deletionTimestamp" in raw["metadata"]
 
 
 def _is_exhausted(world: "World", key: str) -> bool:
