@@ -2,11 +2,10 @@
 
 The mirror calls `put`, `delete` and `replacing`. For pods without a node, kopf's handlers call
 `put_unscheduled` and `delete_unscheduled`. The scheduler calls `assume`, `forget`, `nominate` and
-`withdraw` for its own decisions. Each call first makes all its changes; then it delivers its
-cluster events to the sink that `on_events` has set. (`replacing` does so in each of its steps.) If
-the sink itself changes the cluster, the new events are delivered after the sink has returned. All
-of this runs on one thread. Therefore nothing is locked, and a decision reads the live columns
-without a copy.
+`withdraw` for its own decisions. Each call first makes its changes, then delivers its cluster
+events to the sink that `on_events` has set. If the sink changes the cluster, the new events are
+delivered after the sink has returned. All of this runs on one thread: nothing is locked, and a
+decision reads the live columns without a copy.
 """
 
 import math
@@ -135,10 +134,10 @@ class ClusterState:
 
     @contextmanager
     def delivered_after(self) -> Iterator[None]:
-        """Deliver the events of all writes inside the `with` block at its end, in their order.
+        """Deliver the events of all writes in the `with` block when the block ends.
 
         The receiver of the events then sees the result of all these writes. If blocks are nested,
-        the end of the outermost block delivers the events.
+        the outermost block delivers the events.
         """
         held, self._holds_events = self._holds_events, True
         try:
@@ -148,11 +147,11 @@ class ClusterState:
             self._deliver_waiting()
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Add the object or replace its known version; `value` was sent by the API server.
+        """Store the object, which the API server sent, in place of its known version.
 
-        A pod that has no node, or has finished, is removed instead. `key` is a pod's uid, and the
-        name or namespace/name of another object; see `identity` in `mooring.model.objects`. Deliver
-        no event if both versions are equal for decisions.
+        A pod that has no node, or has finished, is removed instead. `key` is the object's key as in
+        `mooring.model.objects.identity`. No event is delivered if nothing that decisions read has
+        changed.
         """
         self._deliver(self._put(kind, key, value))
 
@@ -262,14 +261,12 @@ class ClusterState:
     def replacing(self, kind: Kind, values: Mapping[str, Any], before: Iterable[str]) -> None:
         """Replace all objects of a kind in small steps; decisions may be made between the steps.
 
-        `values` has the objects of the API server's list by key, and `before` the keys that were
-        known when the list was requested. A key of `before` that `values` does not have is removed,
-        except a pod that has been assumed since. The value None keeps the known object.
+        `values` has the objects of the API server's list by key; the value None keeps the known
+        object. `before` has the keys that were known when the list was requested. An object of
+        `before` that is not in `values` is removed, except an assumed pod.
 
-        First, objects are added or updated. Then follow the known pods that have finished, changed
-        their node or changed what they use there. Objects are removed last. All such pods of an
-        existing node are updated in one step. So no decision sees more free capacity on a node than
-        the node had before the list or has after it. Each step delivers its events.
+        The order of the steps ensures that no decision sees more free capacity on a node than the
+        node had before the list or has after it.
         """
         changed = defaultdict[str, list[Pod]](list)
         joined = dict[str, None]()
@@ -283,7 +280,7 @@ class ClusterState:
             pause()
         together = [pod for node in joined for pod in changed.pop(node, ())]
         for node, pods in (("", together), *changed.items()):
-            # What does not exist has nothing left, and any number of pods.
+            # A node that does not exist has no free capacity, but may have any number of pods.
             exists = not node or node in self.nodes.row_of
             for step in (pods,) if exists else ((pod,) for pod in pods):
                 self._deliver(tuple(event for pod in step for event in self._put_pod(pod)))
@@ -308,18 +305,15 @@ class ClusterState:
     def doubt(self, uids: Iterable[Uid]) -> None:
         """Let `overdue` return these pods, if they are still assumed.
 
-        The caller has bound the pods, but a later list of the API server lacks them. If a pod was
-        deleted while no watch was open, no event reports the deletion.
+        The caller has bound the pods, but a later list of the API server lacks them. Perhaps they
+        were deleted while no watch was open.
         """
         for uid in uids:
             if (assumption := self.pods.assumption(uid)) is not None:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the known pod's node if the new version `pod` leaves it or uses it differently.
-
-        Otherwise, and for a new pod, return None.
-        """
+        """Return the pod's node if the new version `pod` leaves it or uses it differently."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -332,10 +326,9 @@ class ClusterState:
         return self.pod_groups.unscheduled
 
     def put_unscheduled(self, pod: Pod) -> None:
-        """Store a new or changed pod without a node.
+        """Store a new or changed pod without a node, and update its nomination.
 
-        If the new or the former version is in a pod group, deliver an event; but deliver none if
-        only the status differs. If the pod is nominated, its nomination gets the new version.
+        An event is delivered only for a pod in a pod group, and not if only the status has changed.
         """
         before = self.pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
@@ -360,10 +353,8 @@ class ClusterState:
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the node of this row before the API server knows of its binding.
 
-        `announce` delivers the ADD later. Reserve and Permit plugins may still reject the pod, and
-        with an ADD now, rejected pods would requeue each other for ever. The pod's nomination ends,
-        and it waits for no victims any more. If it was nominated to another node, deliver a DELETE.
-        A placed pod with the same name but another uid is not changed.
+        The pod's nomination ends, and it waits for no victims any more. If it was nominated to
+        another node, deliver a DELETE. `announce` delivers the ADD later.
         """
         gone = self._delete_pod(pod.uid)
         self.evictions.stop_waiting(pod)
@@ -373,15 +364,15 @@ class ClusterState:
         assumed = PlacedPod(self._as_bound(pod, row), row, assumption)
         self._attach(assumed)
         self._publish_demand(assumed)
+        # No ADD yet: a Reserve or Permit plugin may reject the pod, and rejected pods would requeue
+        # each other for ever.
         self._deliver((*gone, *withdrawn))
 
     def _as_bound(self, pod: Pod, row: int) -> Pod:
-        """Return the pod as the watch will show it when it is bound to the node of this row.
-
-        From 1.35 on, the API server copies the node's zone and region labels to the pod. With these
-        labels added now, the pod need not be counted again when the watch shows it.
-        """
+        """Return the pod as the watch will show it when it is bound to this node."""
         node, labels = self.nodes.nodes[row], pod.labels
+        # From 1.35 on, the API server copies these labels to the pod. With them, the pod need not
+        # be counted again when the watch shows it.
         if node is not None and self.kubernetes.binding_gives_topology_labels:
             given = {key: node.labels[key] for key in _TOPOLOGY_LABELS if key in node.labels}
             labels = {**labels, **given} if given else labels
@@ -398,20 +389,16 @@ class ClusterState:
             self._deliver((ClusterEvent(Kind.POD, Action.ADD, None, assumed.pod),))
 
     def forget(self, pod: Pod) -> None:
-        """Release the pod's claims and take the assumed pod from its node: its binding has failed.
+        """Release the pod's claims and take the assumed pod off its node: its binding has failed.
 
-        Deliver a DELETE if the pod was announced or had been nominated to the node, because other
-        pods must learn that resources are free. Deliver an UPDATE for each claim whose devices
-        become free, as `release_claims` does.
-
-        If the watch has already shown the pod bound, it stays on its node: an eviction came too
-        late to stop the binding. The eviction ends, and the preemptors that waited for the pod lose
-        their nominations. The DELETE events of these nominations make the queue retry the
-        preemptors.
+        Deliver the events of the resources that become free. If the watch has already shown the pod
+        bound, it stays on its node; its eviction ends, and its preemptors lose their nominations.
         """
         freed = self._release_claims(pod.uid)
         assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
         if assumed is None or assumption is None:
+            # An eviction came too late to stop the binding. The DELETE events make the queue retry
+            # the preemptors.
             preemptors = self.evictions.abandon(pod)
             withdrawn = [event for p in preemptors for event in self._withdraw(p.uid)]
             self._deliver((*freed, *withdrawn))
@@ -439,8 +426,7 @@ class ClusterState:
         """Nominate the pod to this node and no other; an unknown node ends the nomination.
 
         `reservation` is set if the node is reserved for the pod. `victims` are the pods that are
-        evicted for it; pods that replace them must leave room for the pod. A former nomination of
-        the pod ends, and the pod waits for no former victims. Deliver a DELETE if the node differs.
+        evicted for it. A DELETE is delivered if the pod was nominated to another node.
         """
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
@@ -457,15 +443,15 @@ class ClusterState:
         self._deliver(self._withdraw(uid))
 
     def pass_nomination(self, uid: Uid, pod: Pod) -> bool:
-        """Move the nomination of the pod `uid` to `pod`; return False if there is none.
+        """Give the nomination of the pod `uid` to `pod`; return False if there is none.
 
-        Rebalancing calls this when `pod` arrives; the pod `uid` is a copy that kept room for it on
-        the node. Deliver no event, because no resources become free.
+        Rebalancing calls this when `pod` arrives: the pod `uid` is a copy that kept room for it.
         """
         nominee = self.nominations.drop(uid)
         if nominee is None:
             return False
         self.evictions.stop_waiting(nominee.pod)
+        # No event is delivered, because no resources become free.
         self.nominations.put_back(nominee._replace(pod=pod, moved=True))
         return True
 
@@ -478,10 +464,9 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.DELETE, pod, None),)
 
     def begin_evictions(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
-        """Let the preemptor wait until the victims have left their nodes.
+        """Let the preemptor wait until the victims have left their nodes; return the pods to evict.
 
-        Return the victims to evict, and charge the evictions to their disruption budgets. These
-        victims are on a node, and neither terminating nor being evicted for another preemptor.
+        A victim that is terminating, or is being evicted for another preemptor, is not returned.
         """
         return self.evictions.begin(preemptor, victims)
 
@@ -493,7 +478,7 @@ class ClusterState:
         """Remember for up to two minutes that the Eviction API refused to evict the victim.
 
         If a disruption budget was the reason (`by_budget`), the victim's budgets allow no eviction
-        until their status is written again. See `Evictions.eviction_refused`.
+        until their status is written again.
         """
         self.evictions.eviction_refused(victim, by_budget=by_budget)
 
@@ -531,16 +516,15 @@ class ClusterState:
     def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
         """Mark the allocations (by claim uid) as in flight for the pod with the uid `holder`.
 
-        The devices are in use until `release_claims`, or until the pod is forgotten. If a claim is
-        in flight for another pod, its allocation does not change.
+        The devices are in use until `release_claims` or `forget`. A claim that is in flight for
+        another pod does not change.
         """
         self.dynamic_resources.claims.hold(holder, allocations)
 
     def release_claims(self, holder: Uid, claims: Iterable[str] | None = None) -> None:
         """Undo `hold_claims` for the claims with these uids; None means all claims of `holder`.
 
-        If a claim is then neither in flight nor allocated, its devices are free. Deliver an UPDATE
-        for it, as for a deallocated claim.
+        Deliver an UPDATE for each claim whose devices become free.
         """
         self._deliver(self._release_claims(holder, claims))
 
@@ -581,12 +565,12 @@ class ClusterState:
         self.release_claims(pod.uid)
 
     def assume_claim(self, claim: ResourceClaim) -> bool:
-        """Use `claim`, an answer of the API server, before the watch shows it.
+        """Store `claim`, an answer of the API server, before the watch shows it.
 
-        Return False if the watch has already shown a newer version or the claim's deletion.
-        Otherwise deliver an UPDATE now, and none when the watch shows the same version.
+        Return False if the watch has already shown a newer version, or the deletion of the claim.
         """
         before = self.dynamic_resources.claims.assume(claim)
+        # No second event follows when the watch shows the same version.
         if before is not None:
             self._deliver((ClusterEvent(Kind.RESOURCE_CLAIM, Action.UPDATE, before, claim),))
         return before is not None
@@ -615,8 +599,7 @@ class ClusterState:
     def queues(self) -> Queues:
         """The Queues (of quota), after all changes of Queues and namespaces have been applied.
 
-        If there were changes, pods are counted in their Queues again. Other tasks may run after
-        each pod, but must not change the state.
+        Other tasks may run meanwhile, but must not change the state.
         """
         if not self._queues.is_settled:
             namespaces = self._queues.settle()
@@ -634,12 +617,9 @@ class ClusterState:
         return [placed for placed in found if placed is not None]
 
     def _renew_queue(self, placed: PlacedPod, *, leaves: bool = True) -> None:
-        """Count the pod in the Queue that its labels and its group name now.
-
-        If they name no Queue and `leaves` is False, the pod stays in its former Queue. So users
-        cannot enlarge a quota by removing labels from pods on nodes.
-        """
+        """Count the pod in the Queue that its labels and its group name now."""
         before, number = placed.queue, self._queues.number_of(placed.pod)
+        # Without `leaves`, users cannot enlarge a quota by removing labels from pods on nodes.
         if before != number and (leaves or number != NO_QUEUE):
             self._queues.detach(before, placed.pod)
             self._queues.attach(number, placed.pod)
@@ -662,9 +642,8 @@ class ClusterState:
     def trial(self, *, frees_claims: bool = False) -> Iterator["Trial"]:
         """Begin a dry run on the live state; its end undoes all changes of the trial.
 
-        No event is delivered during the trial. With `frees_claims`, removing a pod also frees the
-        devices of its claims if no other pod uses the claims. Preemption does not set
-        `frees_claims`, as in kube-scheduler.
+        No event is delivered. With `frees_claims`, removing a pod also frees the devices of claims
+        that no other pod uses. Preemption does not set it, as in kube-scheduler.
         """
         self._trials += 1
         try:
@@ -727,8 +706,9 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _with_demand(self, pod: Pod) -> Pod:
-        """Return the pod; during a resize, its demand depends on the API server's version."""
+        """Return the pod with its demand by the rules of the API server's version."""
         demands = pod.spec.demands
+        # Only the demand of a pod that is being resized depends on the version.
         if demands is None:
             return pod
         demand, known = demands[self.kubernetes.version], self.pods.get(pod.uid)
@@ -739,14 +719,11 @@ class ClusterState:
         return replace(pod, spec=replace(pod.spec, demand=demand))
 
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> tuple[ClusterEvent, ...]:
-        """Replace a placed pod by a newer version with equal requests on the same node.
-
-        Return the event to deliver, if any. The newer version also confirms an assumed pod. Its
-        labels may differ: users change labels, and not every API server adds labels of the node.
-        """
+        """Replace a placed pod by a newer version with equal requests on the same node."""
         before, announced = known.pod, known.announced
         known.pod, known.assumption = pod, None
         self.pods.assumed.pop(pod.uid, None)
+        # Labels may differ: users change them, and not every API server adds labels of the node.
         recounted = not _is_equivalent(before, pod)
         if recounted:
             self.topology.detach(known.equivalent, known.row)
@@ -766,25 +743,19 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
 
     def _publish_demand(self, placed: PlacedPod) -> None:
-        """Update the typical demand for GPU cards after a pod came to its node.
-
-        If the demand has changed, all cached scores are computed again.
-        """
+        """Update the typical demand for GPU cards after a pod came to its node."""
         if self.devices.publish(placed):
+            # This makes all cached scores invalid.
             self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """Withdraw the pod's nomination; return a DELETE event if it was for another row."""
+        """Withdraw the pod's nomination; return a DELETE only if it was for another row."""
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw(pod.uid)
         return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
-        """Update the data made from an object of another kind than node or pod.
-
-        `after` is None if the object was deleted. Return the version that decisions have used:
-        `before`, or an assumed version.
-        """
+        """Update the data made from the object; return the version that decisions have used."""
         self.storage.object_changed(kind, key, before, after)
         self._queues.changed(kind, key, before, after)
         if kind in GROUP_KINDS:
@@ -797,7 +768,7 @@ class ClusterState:
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context manager for a change of the node's labels; its end counts pods again."""
+        """Count the node's pods again after a `with` block that changes the node's labels."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
@@ -811,11 +782,7 @@ class ClusterState:
                 self.evictions.stop_waiting(nominee.pod)
 
     def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
-        """Move the pods to `row`, because their node was added or deleted.
-
-        All pods must be on one row now. Other tasks may run after each pod; the caller must keep
-        these tasks from changing the state.
-        """
+        """Move the pods of one row to `row`, because their node was added or deleted."""
         moved = tuple(pods)
         if not moved:
             return
@@ -826,6 +793,7 @@ class ClusterState:
         try:
             for placed in left:
                 self._move_one(placed, row)
+                # A task that runs in the pause must not change the state.
                 pause()
         finally:  # whoever is ended in a pause leaves nothing half moved
             for placed in left:
@@ -843,12 +811,11 @@ class ClusterState:
         self._enter_unknown_node(placed)
 
     def _attach(self, placed: PlacedPod, arrival: int | None = None) -> None:
-        """Add the pod to its group and node; `arrival` is the former number of a removed pod."""
         self.pod_groups.attach(placed)
         self._enter(placed, next(self._arrivals) if arrival is None else arrival)
 
     def _detach(self, uid: Uid) -> int | None:
-        """Undo `_attach`; return the pod's arrival number, or None if it was on no node."""
+        """Undo `_attach`; return the pod's arrival number, or None if it has no node."""
         placed = self.pods.get(uid)
         if placed is None:
             return None
@@ -902,7 +869,7 @@ def _offered(node: Node) -> tuple[int, Mapping[str, int]]:
 
 
 def _same_object(before: object | None, after: object) -> bool:
-    """Return whether both versions are equal for decisions; a PodGroup's status is ignored."""
+    """Return whether both versions are equal for decisions."""
     if isinstance(before, Node) and isinstance(after, Node):
         return all(getattr(before, f.name) == getattr(after, f.name) for f in fields(Node))
     if isinstance(before, PodGroup) and isinstance(after, PodGroup):
@@ -921,7 +888,6 @@ def _changed(before: Pod, pod: Pod) -> bool:
 
 
 def _in_place(known: Pod, pod: Pod) -> bool:
-    """Return whether `known` and `pod` use the same resources, host ports, volumes and claims."""
     return (
         known.spec.demand == pod.spec.demand
         and known.spec.host_ports == pod.spec.host_ports
@@ -931,7 +897,7 @@ def _in_place(known: Pod, pod: Pod) -> bool:
 
 
 def _is_equivalent(known: Pod, pod: Pod) -> bool:
-    """Return whether `known` and `pod` count alike for inter-pod affinity and topology spread."""
+    """Return whether both are counted equally for inter-pod affinity and topology spread."""
     return (
         known.labels == pod.labels
         and known.spec.affinity == pod.spec.affinity
@@ -940,7 +906,7 @@ def _is_equivalent(known: Pod, pod: Pod) -> bool:
 
 
 def _drop(_events: tuple[ClusterEvent, ...]) -> None:
-    """Ignore the events of a state without a sink, as in a simulation."""
+    """Ignore the events of a simulation, which has no sink."""
 
 
 class Trial:
@@ -984,10 +950,9 @@ class Trial:
             self._undo.callback(self._state.nominations.put_back, nominee)
 
     def add(self, pod: Pod, row: int) -> None:
-        """Add the pod to the node of this row; the pod must not be placed now.
+        """Add the pod, which must not be on a node now, to the node of this row.
 
-        A pod that this trial removed from the node gets its former arrival number again, and the
-        claims that its removal freed.
+        A pod that this trial removed from the node gets its arrival number and its claims back.
         """
         placed, arrival = self._removed.get(pod.uid, (None, None))
         if placed is not None and placed.pod is pod and placed.row == row:
@@ -1035,7 +1000,6 @@ class Trial:
         freed.enter_context(self._state.dynamic_resources.claims.without(uid))
 
     def _take_claims_back(self, uid: Uid, held: Mapping[str, Allocation]) -> None:
-        """Restore `held` as the pod's allocations in flight, and undo its assumed volumes."""
         claims = self._state.dynamic_resources.claims
         claims.release(uid)
         claims.hold(uid, held)

@@ -28,8 +28,8 @@ from mooring.state.view import NodeView, NodeViewWithNominated, NodeViewWithoutP
 class ClusterView:
     """A read-only view of the live state.
 
-    Results are live data, unless a method says that it copies: the state does not change during a
-    decision, except in the decision's own trials. A plugin must not keep live data after its call.
+    Results are live data, unless a method says that it copies. The state changes during a decision
+    only by the decision's own trials. A plugin must not keep live data after its call.
     """
 
     def __init__(self, state: ClusterState) -> None:
@@ -148,7 +148,7 @@ class ClusterView:
     ) -> NodeView:
         """Return a view of these rows that adds nominated pods and their requests of `resources`.
 
-        A nominated pod counts only if `pod` must leave room for it. `ends` is the time when `pod`
+        Only nominated pods for which `pod` must leave room are added. `ends` is the time when `pod`
         will have ended, in seconds since the epoch.
         """
         table, columns = self._state.nodes, self._state.pod_columns
@@ -221,11 +221,10 @@ class ClusterView:
         return self._state.topology.count_some(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> Mapping[Domains, IntArray | CountArray]:
-        """Find the inter-pod terms of placed pods that select `pod`; return their summed weights.
+        """Return the summed weights of placed pods' inter-pod terms that select `pod`.
 
-        A key of the result stands for a node label. Its array has, at the code of each value of the
-        label, the sum of the weights of the terms of all pods there. A required term weighs 1. The
-        last item is 0, for nodes without the label.
+        Each node label has an array with one sum per code of the label's values. The last item, for
+        nodes without the label, is 0. A required term has the weight 1.
         """
         return self._state.topology.owners(role, pod)
 

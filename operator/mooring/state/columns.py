@@ -30,9 +30,9 @@ def as_exact_floats(
 ) -> list[npt.NDArray[np.float64]] | None:
     """Return the columns as float64, or None if their sums may then be inexact.
 
-    `factor` is the number by which the caller multiplies sums of these columns and `amounts`. The
-    results are exact if no number is negative or over 2**53 / (2 * factor).
+    The caller multiplies sums of these columns and `amounts` by `factor`.
     """
+    # No number may be negative or larger than this.
     most = _EXACT // (2 * factor)
     if max(amounts, default=0) > most or min(amounts, default=0) < 0:
         return None
@@ -134,8 +134,8 @@ class Sums:
 class ResourceColumns:
     """The amounts of each resource by row; a resource that no row has takes no memory.
 
-    A pod may name any resource. Therefore the amounts of a resource are in a dict while few rows
-    have it, and move to an int64 column when many rows do.
+    A pod may name any resource. Therefore the amounts of a resource are in a dict until many rows
+    have the resource; then they move to an int64 column.
     """
 
     __slots__ = ("_columns", "_dense", "_sparse", "_sums")
@@ -242,8 +242,8 @@ def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
 class Interned(Generic[_Value]):
     """A column with few distinct values in many rows: `values[codes[row]]` is the row's value.
 
-    `codes` is int32. If no row has a value any more, its code is used again for a new value; until
-    then, `values` has the value `first` at this index.
+    `codes` is int32. A code that no row has any more is used again; until then, `values` has
+    `first` at its index.
     """
 
     __slots__ = ("_free", "_holders", "_index", "codes", "values")
@@ -316,10 +316,9 @@ class ChangeLog:
         self._length += 1
 
     def since(self, position: int) -> IntArray | None:
-        """Return the rows that changed after `position`; None if the log no longer has all of them.
+        """Return the rows that changed after `position`; None if the log is too short for that.
 
-        A row that changed twice may be listed twice. The result is a read-only view, valid until
-        the next change.
+        A row may be listed twice. The result is a read-only view, valid until the next change.
         """
         if position < self._start:
             return None

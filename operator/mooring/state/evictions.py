@@ -9,13 +9,14 @@ An eviction begins with a preemption, or a move of rebalancing, and ends in one 
 The disruption controller needs a moment to see that a pod is being deleted. Until then a budget's
 status still allows evictions that were used already. Therefore every eviction is charged to the
 budgets that select its victim. The charge ends when the victim has been seen terminating or gone,
-and the budget's status has been written since the eviction began. No budget counts a victim that is
-not ready, so its end changes no status: its charge ends as soon as it is terminating or gone.
+and the budget's status has been written since the eviction began. If a victim is not ready, its end
+changes no budget's status: its charge ends as soon as it is terminating or gone.
 
 A status may never be written again, because it stays equal if another pod becomes ready at the same
-time. Therefore `grow_older`, which is called every OLDER_SECONDS, ends charges whose victim has
-left, and refusals of the Eviction API, when it sees them for the second time. So they last for two
-minutes at most. The disruption controller waits equally long for an evicted pod (DeletionTimeout).
+time. Therefore `grow_older`, which is called every OLDER_SECONDS, ends a charge when it sees for
+the second time that the victim is gone. It forgets a refusal of the Eviction API in the same way.
+Both last for two minutes at most, as long as the disruption controller waits for an evicted pod
+(DeletionTimeout).
 
 The Eviction API and kube-scheduler do not agree about which budgets apply to a pod. For the
 Eviction API and the disruption controller an empty selector selects all pods of the namespace, and
@@ -48,7 +49,7 @@ OLDER_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class _Charge:
-    """A disruption that a budget has to allow, until the budget's status shows it."""
+    """A disruption that a budget must allow, until the budget's status shows it."""
 
     victim_left: bool = False
     """Whether the watch has shown the victim terminating or gone."""
@@ -129,12 +130,13 @@ class Evictions:
     def matching_budgets(
         self, pod: Pod, *, by_eviction_api: bool = False
     ) -> list[PodDisruptionBudget]:
-        """Return the budgets to which an eviction of the pod would be charged.
+        """Return the budgets that must allow the eviction of the pod.
 
-        The rules are kube-scheduler's, or the Eviction API's if `by_eviction_api` is set. For a pod
-        that is being evicted the list is empty, because its eviction is charged already.
+        The rules are kube-scheduler's, or the Eviction API's if `by_eviction_api` is set. The list
+        is empty for a pod that is being evicted.
         """
         if self.evicting(pod):
+            # Its budgets are charged already.
             return []
         found = self._records.selecting(self._objects, pod)
         return _needed(found, pod) if by_eviction_api else self._regarded(found, pod)
@@ -142,16 +144,16 @@ class Evictions:
     def budgets_of_many(
         self, pods: Iterable[Pod], *, by_eviction_api: bool = False
     ) -> list[tuple[list[PodDisruptionBudget], int]]:
-        """Return each distinct list of matching budgets, and how many of the pods have this list.
+        """Return each distinct list of matching budgets, and the number of pods with this list.
 
-        Pods without a budget, and pods that are being evicted, are left out. All pods must be in
-        one namespace: equal pods share one labels object, and budgets are searched once for each
-        such object.
+        All pods must be in one namespace. Pods without a budget, and pods that are being evicted,
+        are left out.
         """
         selecting: dict[int, list[PodDisruptionBudget]] = {}
         alike: Counter[tuple[str, ...]] = Counter()
         found: dict[tuple[str, ...], list[PodDisruptionBudget]] = {}
         for pod in pods:
+            # Equal pods share one labels object: search once for each such object.
             budgets = selecting.get(id(pod.labels))
             if budgets is None:
                 budgets = self._records.selecting(self._objects, pod)
@@ -186,8 +188,8 @@ class Evictions:
     def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
         """Let the preemptor wait for the `victims` that are on a node, and for no other pod.
 
-        Return the victims that must be evicted, and charge their budgets: these victims are neither
-        terminating nor being evicted for another preemptor.
+        Return the pods to evict, and charge their budgets. A victim that is terminating, or is
+        being evicted for another preemptor, is not returned.
         """
         self.stop_waiting(preemptor)
         new: list[Pod] = []
@@ -222,12 +224,12 @@ class Evictions:
     def victim_removed(self, pod: Pod, *, assumed: bool) -> None:
         """End the eviction of a pod that has left its node; the pod need not be a victim.
 
-        Its budgets stay charged until their status is written. A pod that was only `assumed` has
-        never run, so no status will show its end: its charges end now.
+        Its budgets stay charged until their status is written.
         """
         self._records.refused.pop(pod.uid, None)
         budgets = self._records.evicting.pop(pod.uid, [])
         if assumed:
+            # The pod has never run, so no status will show its end.
             self._drop_charges(pod, budgets)
         for budget in budgets:
             self._update_charge(budget.key, pod.uid, victim_left=True)
@@ -241,13 +243,13 @@ class Evictions:
     def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
         """Add the victim to `refused`: the Eviction API refused to evict it, for any reason.
 
-        With `by_budget`, a budget allows no disruption now. Then every budget that selects the
-        victim counts as exhausted until its status is written again. A budget whose status has been
-        written since the eviction began is left out, because that status is as new as this answer.
+        With `by_budget`, every budget that selects the victim allows no eviction until its status
+        is written again.
         """
         self._records.refused[victim.uid] = False
         for budget in self._records.selecting(self._objects, victim) if by_budget else ():
             charge = self._records.charges.get(budget.key, {}).get(victim.uid)
+            # A status that was written since the eviction began is as new as this answer.
             if charge is None or not charge.status_written:
                 self._records.exhausted[budget.key] = False
 
@@ -291,11 +293,9 @@ class Evictions:
     def _regarded(
         self, budgets: Iterable[PodDisruptionBudget], pod: Pod
     ) -> list[PodDisruptionBudget]:
-        """Return the `budgets` that kube-scheduler applies to the pod; each of them selects it.
-
-        Budgets without a selector, and budgets whose status shows the pod's eviction, do not apply.
-        Up to 1.37, budgets do not apply if the selector is empty or the pod has no labels.
-        """
+        """Return those of the pod's `budgets` that kube-scheduler applies."""
+        # Up to 1.37, an empty selector selects no pod, and no budget applies to a pod without
+        # labels.
         all_count = self.kubernetes.empty_budget_counts
         return [
             budget
@@ -327,7 +327,7 @@ class Evictions:
             drop_item(self._records.charges, budget.key, victim.uid)
 
     def _awaited_no_more(self, victim: Pod) -> list[Pod]:
-        """Let no preemptor wait for the victim any more; return the preemptors that waited."""
+        """Stop waiting for the victim; return the preemptors that waited."""
         preemptors = self._records.awaited_by.pop(victim.uid, {})
         for preemptor in preemptors:
             drop_item(self._records.victims, preemptor, victim.uid)
@@ -335,7 +335,7 @@ class Evictions:
 
 
 def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return the `budgets` that the Eviction API checks; each of the `budgets` selects `pod`."""
+    """Return those of the pod's `budgets` that the Eviction API checks."""
     is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
     return [] if pod.phase == "Pending" or is_allowed else budgets
 

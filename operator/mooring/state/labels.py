@@ -1,7 +1,7 @@
 """Topology domains of nodes: one per value of a label, or one per node.
 
-A pod may name any label key. So a key that no node has takes no memory per node: all these keys
-share one array in which every row is ABSENT.
+A pod may name any label key. Keys that no node has take no memory per node, because they share one
+array in which every row is ABSENT.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ class LabelColumn(Domains):
     )
 
     def __init__(self, key: str, columns: Columns, absent: Column) -> None:
-        """Begin without a row; `absent` is a read-only column in which every row is ABSENT."""
+        """Begin with no row; `absent` is a read-only column in which every row is ABSENT."""
         super().__init__(key, absent, [])
         self._columns = columns
         self._absent = absent
@@ -126,8 +126,8 @@ class LabelColumn(Domains):
 class LabelColumns:
     """The label columns of a node table.
 
-    A column is made when its key is first read, and freed when no node has the key any more. If
-    a count still uses a freed column, the column is filled when a node gets the key again.
+    A column is made when its key is first read, and freed when no node has the key any more. A
+    freed column that a count still uses is filled when a node gets the key again.
     """
 
     def __init__(self, columns: Columns) -> None:

@@ -176,7 +176,7 @@ class Nominations:
             pause()
 
     def _count(self, pod: Pod, number: int, sign: int) -> None:
-        """Add the pod's quota, times `sign`, to the quota that nominated pods of the Queue use."""
+        """Add `sign` times the pod's quota to the nominated quota of the Queue."""
         if number == NO_QUEUE:
             return
         key = number, pod.spec.priority
@@ -187,7 +187,6 @@ class Nominations:
             del self._queued[key]
 
     def _queue_number(self, nominee: Nominee) -> int:
-        """Return the number of the Queue whose quota the nominated pod must use, or NO_QUEUE."""
         return NO_QUEUE if nominee.reservation is not None else self._queue_of(nominee.pod)
 
     def drop(self, uid: Uid) -> Nominee | None:

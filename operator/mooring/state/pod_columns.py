@@ -92,8 +92,8 @@ class PodColumns:
     def by_importance(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
         """Return the indices (int64) that sort `slots` by `keys`, then by importance of the pods.
 
-        The first key counts most, and the most important pod comes first. A pod is more important
-        if its priority is higher, then if it started earlier, then if it arrived earlier.
+        `keys[0]` is compared first. The most important pod comes first: it has the highest
+        priority, then the earliest start, then the earliest arrival.
         """
         arrived, started = self._arrivals.data[slots], self._started.data[slots]
         priority = self._priority.data[slots]
@@ -162,9 +162,9 @@ class PodColumns:
     ) -> tuple[IntArray, dict[str, IntArray]]:
         """Return the number of pods nominated to each row, and their requests by resource.
 
-        A nominated pod counts only if another pod must leave room for it (`Nominee.keeps_out`). The
-        other pod has the uid `other_than` and this `priority`, and will have ended at `ends`
-        (seconds since the epoch). All arrays are int64[rows].
+        A nominated pod is counted only if another pod must leave room for it. The other pod has the
+        uid `other_than` and this `priority`, and ends at `ends` (seconds since the epoch). All
+        arrays are int64[rows].
         """
         chosen = self.nominated & (self.rows >= 0)
         chosen &= self._keeps_out_below.data[: len(self._pods)] > priority

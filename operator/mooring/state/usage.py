@@ -60,10 +60,10 @@ class Usage:
 def evenness_of_two(shares: FloatArray) -> FloatArray:
     """Return (1 - deviation) * 100 of two shares per node, not rounded.
 
-    `shares` is float64[2, nodes] and is overwritten. The standard deviation of two numbers is half
-    their distance, so the result is (2 - distance) * 50. This is exact, because halving and
-    doubling do not round.
+    `shares` is float64[2, nodes] and is overwritten.
     """
+    # The standard deviation of two numbers is half their distance, so the result is (2 - distance)
+    # * 50. This is exact: halving and doubling do not round.
     found: FloatArray = shares[0]
     found -= shares[1]
     np.abs(found, out=found)

@@ -176,11 +176,9 @@ class TopologyCounts:
         return looked
 
     def owners(self, role: Role, pod: Pod) -> dict[Domains, IntArray | CountArray]:
-        """Find the inter-pod terms of placed pods that select `pod`; return their summed weights.
+        """Return the summed weights of placed pods' inter-pod terms that select `pod`.
 
-        A key of the result stands for a node label. Its array has, at the code of each value of the
-        label, the sum of the weights of the terms of all pods there. A required term weighs 1. The
-        last item is 0, for nodes without the label. Labels whose sums are all 0 may be left out.
+        The result is as for `ClusterView.owners`; a label whose sums are all 0 may be left out.
         """
         terms, found = self._table.terms[role], dict[Domains, IntArray | CountArray]()
         if not terms:
@@ -229,7 +227,7 @@ class TopologyCounts:
         return counts
 
     def _begin(self, source: _Source, key: str) -> DomainCounts:
-        """Begin a count by the label `key`; `_uncounted` gets the pods to examine."""
+        """Begin a count by the label `key`, with no pods counted yet."""
         counts = DomainCounts(self.nodes.domains(key), self._taken)
         self._counts[source, key] = counts
         self._taken.bytes += _BYTES_PER_COUNT
@@ -248,12 +246,10 @@ class TopologyCounts:
         source: _Source,
         most_rows: int = sys.maxsize,
     ) -> None:
-        """Add to `counts` the pods that `source` includes; stop after about `most_rows` rows.
-
-        Later changes of these pods then update `counts`.
-        """
+        """Count the pods that `source` includes, up to about `most_rows` rows."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, pods):
+            # Later changes of these pods then update `counts`.
             equivalent.count_in(counts)
             equivalent.pods_on.extend(rows, numbers)
             if len(rows) >= most_rows:
@@ -278,10 +274,7 @@ class TopologyCounts:
                 self._taken.bytes -= source.memory
 
     def _candidates(self, source: _Source) -> list[EquivalentPods]:
-        """Return the EquivalentPods to examine for `source`.
-
-        If `source` is an inter-pod term, each is returned as often as its pods have the term.
-        """
+        """Return the EquivalentPods to examine for `source`."""
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)
             return [e for e in owned.owners for _ in range(e.terms.count(owned))]
@@ -311,7 +304,7 @@ class TopologyCounts:
                 yield equivalent
 
     def _fill(self, counts: DomainCounts, source: _Source) -> None:
-        """Count the pods of `source` again, because no event has updated the dropped `counts`."""
+        """Count all pods of `source` again: no event has updated the dropped `counts`."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, self._candidates(source)):
             equivalent.pods_on.extend(rows, numbers)
@@ -328,7 +321,7 @@ def _has_few_owners(term: OwnedTerm) -> bool:
 
 
 def _rows_of_owners(term: OwnedTerm) -> Iterator[tuple[int, int]]:
-    """Yield pairs of a row and the number of pods there with the term; rows may be repeated."""
+    """Yield rows and the number of pods there with the term; a row may be repeated."""
     for owner in term.owners:
         times = owner.terms.count(term)  # a pod may have the same term twice
         for row, number in owner.pods_on.items():

@@ -30,7 +30,7 @@ _Key = tuple[str, frozenset[Pair]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """The cached selections for a pod, and the objects from which they were made."""
+    """The cached selections for a pod, and the objects that they were made from."""
 
     version: int
     """The value of `Objects.services_version` when the selections were made."""
@@ -48,10 +48,10 @@ class DefaultSelectors:
         self._known: BoundedCache[_Key, _Known] = BoundedCache(most_bytes, _memory)
 
     def of(self, pod: Pod) -> Selection | None:
-        """Return the selection of the pods that match all of the pod's Services and its controller.
+        """Return the pods that match all selectors of the pod's Services and owner.
 
-        Terminating pods are left out. Return None if the pod has neither, or if all their selectors
-        are empty (DefaultSelector).
+        Terminating pods are left out. Return None if there are no selectors, or only empty ones
+        (DefaultSelector).
         """
         return self._found(pod).pods
 

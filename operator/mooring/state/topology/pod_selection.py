@@ -31,8 +31,8 @@ class PodSelector:
     ) -> bool:
         """Return whether a pod with these labels in this namespace is selected.
 
-        `namespace_labels` is None if the namespace is unknown. The pod is then selected only if the
-        namespace is listed, or if the namespace selector is empty (`{}`).
+        `namespace_labels` is None if the namespace is unknown. The namespace selector then matches
+        only if it is empty (`{}`).
         """
         if self.selector is None or not self.selector.matches(labels):
             return False
@@ -103,8 +103,8 @@ def term_selector(term: AffinityTerm) -> PodSelector:
 class SelectionIndex(Generic[_Item]):
     """Finds the items whose selection includes a pod, without examining all items.
 
-    An item is stored by namespace and, if its selector requires values of a label, by these values.
-    Therefore only items stored by the pod's namespace and labels are examined.
+    An item is stored by its namespaces and, if its selector requires values of a label, by these
+    values. Only items stored by the pod's namespace and labels are examined.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
 
 
 def _places(part: PodSelector) -> tuple[Collection[str | None], Collection[Pair | None]]:
-    """Return the namespaces and the labels by which the part is stored; None stands for any."""
+    """Return the namespaces and labels by which the part is stored; None means any."""
     if part.selector is None:
         return (), ()
     namespaces: Collection[str | None] = part.namespaces
