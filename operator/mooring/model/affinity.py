@@ -15,8 +15,8 @@ class AffinityTerm:
     """An inter-pod affinity term: the pods that it selects, and the topology key of its domains.
 
     `namespaces` is the term's list, or the pod's own namespace if the term has neither a list nor a
-    selector. `namespace_selector` adds the namespaces that it matches; None adds none. The API
-    server has already merged matchLabelKeys and mismatchLabelKeys into `selector`.
+    selector. `namespace_selector` adds the namespaces that it matches. The API server has already
+    merged matchLabelKeys and mismatchLabelKeys into `selector`.
     """
 
     selector: LabelSelector | None

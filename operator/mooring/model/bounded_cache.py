@@ -31,8 +31,8 @@ _Arguments = ParamSpec("_Arguments")
 def bytes_of(*values: object) -> int:
     """Return the estimated bytes of the values and of all objects to which they refer.
 
-    An object with an integer attribute `memory` counts with this number of bytes. Every other
-    object is examined, which takes time. The values must not refer to the state of the cluster.
+    If an object has an integer attribute `memory`, this number is used. The values must not refer
+    to the state of the cluster.
     """
     total, left, seen = 0, list(values), set[int]()
     while left:
@@ -76,8 +76,8 @@ def _slots(kind: type) -> tuple[str, ...]:
 class BoundedCache(Generic[_Key, _Value]):
     """Keeps the most recently used values that fit into `most_bytes`, by key.
 
-    `size` returns the estimated bytes of a key and a value. It is called only once for each entry,
-    so a value must not grow. A value larger than the whole cache is not kept.
+    `size` returns the estimated bytes of a key and a value. It is called once for each value, so a
+    value must not grow. A value larger than the whole cache is not kept.
     """
 
     __slots__ = ("_kept", "_size", "bytes", "most_bytes")

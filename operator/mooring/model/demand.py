@@ -35,8 +35,8 @@ class Demand:
     """A pod's demand: cpu in millicores, other resources in bytes or counts.
 
     Filters, node totals and BalancedAllocation use `resources`. The score of NodeResourcesFit uses
-    the `scored_*` fields, in which a container without a cpu or memory request counts with a
-    default amount.
+    the `scored_*` fields: they have a default amount for a container that requests no cpu or
+    memory.
     """
 
     resources: Mapping[str, int]
@@ -80,9 +80,8 @@ def pod_demand(
 ) -> Demand:
     """Return the demand of a pod with this spec; `parsed` are its containers if already parsed.
 
-    For an `assigned` pod, the status is read too: during an in-place resize, the demand is the
-    largest of the requested, the allocated and the used amount. Raises ManifestError with the path,
-    from `spec` or `status`, of a malformed amount.
+    For an `assigned` pod, the status is read, too, because the pod may be being resized. Raises
+    ManifestError with the path of a malformed amount.
     """
     parsed = parsed or PodContainers.of(spec)
     stages = _Stages([parsed])
@@ -90,6 +89,8 @@ def pod_demand(
     pod_level, _ = parse_pod_level(spec, asked)
     has_pod_level = bool(pod_level)
     if assigned and status:
+        # During an in-place resize, the demand is the largest of the requested, the allocated and
+        # the used amount.
         resize = _Resize(status, kubernetes)
         pod_level = resize.of_pod(pod_level)
         stages = resize.stages(*stages.of_containers[0])
@@ -134,9 +135,8 @@ def demands_by_version(
 def pod_limits(spec: Mapping[str, Any], parsed: PodContainers | None = None) -> dict[str, int]:
     """Return the limits of cpu (millicores) and memory (bytes) of a pod with this spec.
 
-    Limits of containers are added like requests; pod-level limits replace them. A resource without
-    a limit is absent. `parsed` are the pod's containers if already parsed. Raises ManifestError
-    with the path, from `spec`, of a malformed amount.
+    A resource without a limit is absent. `parsed` are the pod's containers if already parsed.
+    Raises ManifestError with the path of a malformed amount.
     """
     parsed = parsed or PodContainers.of(spec)
     limits = total_requests(
@@ -151,14 +151,14 @@ def pod_limits(spec: Mapping[str, Any], parsed: PodContainers | None = None) -> 
 def qos_class(
     spec: Mapping[str, Any], parsed: PodContainers | None = None
 ) -> Literal["Guaranteed", "Burstable", "BestEffort"]:
-    """Return the quality of service class of a pod with this spec; only cpu and memory count.
+    """Return the quality of service class of a pod with this spec.
 
-    Pod-level resources, if the field is present, replace those of all containers. `parsed` are the
-    pod's containers if already parsed. Raises ManifestError with the path, from `spec`, of a
+    `parsed` are the pod's containers if already parsed. Raises ManifestError with the path of a
     malformed amount.
     """
     parsed = parsed or PodContainers.of(spec)
     containers, init = parsed.containers, parsed.init
+    # Pod-level resources, if the field is present, replace those of all containers.
     if spec.get("resources") is not None:
         units = [parse_pod_level(spec, _total(containers, init))]
     else:
@@ -178,19 +178,17 @@ def qos_class(
 
 @dataclass(frozen=True, slots=True)
 class _Stages:
-    """The requests of a pod at each stage of an in-place resize; there is at least one stage.
+    """The requests of a pod at each stage of an in-place resize."""
 
-    Each item of `of_containers` has the containers and the init containers at one stage. If the
-    pod's status has the pod's total at a stage, `of_pods` has this total instead.
-    """
-
+    # The containers and the init containers at each stage.
     of_containers: list[tuple[Sequence[ContainerResources], Sequence[ContainerResources]]]
+    # The pod's total at each stage whose total the pod's status has.
     of_pods: list[dict[str, int]] = field(default_factory=list)
 
     def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-        """Return, by resource, the total of the stage where this total is the largest.
+        """Return, by resource, the largest of its totals over all stages.
 
-        If a container has no request for a resource, its amount in `defaults` is added.
+        `defaults` has the amounts of a container that does not request a resource.
         """
         largest: dict[str, int] = {}
         for containers, init in self.of_containers:
@@ -201,11 +199,7 @@ class _Stages:
 
 
 class _Resize:
-    """The amounts of a pod during an in-place resize, read from its status.
-
-    There are three stages: requested (the spec), allocated (`allocatedResources`) and in use
-    (`resources`). The spec does not count if the node reports the resize as infeasible.
-    """
+    """The amounts of a pod during an in-place resize, read from its status."""
 
     def __init__(self, status: Mapping[str, Any], kubernetes: KubernetesRules) -> None:
         self._status = status
@@ -231,6 +225,8 @@ class _Resize:
             held = [self._with_most(container) for container in containers]
             held_init = [self._with_most(c) if c.sidecar else c for c in init]
             return _Stages([(held, held_init)])
+        # The stages are requested (the spec), allocated and in use. The requested stage is left out
+        # if the node reports the resize as infeasible.
         asked = [] if self._infeasible else [(containers, init)]
         allocated, used = _amounts(self._status, "status")
         if allocated is not None and used is not None:
@@ -284,7 +280,7 @@ class _Resize:
 def _amounts(
     raw: Mapping[str, Any], where: str
 ) -> tuple[dict[str, int] | None, dict[str, int] | None]:
-    """Return the allocated and the used resources in a status; None for those that it lacks."""
+    """Return the allocated and the used resources in a status, each None if absent."""
     allocated = used = None
     if raw.get("allocatedResources") is not None:
         amounts = mapping(raw, "allocatedResources", where)

@@ -265,8 +265,8 @@ def minor_version(text: str) -> tuple[int, int] | None:
 def rules_of_server(version: str) -> KubernetesRules:
     """Return the rules for an API server of this version.
 
-    A version that is newer than all known ones has the newest rules, an older one the oldest. If
-    the version is malformed or empty, `NEWEST` applies.
+    Newer versions have the newest known rules, older versions the oldest. A malformed version gives
+    `NEWEST`.
     """
     asked = minor_version(version)
     if asked is None:

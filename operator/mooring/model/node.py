@@ -109,8 +109,9 @@ def _unavailable(raw: Mapping[str, Any], allocatable: Mapping[str, int]) -> dict
 
 
 def _images(raw: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the bytes of each image name; a name's first entry counts (addNodeImageStates)."""
+    """Return the bytes of each image name."""
     images = dict[str, int]()
+    # The first entry of a name is used, as in addNodeImageStates.
     for index, image in enumerate(raw):
         where = f"status.images[{index}]"
         size = integer(image, "sizeBytes", where) or 0
@@ -128,7 +129,7 @@ def _conditions(raw: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
-    """Return kind and uid of each controller in the annotation; empty if it is malformed."""
+    """Return kind and uid of each controller in the annotation."""
     if annotation is None:
         return frozenset()
     try:
@@ -140,9 +141,6 @@ def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
 
 
 def normalized_image(name: str) -> str:
-    """Return a pod's image name, with `:latest` if it has no tag (imagelocality/image_locality.go).
-
-    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag. Names that
-    nodes report are not changed.
-    """
+    """Return the name, with `:latest` if it has no tag (imagelocality/image_locality.go)."""
+    # A digest has a colon after the last slash, too, and needs no tag.
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -119,9 +119,10 @@ class Pod:
     def ends_by(self, now: float) -> float:
         """Return the latest end of the pod if it is bound at `now`; infinity if it has no limit.
 
-        Both times are in seconds since the epoch. One minute is added for binding, start and end.
+        Both times are in seconds since the epoch.
         """
         longest = self.longest_run
+        # _START_SECONDS are for binding, start and end.
         return math.inf if longest is None else now + _START_SECONDS + longest
 
     @property
@@ -254,7 +255,7 @@ _OWNER_BYTES: Final = 512
 
 
 def _shared_owner(kind: str, name: str, uid: str, api_version: str) -> OwnerRef:
-    """Return the owner; pods of one owner get the same object while `_OWNERS` keeps it."""
+    """Return the owner as an object that other pods of this owner share."""
     key = kind, name, uid, api_version
     owner = _OWNERS.get(key)
     if owner is None:

@@ -157,8 +157,7 @@ def pod_spec(
 ) -> PodSpec:
     """Return the parsed spec of a pod; for an `assigned` pod, its status is read too.
 
-    Only annotations that request GPU cards count. Other tasks may run meanwhile. Raises
-    ManifestError with the path of a malformed field.
+    Other tasks may run meanwhile. Raises ManifestError with the path of a malformed field.
     """
     key = _spec_key(namespace, spec, status, annotations, assigned=assigned)
     pause()
@@ -173,7 +172,7 @@ def _spec_key(
     *,
     assigned: bool,
 ) -> bytes:
-    """Return JSON of the fields that decisions read; equal pods give equal bytes."""
+    """Return JSON of the fields that decisions read, equal for equal pods."""
     picked = {field: spec[field] for field in _SPEC_FIELDS if field in spec}
     for group in ("containers", "initContainers"):
         if group in spec:
@@ -212,7 +211,7 @@ def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the status that give the pod's demand during an in-place resize."""
+    """Return the status fields that the demand during an in-place resize depends on."""
     picked = {field: status[field] for field in _STATUS_FIELDS if field in status}
     for group in ("containerStatuses", "initContainerStatuses"):
         if group in picked:
@@ -271,7 +270,7 @@ _SPECS: Final = PodSpecCache(64 * 1024 * 1024)
 
 
 def _parsing(key: bytes) -> PodSpec:
-    """Parse the spec; other tasks may run between its parts, and within long lists."""
+    """Parse the spec in parts; other tasks may run between them."""
     loaded = orjson.loads(key)
     pause()
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
@@ -316,7 +315,7 @@ def _parsing(key: bytes) -> PodSpec:
 def _demands(
     spec: Mapping[str, Any], status: Mapping[str, Any] | None, resources: PodContainers
 ) -> tuple[Demand, Mapping[str, Demand] | None]:
-    """Return the demand by the newest rules, and the demand by version (None if all are equal)."""
+    """Return the demand by the newest rules, and by version if versions differ."""
     pause()
     assigned = status is not None
     demand = pod_demand(spec, status, assigned=assigned, parsed=resources)
@@ -327,14 +326,13 @@ def _demands(
 
 
 def _measured(parsed: PodSpec, key: bytes, *, assigned: bool) -> PodSpec:
-    """Return the spec with the limit that it exceeds, and with its estimated bytes.
-
-    For an `assigned` pod, all inter-pod terms are removed if they exceed a limit.
-    """
+    """Return the spec with the limit that it exceeds, and with its estimated bytes."""
     memory = _MOST_MEMORY_PER_BYTE * len(key)
     if _SMALL < len(key) <= LIMITS[Counted.BYTES]:
         memory = bytes_of(key, *(getattr(parsed, field) for field in _FIELDS))
     limit_exceeded = exceeded({Counted.BYTES: len(key), **_counts(parsed)})
+    # Too many inter-pod terms are removed: every decision about another pod would read the terms of
+    # a placed pod, and any tenant can create a pod that names its node.
     affinity = parsed.affinity
     if assigned and _has_too_many_terms(affinity):
         affinity = PodAffinity()
@@ -362,11 +360,6 @@ def _node_affinity(
 
 
 def _has_too_many_terms(affinity: PodAffinity) -> bool:
-    """Return whether the inter-pod terms alone exceed a limit.
-
-    If so, they are ignored once the pod is on a node: every decision about another pod would read
-    them, and any tenant can create a pod that names its node.
-    """
     return not affinity.empty and exceeded(_counts_of_terms(affinity)) is not None
 
 

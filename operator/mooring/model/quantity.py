@@ -70,7 +70,7 @@ class Quantity:
 
 
 def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
-    """Divide `number` by `base` at most `most` times without remainder; also return how often."""
+    """Divide by `base` while no remainder is left; return also the number of divisions."""
     power = 0
     while power < most and number % base == 0:
         number, power = number // base, power + 1
@@ -98,8 +98,8 @@ def _exact(text: str) -> Quantity:
 def parse_milli(text: str | float, where: str = "") -> int:
     """Return `text` in thousandths (cpu: millicores), rounded away from zero, at most int64.
 
-    A number is accepted, because manifests may have it without quotes. Raises ManifestError with
-    the path `where` if `text` is not a quantity.
+    A manifest may have a number without quotes. Raises ManifestError with the path `where` if
+    `text` is not a quantity.
     """
     return _parse(text, where, 3)
 
@@ -123,7 +123,7 @@ def _scaled(text: str, digits: int) -> int:
 
 
 def _amount(text: str, digits: int) -> tuple[int, str, str | None]:
-    """Return the text's number * 10**digits, its suffix and exponent; ValueError if malformed."""
+    """Return the text's number * 10**digits, its suffix and its exponent."""
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         shown = text if len(text) <= 40 else f"{text[:40]}..."

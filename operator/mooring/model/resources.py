@@ -111,11 +111,12 @@ def parse_pod_level(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Parse the pod-level requests and limits; both are empty if the pod sets none.
 
-    Only cpu, memory and huge pages exist at pod level. If there is any pod-level limit, a missing
-    request for cpu or memory is set to the total of the containers' requests, `in_containers`. For
-    huge pages, and for a resource that is missing in that total, the request is set to the limit.
+    Only cpu, memory and huge pages exist at pod level. `in_containers` is the total of the
+    containers' requests.
     """
     requests, limits = _requirements(mapping(spec, "resources", "spec"), "spec")
+    # A missing request for cpu or memory is the containers' total. For other resources, and without
+    # a total, it is the limit.
     if limits:
         aggregated = {r: in_containers[r] for r in (CPU, MEMORY) if r in in_containers}
         requests = limits | aggregated | requests
@@ -127,13 +128,13 @@ def total_requests(
 ) -> dict[str, int]:
     """Return, by resource, the most that containers use at one time (resource/helpers.go).
 
-    Each item of `init` has an init container's requests, and whether it is a sidecar. A sidecar
-    runs from its start to the end of the pod. Any other init container runs only together with the
-    sidecars before it.
+    Each item of `init` has an init container's requests, and whether it is a sidecar.
     """
     total: dict[str, int] = {}
     for requests in containers:
         _add(total, requests)
+    # A sidecar runs from its start to the end of the pod. Any other init container runs only
+    # together with the sidecars before it.
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for requests, is_sidecar in init:
@@ -157,11 +158,10 @@ def raise_to(amounts: dict[str, int], floor: Mapping[str, int]) -> None:
 
 
 def parse_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
-    """Parse a resource list: cpu in millicores, everything else in whole units.
+    """Parse a resource list: cpu in millicores, everything else in whole units, each rounded up.
 
-    Each amount is rounded up, not the sum: the API server stores cpu in millicores, and nobody
-    requests a fraction of a byte. Raises ManifestError for a malformed or negative amount, or a
-    name that is neither standard nor qualified by a domain.
+    Raises ManifestError for a malformed or negative amount, or a name that is neither standard nor
+    qualified by a domain.
     """
     amounts = {}
     for name, amount in raw.items():

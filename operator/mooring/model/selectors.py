@@ -211,13 +211,10 @@ def preferred_terms_of(
 
 
 def parse_node_term(raw: Mapping[str, Any], where: str = "") -> NodeSelectorTerm:
-    """Compile a v1.NodeSelectorTerm; `valid` is False if a requirement cannot be parsed.
-
-    As in component-helpers' nodeaffinity.go, a label requirement needs well-formed values, Gt and
-    Lt need one integer, and a field requirement must be In or NotIn with exactly one value.
-    """
+    """Compile a v1.NodeSelectorTerm; `valid` is False if a requirement cannot be parsed."""
     expressions = _requirements(raw, "matchExpressions", _NODE_OPERATORS, where)
     fields = _requirements(raw, "matchFields", _NODE_OPERATORS, where)
+    # As in component-helpers' nodeaffinity.go.
     valid = all(map(_label_requirement_parses, expressions)) and all(
         r.key == "metadata.name" and r.operator in ("In", "NotIn") and len(r.values) == 1
         for r in fields

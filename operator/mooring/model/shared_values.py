@@ -3,8 +3,7 @@
 Most pods are copies of a template: their labels and their owner are equal, and many have the same
 node and namespace. The latest values are kept in two generations. When the young generation is
 full, it becomes the old one, and the former old one is dropped. Therefore frequent values stay, and
-values that differ in every pod go. A look-up reads one or two dicts. If an equal value is no longer
-kept, a pod has an object of its own, which does no harm.
+values that differ in every pod go. A pod whose value is no longer kept has an object of its own.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -116,12 +115,9 @@ def shared_text(text: str) -> str:
 
 
 def shared_strings(strings: Mapping[str, str]) -> FrozenDict:
-    """Return an equal dict that cannot be changed; all callers get the same one if it is frequent.
-
-    Keys and values are shared, too, unless the dict is so large that it would push out other pods'
-    keys and values.
-    """
+    """Return an equal dict that cannot be changed; equal frequent dicts share one object."""
     if len(strings) > _MOST_SHARED:
+        # A large dict would push out other pods' keys and values.
         return FrozenDict(strings)
     items = tuple(strings.items())
     known = _STRINGS.get(items)

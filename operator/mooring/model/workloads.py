@@ -20,7 +20,7 @@ from mooring.model.selectors import LabelSelector, parse_label_selector, selecto
 
 @dataclass(frozen=True, slots=True)
 class _PodSelecting:
-    """An object of a namespace that selects pods; without a selector it selects no pod."""
+    """An object that selects pods of its namespace; without a selector it selects none."""
 
     namespace: str
     name: str
