@@ -34,8 +34,7 @@ class Diagnosis:
 
     `total` is the number of nodes. If pre_filter plugins rejected the pod for all nodes,
     `pre_filter` is their reason, `pre_filter_plugins` are their names, and `pre_filter_resolvable`
-    says whether evicting pods may help. `plugins` names all plugins that rejected the pod; their
-    queueing hints decide when the pod is tried again.
+    says whether evicting pods may help. `plugins` names all plugins that rejected the pod.
     """
 
     total: int
@@ -79,7 +78,7 @@ class Diagnosis:
         return np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
 
     def _rejected(self, *, resolvable: bool) -> BoolArray:
-        """Return bool[rows]: True for nodes with a rejection that is (or is not) resolvable."""
+        """Return bool[rows]: True for nodes with a rejection that is `resolvable` or not."""
         rejected = np.zeros(len(self.names), np.bool_)
         for group in self.rejected:
             rejected[group.rows[group.explanation.resolvable == resolvable]] = True

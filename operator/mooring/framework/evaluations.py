@@ -1,10 +1,9 @@
 """Limits how much the plugins of a profile evaluate in one attempt, and lets the attempt pause.
 
-A rule evaluates an expression once per distinct value of the nodes, and caches the results; a
-search for devices evaluates selectors; constraints count pods. One evaluation is quick, but
-thousands are slow. So an attempt ends with a reason after about a second of this work. Its results
-are cached, and the next attempt continues from there. The total cost for all values of the nodes is
-limited, too: a rule that exceeds the limit does not run, and reports this.
+Plugins evaluate expressions of rules and selectors of devices, and count pods. One evaluation is
+quick, but thousands are slow. So an attempt ends with a reason after about a second of this work.
+Its results are cached, and the next attempt continues from there. The total cost for all values of
+the nodes is limited, too: a rule that exceeds the limit does not run, and reports this.
 """
 
 import math
@@ -128,8 +127,8 @@ class Evaluations:
     def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
         """Return why the pod has too many labels for the evaluation; None if it may run.
 
-        `times` is the pod's number of labels, divided by the usual number. Call this only if
-        `excess` has returned None for the evaluation.
+        Call this only if `excess` has returned None. `times` is the pod's number of labels, divided
+        by the usual number.
         """
         units = times * self._up_to[evaluation].pod_maps
         return Cost(pod=units).excess if times > 1 else None
@@ -161,10 +160,10 @@ class Evaluations:
         self._left -= units
 
     def pause(self, doing: str) -> None:
-        """Let other tasks run if it is time for that; end the attempt if its budget is used up.
+        """Let other tasks run if it is time for that; call this before long work.
 
-        Call this before long work. `doing` names the work in the error. Raises AttemptTooLongError
-        if the budget is used up; the next attempt continues.
+        Raises AttemptTooLongError, which says what the plugin was `doing`, if the attempt's budget
+        is used up.
         """
         if self._left <= 0:
             raise AttemptTooLongError(
@@ -173,10 +172,9 @@ class Evaluations:
         pause()
 
     def count_pods(self, cluster: ClusterView, wanted: Iterable[tuple[Selection, str]]) -> None:
-        """Count each selection's pods per value of a label, to make `ClusterView.counts` quick.
+        """Count the pods of each selection by the values of a label, for `ClusterView.counts`.
 
-        A selector may select most pods of a cluster, with many different labels. Raises
-        AttemptTooLongError if counting takes longer than one attempt may; the next attempt
+        Raises AttemptTooLongError if this takes longer than one attempt may; the next attempt
         continues.
         """
         for pods, key in wanted:
@@ -186,11 +184,7 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return two mappings about the evaluations, which are summed up in order.
-
-        The first says why an evaluation exceeds a limit. The second has, for each evaluation that
-        may run, the total cost up to and including this evaluation.
-        """
+        """Return why evaluations exceed a limit, and the cost up to each other evaluation."""
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),
@@ -206,6 +200,6 @@ class Evaluations:
 
 
 def _rounded(units: int) -> int:
-    """Return `units` rounded up to two significant digits, so that messages seldom change."""
+    """Return `units` rounded up to two digits, so that messages seldom change."""
     factor: int = 10 ** max(len(str(units)) - 2, 0)
     return -(-units // factor) * factor

@@ -28,17 +28,16 @@ class Api(Protocol):
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod to the node through the Binding subresource.
 
-        A plugin calls this in `bind`. Once the Binding is sent, Mooring waits for the API server's
-        answer, even if this call is cancelled. Raises PluginError if the pod is not at Bind for
-        this node, or if the caller's attempt is over; then nothing is sent.
+        A plugin calls this in `bind`. Mooring waits for the API server's answer even if this call
+        is cancelled. Raises PluginError, and sends nothing, if the pod is not at Bind for this
+        node.
         """
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Add these annotations to the Binding: the pod gets node and annotations in one write.
+        """Add these annotations to the Binding, which gives the pod node and annotations at once.
 
-        The annotations are merged with earlier annotations of the attempt; an empty mapping removes
-        all of them. A plugin calls this in `pre_bind`. The engine removes the annotations at the
-        end of the attempt, whether the pod is bound or not.
+        A plugin calls this in `pre_bind`. An empty mapping removes all earlier annotations of the
+        attempt. The annotations are forgotten when the attempt ends.
         """
 
     def unix_nanoseconds(self) -> int:
@@ -82,22 +81,21 @@ class Api(Protocol):
     ) -> dict[str, Any]:
         """Apply a merge patch to this version of the object, and return the new object.
 
-        `resource` is `resourceclaims`. The patch has the version in `metadata.resourceVersion`.
-        Raises ReadAgainError if the object has changed since, or if no answer says whether the
-        patch was applied.
+        `resource` is `resourceclaims`; the patch has `metadata.resourceVersion`. Raises
+        ReadAgainError if the object has changed since, or if it is unknown whether the patch was
+        applied.
         """
 
     def alone(self, key: str) -> AbstractAsyncContextManager[object]:
         """Return an async context that only one caller at a time can enter for the same key.
 
-        If a caller is cancelled while `update` waits for an answer, the write continues, and the
-        next caller enters after the answer. A write that was not sent yet is dropped. If there is
-        no answer within 30 s, the write may still be carried out later, unless the object changes
-        before.
+        If a caller is cancelled during `update`, the next caller enters after the API server's
+        answer. Without an answer within 30 s, the write may still be carried out later, unless the
+        object changes before.
         """
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Call `write` soon in a task of its own; log an exception that it raises.
+        """Call `write` soon in a separate task; log an exception that it raises.
 
         Use it in `post_filter` and `unreserve`, for writes that no caller waits for. After the
         scheduler has stopped, and in a trial, `write` is not called.
@@ -137,18 +135,17 @@ class VolumeAssumeCache(Protocol):
     def assume_claim(self, claim: ResourceClaim) -> bool:
         """Let decisions see this version of the claim, which the API server has returned.
 
-        Decisions see it until the watch shows this or a newer version. Returns False if the watch
-        has already shown a newer version, or has shown that the claim is deleted.
+        Returns False if the watch has already shown a newer version, or the deletion of the claim.
         """
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
         """Assign GPU cards of the pod's node to the assumed pod, until the pod is forgotten."""
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the counts of GPU cards in this format; a plugin must keep the result.
+        """Return the counts of GPU cards in this format; call this in a plugin's constructor.
 
-        Call it in a plugin's constructor: the counts exist as long as a plugin refers to them. If
-        `demand` is true, the counts also say which requests are typical of the cluster.
+        The counts exist as long as the plugin keeps the result. With `demand`, they also say which
+        requests are typical of the cluster.
         """
 
 
@@ -165,8 +162,8 @@ class DeviceMetrics:
     ) -> None:
         """Count a wait of PreBind for the binding of devices, which took `seconds`.
 
-        `drivers` has the driver of each device of the claims, and `waited` the driver of each
-        device with binding conditions. `status` is success, failure, timeout or error.
+        `drivers` has the driver of each allocated device, and `waited` the driver of each device
+        with binding conditions. `status` is success, failure, timeout or error.
         """
 
     def claim_created(self, status: str) -> None:

@@ -43,7 +43,7 @@ _REASON: Final = "None, the reason as a text, or Unschedulable"
 
 
 class _Columns:
-    """The columns of a view as lists of Python numbers; each list is made at its first use."""
+    """The columns of a view as lists of Python numbers, each made when first used."""
 
     def __init__(self, nodes: NodeView, cluster: ClusterView) -> None:
         self.nodes = nodes
@@ -126,9 +126,8 @@ class NodeInfo:
     def pods(self) -> Iterable[Pod]:
         """The pods on the node, assumed pods included.
 
-        A node-only plugin may read their requests, host ports, labels, affinity and volumes, and
-        whether they are terminating. A change of another field, for example of an annotation, does
-        not make it run again.
+        A node-only plugin runs again only if their requests, host ports, labels, affinity, volumes
+        or termination change. It must not read other fields.
         """
         placed = self._columns.cluster.pods_on(self._columns.rows[self.index])
         return [state.pod for state in placed]
@@ -144,8 +143,8 @@ def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
       not if the plugin sets `depends_on_node_object_only`.
     - `score(pod, node)` returns an int, 0-100 unless `normalize` says otherwise.
 
-    The class needs no `explain`, no `normalize` (the default is `Normalize.NONE`) and no
-    `__init__`. Raises TypeError if it has neither method.
+    The class needs no `explain`, `normalize` (the default is `Normalize.NONE`) or `__init__`.
+    Raises TypeError if it has neither method.
     """
     points = points_of(plugin)
     by_point = {Point.FILTER: _FilterPerNode, Point.SCORE: _ScorePerNode}
@@ -160,7 +159,7 @@ def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
 
 
 class _Defaults:
-    """The default attributes of a plugin for single nodes; must be the last base class."""
+    """The default attributes of a plugin for single nodes, as its last base class."""
 
     normalize: ClassVar[Normalize] = Normalize.NONE
 
@@ -168,7 +167,7 @@ class _Defaults:
 
 
 class _PerNode:
-    """Calls the plugin's method for each node; the plugin must be a later base class."""
+    """Calls the method of the plugin, a later base class, for each node."""
 
     _cluster_of_nodes: ClusterView
 
@@ -179,7 +178,7 @@ class _PerNode:
     def _answers(
         self, method: Callable[[Pod, NodeInfo], Any], pod: Pod, nodes: NodeView
     ) -> Iterator[tuple[NodeInfo, Any]]:
-        """Yield each existing node with the method's result; name the node in an exception."""
+        """Return each node with the method's result; name the node in an exception."""
         infos = _node_infos(nodes, self._cluster_of_nodes)
         answers: list[Any] = []
         try:
@@ -192,7 +191,7 @@ class _PerNode:
 
 
 class _FilterPerNode(_PerNode):
-    """Turns `filter(pod, node)` of a plugin into a filter for columns of nodes."""
+    """Makes a filter for columns of nodes from a plugin's `filter(pod, node)`."""
 
     def filter(self, pod: Pod, nodes: NodeView, _state: Any) -> BoolArray:
         fits = np.zeros(len(nodes), np.bool_)
@@ -211,7 +210,7 @@ class _FilterPerNode(_PerNode):
         return Explanation.from_codes([*codes], code, resolvable=resolvable)
 
     def _reasons(self, pod: Pod, nodes: NodeView) -> list[tuple[NodeInfo, _Reason]]:
-        """Return each node with the filter's answer; raise PluginError for a wrong type."""
+        """Return each node with the filter's answer, after checking the answer's type."""
         method = super().filter  # type: ignore[misc] # of the plugin, which comes later
         found = list(self._answers(method, pod, nodes))
         for info, answer in found:
@@ -221,7 +220,7 @@ class _FilterPerNode(_PerNode):
 
 
 class _ScorePerNode(_PerNode):
-    """Turns `score(pod, node)` of a plugin into a score for columns of nodes."""
+    """Makes a score for columns of nodes from a plugin's `score(pod, node)`."""
 
     def score(self, pod: Pod, nodes: NodeView, _state: Any) -> IntArray:
         method = super().score  # type: ignore[misc] # of the plugin, which comes later

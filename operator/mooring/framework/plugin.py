@@ -157,8 +157,7 @@ class PlacementGeneratePlugin(Plugin, Protocol):
     ) -> tuple[Placement, ...] | Unschedulable:
         """Return parts of `parent`, the most wanted first; `(parent,)` if it need not be divided.
 
-        Among placements with equal scores the scheduler takes the first. Unschedulable, or an empty
-        tuple, means that no placement is possible.
+        Unschedulable, or an empty tuple, means that no placement is possible.
         """
 
 
@@ -225,8 +224,8 @@ class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
         """Return a nomination of all members, or the reason why there is none.
 
-        The method may call `mooring.pausing.pause` at the head of a loop. Other tasks may run then
-        and during `state.place`, but they do not change the cluster.
+        The method may call `mooring.pausing.pause` at the head of a loop. Other tasks may run
+        meanwhile, but they do not change the cluster.
         """
 
 
@@ -351,12 +350,9 @@ def points_of(plugin: type) -> frozenset[Point]:
 
 
 def misspelt_name(plugin: type) -> str:
-    """Return a message if a public name of the plugin looks like a misspelt method name, else "".
-
-    The scheduler would never call a method named `filtr` or `prefilter`, and nobody would see an
-    error. Names are compared only with methods that the class lacks.
-    """
+    """Return a message if a public name of the plugin looks like a misspelt method, else ""."""
     known = (*POINT_METHODS.values(), *_OTHER_NAMES)
+    # The scheduler would never call `filtr` or `prefilter`, and nobody would see an error.
     lacking = [name for name in known if not hasattr(plugin, name)]
     public = [name for name in dir(plugin) if not name.startswith("_") and name not in known]
     for name in public:

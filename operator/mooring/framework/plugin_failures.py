@@ -5,9 +5,9 @@ too long. It ends one attempt of one pod, but never the scheduler: every excepti
 KeyboardInterrupt, with which a user ends `mooring simulate`. If a constructor fails, the profile
 that names the plugin is invalid (`ProfileInvalid`).
 
-A synchronous call that takes too long cannot be interrupted: it is logged and counted after it has
-returned, and its result is used. The clock is an argument, because modules that decide must not
-import a clock.
+A synchronous call cannot be interrupted: if it takes too long, it is logged and counted after it
+has returned, and its result is used. Modules that decide must not import a clock, so it is an
+argument.
 """
 
 import importlib
@@ -105,7 +105,7 @@ class PluginFailed(PluginError):  # noqa: N818 - says what happened, as BindingF
 
 @dataclass(slots=True, eq=False)
 class _Told:
-    """Messages of a plugin at an extension point; the first came at `since` (in seconds)."""
+    """Messages of a plugin at an extension point since `since` (in seconds)."""
 
     since: float
     messages: set[str] = field(default_factory=set)
@@ -138,11 +138,12 @@ class PluginFailures:
     def error(self, blamed: Blamed, error: BaseException) -> PluginFailed:
         """Record an exception that a plugin raised; return the exception to raise instead.
 
-        The traceback is logged, except for a PluginError, which a plugin raises on purpose. An
-        ObjectError is not recorded. KeyboardInterrupt and PluginFailed are raised again.
-        PluginFailed comes from another plugin, which this plugin called, and is already recorded.
+        A traceback is logged unless it is a PluginError. An ObjectError is not recorded.
+        KeyboardInterrupt and PluginFailed are raised again.
         """
         if isinstance(error, KeyboardInterrupt | PluginFailed):
+            # Another plugin, which this plugin called, has raised PluginFailed: it is recorded
+            # already.
             raise error
         text = text_of(error)
         if not isinstance(error, PluginError):
@@ -195,11 +196,7 @@ class PluginFailures:
         logger.error("%s: %s", blamed, problem, extra=fields)
 
     def _is_new(self, blamed: Blamed, message: str) -> bool:
-        """Remember the message; return whether to log it.
-
-        A message is logged once an hour. Beyond `_MOST_MESSAGES`, only a last message says that no
-        more follow.
-        """
+        """Remember the message; return whether to log it."""
         now, told = self.clock(), self._told.get(blamed)
         if told is None or now - told.since > _FORGET_SECONDS:
             told = _Told(now)
@@ -223,14 +220,14 @@ def text_of(error: BaseException) -> str:
 def place_of(error: BaseException) -> str:
     """Return the line where a plugin raised an unexpected exception, as " (acme_spot.py:31)".
 
-    This is the last line in the plugin's own folder, because lines of a library do not help the
-    plugin's author. Returns "" if only Mooring's own code was running.
+    Returns "" if only Mooring's own code was running.
     """
     lines = [
         (Path(frame.f_code.co_filename), number)
         for frame, number in traceback.walk_tb(error.__traceback__)
         if not frame.f_code.co_filename.startswith((_MOORING, _IMPORTLIB, "<"))
     ]
+    # The last line in the plugin's own folder: lines of a library do not help the plugin's author.
     own = [line for line in lines if line[0].parent == lines[0][0].parent]
     return f" ({own[-1][0].name}:{own[-1][1]})" if own else ""
 

@@ -35,8 +35,8 @@ class DryRun(Protocol):
     def resource_requests(self) -> Mapping[str, int] | None:
         """The amounts that must be free on a node; None if other filters also depend on pods.
 
-        The filters of ports, affinity and volumes depend on pods. Without them, the pod fits on a
-        node after evictions exactly if these amounts and a pod slot are free: no trial is needed.
+        Filters of ports, affinity and volumes depend on pods. Without them, no trial is needed: the
+        pod fits if these amounts and a pod slot are free after evictions.
         """
 
     def depends_on_requests_only(self) -> bool:
@@ -129,10 +129,10 @@ class ProcessedCandidates:
 
 @dataclass(frozen=True, slots=True)
 class NotEligible:
-    """A result: the pod is not eligible to preempt now (PodEligibleToPreemptOthers).
+    """A result: the pod is not eligible to preempt now, but keeps its nomination.
 
-    The pod keeps its nomination, which Unschedulable would end. If `is_error`, no further plugin
-    runs, and the reasons of earlier plugins are not reported (RunPostFilterPlugins).
+    If `is_error`, no further plugin runs, and the reasons of earlier plugins are not reported
+    (RunPostFilterPlugins).
     """
 
     reason: str

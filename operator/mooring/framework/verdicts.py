@@ -50,9 +50,8 @@ _ONE: Final = np.uint64(1)
 def shortened(text: str, most: int = 253) -> str:
     """Return the text, or its beginning and "..." if it is longer than `most` characters.
 
-    Use it for texts of users in a reason, which may have at most 1,024 characters: the API server
-    limits neither the number of scheduling gates nor the length of a claim's name in a pod. The
-    default is the length of the longest object name.
+    Use it for texts of users in a reason, which may have at most 1,024 characters. The default is
+    the length of the longest object name.
     """
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
@@ -103,8 +102,7 @@ class Explanation:
     `from_masks` makes either form. `resolvable` is bool[nodes]: False if evicting pods cannot help
     (kube-scheduler's UnschedulableAndUnresolvable).
 
-    `details` is empty, or has one text per reason. `mooring explain` adds these texts for a single
-    node. The pod's condition and events leave them out, because they count nodes by reason.
+    `details` is empty, or has one text per reason, which only `mooring explain` shows.
     """
 
     reasons: tuple[str, ...]
@@ -212,6 +210,6 @@ class PluginError(Exception):
 class ObjectError(PluginError):
     """Raised if an object that a plugin reads is wrong, such as a selector that divides by 0.
 
-    The attempt fails as with any PluginError, but no failure of the plugin is counted or logged:
-    otherwise a user could cause alerts with such an object.
+    No failure of the plugin is counted or logged, because a user could cause alerts with such an
+    object.
     """
