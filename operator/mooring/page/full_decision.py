@@ -50,9 +50,8 @@ def decision_in_full(
 ) -> tuple[int | None, DecisionInFull]:
     """Return the row of the chosen node, or None, and the decision about the pod.
 
-    `scores` has the best nodes, at most `nodes`. It is None if at most one node is feasible,
-    because then no plugin scores. If `nodes` is 0, the decision has neither scores nor results of
-    filters. Extenders are not called.
+    `scores` has at most `nodes` nodes, the best first; it is None if at most one node is feasible.
+    If `nodes` is 0, the decision has no results of filters either. Extenders are not called.
     """
     outcome = what_if.decide(pod, pipeline)
     decision = decision_of(pod, pipeline, outcome, nodes)
@@ -95,7 +94,6 @@ def _filters(
 def _funnel(
     pipeline: Pipeline, pre_filtered: PreFiltered, diagnosis: Diagnosis, cluster: ClusterView
 ) -> Iterator[dict[str, Any]]:
-    """Yield the filters in their order, with the number of nodes that remain after each filter."""
     left = np.zeros(len(cluster.nodes), np.bool_)
     left[cluster.nodes_in_order] = True
     groups = list(diagnosis.rejected)
@@ -109,15 +107,12 @@ def _funnel(
 
 
 def _step(name: str, group: RejectedNodes | None, left: Any) -> dict[str, Any]:
-    """Return how many nodes filter `name` rejects, why, and how many nodes are left then.
-
-    `group` has the rejected nodes; None if there are none. `left` (bool[rows]) becomes False for
-    these nodes.
-    """
+    """Return the step of filter `name` in the funnel."""
     reasons: list[dict[str, Any]] = []
     rejected = 0
     if group is not None:
         rejected = len(group.rows)
+        # The caller's array: the next filters see only the nodes that remain.
         left[group.rows] = False
         counted = sorted(group.explanation.nodes_per_reason(), key=lambda found: -found[1])
         reasons = [{"reason": r, "nodes": int(n)} for r, n in counted[:_MOST_REASONS] if n]

@@ -113,8 +113,8 @@ class Nodes:
     ) -> dict[str, Any]:
         """Return all data of these nodes that the canvas needs, as JSON values.
 
-        `groups` has the values of the label, and for each node the index of its value (-1 without
-        the label). If `label` is None, the nodes are grouped by zone or rack.
+        `groups` has the values of the label, and the index of each node's value, or -1. If `label`
+        is None, the nodes are grouped by zone or rack.
         """
         # As they are now, because a row may be another node's after a pause.
         nodes = [self.scheduler.state.nodes.nodes[row] for row in columns.rows.tolist()]
@@ -143,10 +143,7 @@ class Nodes:
         }
 
     async def _label_keys(self) -> list[str]:
-        """Return up to 100 labels for grouping: zone and rack first, labels with one value last.
-
-        The result is kept until labels have changed and a minute has passed.
-        """
+        """Return up to 100 labels for grouping, the most useful first; reuse a recent result."""
         table, now = self.scheduler.state.nodes, self.clock()
         known = self._labels
         if known is not None and (known[1] == table.topology_version or known[0] > now):
@@ -224,7 +221,7 @@ class Nodes:
         }
 
     def _devices(self, row: int) -> tuple[list[NodeDevice], int]:
-        """Return up to 200 devices that the node can use, its own first; and how many there are."""
+        """Return at most 200 devices that the node can use, and the number of all."""
         found = Devices(self.scheduler.cluster, classes=False)
         devices = islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)
         return [*devices], found.count(row)
@@ -280,7 +277,6 @@ def _flags(nodes: NodeView) -> IntArray:
 
 
 def _resource(node: NodeView, resource: str) -> dict[str, Any]:
-    """Return the amounts of a resource, as numbers and texts; `node` is a view of one node."""
     allocatable, requested = int(node.allocatable(resource)[0]), int(node.requested(resource)[0])
     free = max(allocatable - requested, 0)
     return {
@@ -295,13 +291,11 @@ def _resource(node: NodeView, resource: str) -> dict[str, Any]:
 def _largest_pod(
     resources: Sequence[dict[str, Any]], slots: int, kept_for: Sequence[Pod]
 ) -> dict[str, str] | None:
-    """Return the requests of the largest pod of priority 0 that fits; None if no pod fits.
-
-    The nominated pods in `kept_for` keep their room. `slots` is the number of free pod slots.
-    """
+    """Return the requests of the largest pod of priority 0 that fits; None if no pod fits."""
     free: dict[str, str] = {}
     for each in resources:
         name = each["name"]
+        # Nominated pods keep their room, because their priority may be higher.
         left = each["free"] - sum(pod.spec.demand.resources.get(name, 0) for pod in kept_for)
         if left > 0:
             free[name] = amount_text(name, left)
@@ -318,7 +312,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
 
 
 def _gpus(node: str, row: int, books: Cards, visible: frozenset[str]) -> dict[str, Any]:
-    """Return the node's GPU cards; owners in namespaces outside `visible` are only counted."""
+    """Return the node's GPU cards, with only the visible owners."""
     document = cards_of(node, row, books).cards_document()
     for card in document["cards"]:
         shown = [key for key in card["owners"] if key.partition("/")[0] in visible]

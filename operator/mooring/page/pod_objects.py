@@ -117,11 +117,7 @@ class PodObjects:
 
     @asynccontextmanager
     async def _turn(self, namespace: str, name: str) -> AsyncIterator[None]:
-        """Wait until no other request runs, and limit the time of this request.
-
-        Raises NotReadError for a wrong name, for a wait or request that takes too long, and for
-        errors of the API server.
-        """
+        """Wait until no other request runs; turn all errors of the request into NotReadError."""
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             raise NotReadError(400, "this is no name of a pod")
         try:
@@ -139,12 +135,12 @@ class PodObjects:
 
 
 def _event(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the event with its texts cut to limits, because anybody may write events."""
     series = mapping(raw, "series")
     source = text(raw, "reportingComponent") or text(mapping(raw, "source"), "component")
     created = text(mapping(raw, "metadata"), "creationTimestamp")
     first = text(raw, "firstTimestamp") or text(raw, "eventTime") or created
     last = text(series, "lastObservedTime") or text(raw, "lastTimestamp") or first
+    # Anybody may write events, so the texts are cut.
     return {
         "type": text(raw, "type")[:_MOST_OF_FIELD],
         "reason": text(raw, "reason")[:_MOST_OF_FIELD],

@@ -29,10 +29,10 @@ class PodSearch:
     async def find(
         self, text: str, may_see: Callable[[Iterable[str]], Awaitable[frozenset[str]]]
     ) -> dict[str, Any]:
-        """Return the first pods whose "namespace/name" contains the text.
+        """Return the first pods whose "namespace/name" contains the text, as JSON values.
 
-        Pods whose name begins with the text come first. `may_see` gets namespaces, and returns
-        those that the user may see. Pods of other namespaces are neither named nor counted.
+        Pods whose name begins with the text come first. `may_see` returns the namespaces that the
+        user may see. Pods of other namespaces are neither named nor counted.
         """
         if not text:
             return {"pods": [], "more": False}
@@ -47,11 +47,7 @@ class PodSearch:
         }
 
     async def _of_namespaces(self, text: str) -> dict[str, _Ranked]:
-        """Return, by namespace, the first pods with the text in their "namespace/name".
-
-        For each namespace there is one pod more than the page shows, so that the page can say that
-        there are more pods.
-        """
+        """Return, by namespace, the first pods whose "namespace/name" contains the text."""
         found: dict[str, _Ranked] = {}
 
         def steps() -> None:
@@ -69,10 +65,8 @@ class PodSearch:
         return {namespace: _first(ranked) for namespace, ranked in found.items()}
 
     def _pods(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield namespace, name and node of every pod; the node of a pending pod is None.
-
-        If a pod is bound meanwhile, the pod may come twice.
-        """
+        """Yield the namespace, name and node of every pod."""
+        # A pod that is bound meanwhile may come twice.
         scheduler = self.scheduler
         for queued in scheduler.queue:
             yield queued.pod.namespace, queued.pod.name, None

@@ -24,8 +24,7 @@ from mooring.scheduling.what_if import WhatIf, without_preemption
 class Pods:
     """Reads all information about a pod.
 
-    `report` returns the report about a pod's present state by "namespace/name". One decision is
-    made at a time, so that many users take only a limited share of time. `now` is in seconds since
+    `report` returns the report about the pod of a key "namespace/name". `now` is in seconds since
     the epoch, `clock` is monotonic.
     """
 
@@ -34,14 +33,14 @@ class Pods:
     report: Callable[[str], Awaitable[PodReport | None]]
     now: Callable[[], float] = time.time
     clock: Callable[[], float] = time.monotonic
+    # So that many users take only a limited share of time.
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def of(self, key: str) -> dict[str, Any] | None:
         """Return the document about the pod "namespace/name"; None if the pod is not known.
 
-        Its field `now` is a decision on the live state, without preemption. A pod with a node is
-        first removed from the node. The field is None if no profile takes the pod, if the pod is
-        gated, and for a member of a pod group, because groups are decided as a whole.
+        Its field `now` is a decision on the live state, without preemption, as if the pod had no
+        node. The field is None for gated pods, for members of pod groups, and without a profile.
         """
         report, decisions = await self.report(key), self.decisions.of(key)
         path = self.decisions.path(key)
@@ -63,7 +62,7 @@ class Pods:
         return decision
 
     def _decided_now(self, key: str) -> DecisionInFull | None:
-        """Return the present decision; None if there is none for this pod, or a plugin fails."""
+        """Return the present decision about the pod; None without a decision."""
         scheduler = self.scheduler
         uid = scheduler.uid_of(key)
         decided = self._decided_alone(uid) if uid is not None else None
@@ -80,10 +79,7 @@ class Pods:
             return None  # it is counted and logged where it failed
 
     def _decided_alone(self, uid: Uid) -> tuple[Pod, Pipeline] | None:
-        """Return the pod without its node, and its pipeline.
-
-        None if the pod is gated, in a group or gone, or if no profile takes it.
-        """
+        """Return the pod without its node, and its pipeline, if it is decided alone."""
         scheduler = self.scheduler
         queued, placed = scheduler.queue.get(uid), scheduler.cluster.pod(uid)
         if queued is not None:

@@ -42,7 +42,6 @@ class PolicyView:
         }
 
     def _profile(self, name: str) -> dict[str, Any]:
-        """Return the profile in force of this name; if there is none, its generation is 0."""
         entry = self.profiles.in_force.get(name)
         if entry is None:
             return {"name": name, "generation": 0, "mode": None, "effective": None, "spec": None}
@@ -58,7 +57,6 @@ class PolicyView:
 
 
 def _without_secrets(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the spec, if any, without the certificates, keys and passwords of its extenders."""
     if spec is None or "extenders" not in spec:
         return dict(spec) if spec is not None else None
     extenders = []

@@ -1,7 +1,6 @@
 """Compares how full nodes would be if each of two profiles chose the nodes of some pods.
 
-The cluster state is not changed: the requests of the pods are added to copies of the arrays of
-requested amounts, one copy per profile.
+The cluster state is not changed: the pods are added to copies of its arrays.
 """
 
 from collections import Counter
@@ -47,7 +46,7 @@ async def compared_nodes(
         pods: The pods that were decided about.
         sides: For each profile, the `node` and the `cause` of each pod, in the order of `pods`.
         clock: Monotonic, in seconds.
-        running: Whether the pods run now; then each decision was made as if its pod had no node.
+        running: Whether the pods have nodes now, which the decisions ignored.
     """
     nodes = await _Nodes.read(scheduler, clock)
     large = large_requests(pods)
@@ -59,7 +58,6 @@ async def compared_nodes(
 
 
 def _row(group: Sequence[ChangedNode]) -> dict[str, Any]:
-    """Return one of the lists of `compare.merged` as a row of the table."""
     old = sorted({move.old for move in group if move.old is not None})
     new = sorted({move.new for move in group if move.new is not None})
     return {
@@ -73,10 +71,7 @@ def _row(group: Sequence[ChangedNode]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """The nodes at one moment, as arrays; `names` maps each node's name to its index.
-
-    `movable` has the number of pods on each node that could be on another node.
-    """
+    """The nodes at one moment, as arrays."""
 
     names: Mapping[str, int]
     pools: Sequence[str]
@@ -124,8 +119,7 @@ class _Nodes:
     ) -> Side:
         """Return the use of nodes if each pod is on the node that this side chose for it.
 
-        `large` has the requests of a large pod, see `large_requests`. For `side` and `running` see
-        `sides` and `running` of `compared_nodes`.
+        `side` and `running` are explained at `compared_nodes`, `large` at `large_requests`.
         """
         requested = {name: column.copy() for name, column in self.requested.items()}
         slots, movable = self.slots.copy(), self.movable.copy()

@@ -1,7 +1,6 @@
 """Shows the pending pods in the view Queue: counts, groups, lists and the last hour.
 
-It reads all pods in slices into columns, and keeps the columns for some seconds. Groups and lists
-are then a few operations on arrays. All users share the columns.
+All pods are read in slices into columns, which all users share for some seconds.
 """
 
 import asyncio
@@ -50,7 +49,7 @@ _MOST_OF_OWNER: Final = 253
 
 @dataclass(slots=True)
 class _Codes:
-    """Numbers different values: the first value gets 0, the next 1, and so on."""
+    """Gives each different value a number, from 0 on."""
 
     values: dict[Any, int] = field(default_factory=dict)
 
@@ -76,13 +75,14 @@ class Selected:
 class PendingPods:
     """The pending pods at one moment; arrays have one item per pod, in the order of `keys`.
 
-    - `taken` is this moment by the monotonic clock; `since` has the seconds that pods are pending.
+    - `taken` is this moment by the monotonic clock.
+    - `since` has the seconds for which the pods have been pending.
     - `states` has indices into `STATES`.
     - `causes`, `namespaces` and `owners` have indices into `cause_values`, `namespace_values` and
       `owner_values`.
 
-    An owner is (namespace, kind, name): the pod's group, or else its workload (the Deployment, not
-    the ReplicaSet), or else the pod itself.
+    An owner is (namespace, kind, name) of the pod's group, or else of its workload (a Deployment,
+    not its ReplicaSet), or else of the pod.
     """
 
     taken: float
@@ -106,12 +106,12 @@ class PendingPods:
     def groups(self, visible: frozenset[str], namespace: str = "") -> dict[str, Any]:
         """Return the numbers of pods by state, by cause, and by owner in a visible namespace.
 
-        If `namespace` is given, only its pods count. The answer names a cause only if a visible pod
-        has the cause, because a plugin's text may name pods.
+        If `namespace` is given, only its pods are counted.
         """
         if namespace:
             return self._within(namespace).groups(visible)
         seen = self._visible(visible)
+        # A plugin's text may name pods, so a cause is named only if a visible pod has it.
         named = np.isin(self.causes, self.causes[seen])
         return {
             "total": len(self.keys),
@@ -182,10 +182,7 @@ class PendingPods:
         return seen
 
     def _groups(self, codes: IntArray, members: BoolArray) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the 200 most frequent of `codes`, each with a summary of its pods.
-
-        A code is the number of a cause or an owner. Only pods with True in `members` count.
-        """
+        """Yield the 200 most frequent of `codes`, each with a summary of its pods."""
         if not members.any():
             return
         codes, states, since = codes[members], self.states[members], self.since[members]
@@ -209,7 +206,7 @@ class PendingPods:
 
 
 class _PendingPod(NamedTuple):
-    """A pod that has been pending for `seconds`; `owner` is kind and name, as in `PendingPods`."""
+    """A pod that has been pending for `seconds`; `owner` is its kind and name."""
 
     pod: Pod
     state: str
@@ -230,7 +227,7 @@ class _PendingPod(NamedTuple):
 
 @dataclass(slots=True)
 class _Rows:
-    """The columns of the pending pods, filled slice by slice while all pods are read."""
+    """The columns of the pending pods, while they are filled."""
 
     keys: list[str] = field(default_factory=list)
     numbers: "array[int]" = field(default_factory=lambda: array("q"))
@@ -308,7 +305,7 @@ class Queue:
             return known
 
     async def _read(self) -> PendingPods:
-        """Read all pods in slices; a pod that is bound meanwhile may be included."""
+        # A pod that is bound meanwhile may be included.
         rows = _Rows()
 
         def steps() -> None:
@@ -321,8 +318,8 @@ class Queue:
     async def workload(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
         """Return up to 500 pending pods of a workload, and the numbers of all its pods.
 
-        `placed` is the number of pods with a node, `total` the number of pending pods. `pods` has
-        the pods that have been pending longest.
+        `placed` is the number of pods with a node, `total` the number of pending pods. The pods
+        that have been pending longest come first.
         """
         found, placed = list[_PendingPod](), 0
 

@@ -97,8 +97,8 @@ class PlansView:
     async def planned(self, wanted: PlanRequest) -> PlanReport:
         """Make a plan now and return it.
 
-        Raises InputError if there is no such profile, or if the goals contradict each other. Raises
-        TrialsBusy if too many requests wait, and TooLongError if the plan takes too long.
+        Raises InputError for an unknown profile or contradictory goals, TrialsBusy if too many
+        requests wait, and TooLongError if the plan takes too long.
         """
         async with self._turns.turn("choose fewer goals"):
             entry = self.scheduler.profiles.in_force.get(wanted.profile)

@@ -5,8 +5,8 @@ People use the view Try it; programs send the same questions to /api/v1/what-if.
 A request needs the right to `get` (or `post`) its path, as for /debug. The files of the page hold
 no data, and everybody may get them. Nothing here writes to the cluster.
 
-The first request about new pods imports the modules for such decisions. This takes 30 ms of CPU,
-much of it for `mooring.simulate`; most replicas never get such a request.
+Modules for decisions about new pods are imported by the first request that needs them. This takes
+30 ms of CPU, and most replicas never get such a request.
 """
 
 import asyncio
@@ -219,10 +219,7 @@ class Page:
         return _json({**pending.groups(visible), "leading": self.leading()})
 
     async def _show_pods(self, request: web.Request) -> web.Response:
-        """Return pending pods that match the query (the fields of `Selected`).
-
-        The first `offset` pods are skipped, and at most `limit` pods follow.
-        """
+        """Return pending pods that match the query (the fields of `Selected`)."""
         viewer = await self._viewer(request)
         fields = ("state", "cause", "namespace", "owner", "search")
         selected = Selected(**{field: _parameter(request, field) for field in fields})
@@ -263,7 +260,7 @@ class Page:
         return json_answer(await viewer.shown(document, lambda pod: pod.namespace == namespace))
 
     async def _show_object(self, request: web.Request) -> web.Response:
-        """Return the API object of the pod ?pod=NAMESPACE/NAME, if the user may get the pod."""
+        """Return the API object of the pod ?pod=NAMESPACE/NAME."""
         _, namespace, name = _named(request, "pod")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
@@ -282,11 +279,7 @@ class Page:
         return _json(self.policy.document(visible))
 
     async def _show_queues(self, request: web.Request) -> web.Response:
-        """Return the Queues as `mooring queues` prints them, without names of pods.
-
-        An ElasticQuota is left out if it has a parent and the user may not get the pods of its
-        namespace.
-        """
+        """Return the Queues as `mooring queues` prints them, without names of pods."""
         viewer, objects = await self._viewer(request), self.queue.scheduler.state.objects
         # Copies, because watches go on while the API server is asked, and between slices.
         queues, elastic = {**objects.of(Kind.QUEUE)}, {**objects.of(Kind.ELASTIC_QUOTA)}
@@ -294,6 +287,7 @@ class Page:
         namespaces = {elastic[key].name: key.partition("/")[0] for key in last_first}
         visible = await viewer.visible(namespaces.values())
         slices = TimeSlices(rest=REST, clock=self.queue.clock)
+        # An ElasticQuota with a parent needs the right to get the pods of its namespace.
         kept = [
             each
             for each in await slices.run(partial(queue_documents, queues, elastic))
@@ -304,15 +298,12 @@ class Page:
         return _json({"queues": kept})
 
     async def _show_plans(self, request: web.Request) -> web.Response:
-        """Return each profile's last plan, with the names of pods that the user may get."""
+        """Return each profile's last plan."""
         viewer = await self._viewer(request)
         return json_answer(await viewer.shown(self.plans.document()))
 
     async def _plan(self, request: web.Request) -> web.Response:
-        """Return a plan of moves, without moving any pod.
-
-        The body has the fields of `mooring.page.rebalancing_view.PlanRequest`.
-        """
+        """Return a plan of moves; the body is a `PlanRequest`."""
         viewer = await self._viewer(request)
         wanted = await _body(request, PlanRequest)
         with _answering():
@@ -320,10 +311,7 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _try(self, request: web.Request) -> web.Response:
-        """Return the decisions about the pods of a text, without changing anything.
-
-        The body has the fields of `mooring.page.trials.TryRequest`.
-        """
+        """Return the decisions about the pods of a text; the body is a `TryRequest`."""
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 
         viewer = await self._viewer(request)
@@ -334,10 +322,7 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _what_if(self, request: web.Request) -> web.Response:
-        """Return the decisions about the pods in the body, without changing anything.
-
-        The profile of ?profile=NAME decides, or without this parameter the profiles in force.
-        """
+        """Return the decisions about the pods in the body, by ?profile=NAME if it is given."""
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
@@ -358,10 +343,7 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
-        """Return the decisions of two profiles about the same pods, and the use of nodes with each.
-
-        The body has the fields of `mooring.page.trials.CompareRequest`.
-        """
+        """Return how the decisions of two profiles differ; the body is a `CompareRequest`."""
         from mooring.page.trials import CompareRequest  # noqa: PLC0415 - slow, see the top
 
         viewer = await self._viewer(request)
@@ -373,8 +355,7 @@ class Page:
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """Send events: first all nodes, then their changes, and the counts of the queue.
 
-        ?resource=NAME chooses the resource of the nodes, and ?label=KEY groups them; with
-        ?nodes=false, only the counts are sent.
+        The parameters are ?resource=NAME, ?label=KEY, and ?nodes=false for only the counts.
         """
         nodes = _parameter(request, "nodes") != "false"
         resource = _parameter(request, "resource") or "cpu"
@@ -395,7 +376,6 @@ class Page:
 
     @contextmanager
     def _counted(self, user: str) -> Iterator[None]:
-        """Count an open stream of the user; raise HTTPServiceUnavailable if there are too many."""
         what = ""
         if self._streams.total() >= MOST_STREAMS:
             what = f"{MOST_STREAMS} pages"
@@ -413,10 +393,7 @@ class Page:
     async def _events(
         self, viewer: Viewer, request: web.Request, shown: tuple[str, str | None] | None
     ) -> AsyncIterator[tuple[str, Any]]:
-        """Yield the events of the stream, until the page stops or the user loses the right.
-
-        `shown` is the resource and the label for the nodes; if it is None, no nodes are sent.
-        """
+        """Yield the events of the stream, until the page stops or the user loses the right."""
         right = NonResourceAttributes("get", request.path)
         now = asyncio.get_running_loop().time
         columns: ResourceOfNodes | None = None
@@ -451,7 +428,7 @@ class Page:
     async def _still(
         self, viewer: Viewer, request: web.Request, right: NonResourceAttributes
     ) -> bool:
-        """Return whether the request still has the same user, and the user still has the right."""
+        """Return whether the user is the same and still has the right."""
         try:
             user = (await self._viewer(request)).user
             return user == viewer.user and await viewer.may(right)
@@ -460,7 +437,6 @@ class Page:
 
 
 async def _body(request: web.Request, fields: type[_Request]) -> _Request:
-    """Parse the JSON body into the class `fields`; raise HTTPBadRequest with the first mistake."""
     try:
         return TypeAdapter(fields).validate_json(await _read_body(request))
     except ValidationError as error:
@@ -483,7 +459,7 @@ async def _read_body(request: web.Request) -> bytes:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Turn errors of the code inside the context into HTTP errors, with one mistake per line."""
+    """Turn errors of the code inside the context into HTTP errors."""
     try:
         yield
     except InputError as error:
@@ -520,10 +496,8 @@ def _json(value: Any) -> web.Response:
 
 
 def _dumped(value: Any) -> bytes:
-    """Return the value as JSON; raise TypeError for a dataclass.
-
-    A dataclass may contain names of pods that the user may not see; only `Viewer.shown` hides them.
-    """
+    """Return the value as JSON; raise TypeError for a dataclass."""
+    # A dataclass may have names of pods that only `Viewer.shown` hides from the user.
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS)
 
 
@@ -544,7 +518,6 @@ def _named(request: web.Request, name: str) -> tuple[str, str, str]:
 
 
 def _number(request: web.Request, name: str, default: int) -> int:
-    """Return the parameter `name` as a number; raise HTTPBadRequest if it is not a whole number."""
     text = _parameter(request, name)
     if not text:
         return default

@@ -4,9 +4,8 @@ The page's view Try it and the endpoint what-if use this module. It writes nothi
 made in trials (`mooring.scheduling.what_if`), and plugins of an edited profile get an API whose
 calls fail.
 
-The work is done in steps; a step takes about as long as a decision. After each step, the event loop
-is free for three times as long. Each step first adds the pods of earlier steps, so that later
-decisions count them.
+A step of the work takes about as long as a decision. The event loop is free for three times as long
+after it. The next step first adds the pods of earlier steps again.
 """
 
 import asyncio
@@ -138,7 +137,7 @@ class TryAnswer:
     """The decisions about the pods of a text, in the order in which they were made.
 
     `details` is the whole decision about the first pod, if the request asks for it and the pod is
-    in no group. `more` is True if the text makes more pods than the answer has.
+    in no group. `more` is True if the text makes further pods, which were not tried.
     """
 
     decisions: Sequence[Tried]
@@ -149,10 +148,10 @@ class TryAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """Two profiles to compare: a profile in force, and another profile or the text of a profile.
+    """Two profiles to compare; the second is `other`, or the profile in `other_text`.
 
-    Both profiles decide about pending pods. With `running`, both decide about the running pods of
-    the namespace, as if these pods had no node.
+    Both decide about pending pods; with `running`, about the running pods of the namespace, as if
+    these pods had no node.
     """
 
     profile: str
@@ -167,7 +166,6 @@ class _Objects:
     """The pods and pod groups of a text, and notes about them.
 
     Attributes:
-        pods: The pods by key, in the order of the text.
         sources: Where in the text each pod is.
         groups: Kind, key and definition of pod groups.
         selecting: Kind, key and value of the Services and controllers that select pods.
@@ -203,15 +201,14 @@ class WhatIfRunner:
     ) -> TryAnswer:
         """Return the decisions about the pods of a text; `detailed` asks for `TryAnswer.details`.
 
-        `may_see` is async; it gets namespaces, and returns those that the user may see. Pods of
-        other namespaces are not tried, because the answer would tell about groups, claims and other
-        pods there. Raises InputError for mistakes in the texts, TrialsBusy if too many requests
-        wait, and TooLongError if this request takes too long.
+        `may_see` returns the namespaces that the user may see. Raises InputError for mistakes in
+        the texts, TrialsBusy if too many requests wait, and TooLongError.
         """
         async with self._turns.turn("try fewer pods", user):
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)
             manifests = await asyncio.to_thread(_new_objects, wanted.manifests)
             objects = await self._objects(manifests)
+            # The answer would tell about groups, claims and other pods of the namespaces.
             await _reject_hidden(objects, may_see)
             if not objects.pods and not objects.rejected:
                 raise InputError("the text makes no pods: write a Pod, a Deployment or the like")
@@ -284,7 +281,7 @@ class WhatIfRunner:
         }
 
     async def _pipeline(self, name: str, text: str) -> Pipeline | None:
-        """Return the pipeline of the profile in `text`, else of the profile `name`, else None."""
+        """Return the pipeline of the profile `text`, else of the profile `name`, else None."""
         if not text:
             return self._named(name) if name else None
         try:
@@ -316,7 +313,7 @@ class WhatIfRunner:
     def _what_if(
         self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
     ) -> WhatIf:
-        """Return a WhatIf without the pods `removed`, and with the objects in `selecting`."""
+        """Return a WhatIf without the pods `removed`, with the objects `selecting`."""
         scheduler = self.scheduler
         what_if = WhatIf(ResultCache(scheduler.cluster), now=self.now)
         for uid in removed:
@@ -326,7 +323,7 @@ class WhatIfRunner:
         return what_if
 
     async def _objects(self, manifests: Sequence[Manifest]) -> _Objects:
-        """Return the pods that the API server and the controllers would make of the objects."""
+        """Return the pods that the cluster would make of the objects."""
         new_objects, found = NewObjects(self.scheduler.state), _Objects()
         for manifest in manifests:
             with manifest.locating_errors():
@@ -357,10 +354,7 @@ class WhatIfRunner:
         return found
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
-        """Return the pods in the order of decisions; the members of a group are together.
-
-        Without `pipeline`, each pod is decided by the profile in force that takes it.
-        """
+        """Return the pods and groups in the order of decisions."""
         scheduler = self.scheduler
         chosen: dict[str, Pipeline | None] = {}
         for pod in objects.pods.values():
@@ -385,11 +379,7 @@ class WhatIfRunner:
         return list(units.values())
 
     def _beside_members(self, group: PodGroupState) -> PodGroupState:
-        """Return the group with its members in the cluster, and with the definition in the text.
-
-        If the text has no definition, that in the cluster is used. If no object defines the group,
-        its members declare its minimum; then the definition with the higher minimum is used.
-        """
+        """Return the group with its members in the cluster, and its definition in the text."""
         live = self.scheduler.cluster.pod_groups.get(group.key)
         if live is None:
             return group
@@ -397,6 +387,7 @@ class WhatIfRunner:
         found = live.with_members(pods, {*self._replaced(pod.key for pod in pods)})
         if group.definition is not None:
             # Of what members declare, the highest minimum counts.
+            # If the text has no definition, the cluster's is used.
             is_higher = not group.key.source.has_object and live.minimum > group.minimum
             found.definition = live.definition if is_higher else group.definition
         return found
@@ -404,7 +395,7 @@ class WhatIfRunner:
     async def _decided(
         self, units: "Iterable[_Unit]", what_if: WhatIf, *, detailed: bool
     ) -> "AsyncIterator[tuple[_Unit, list[DecisionInFull]]]":
-        """Yield single pods and groups with their decisions; each decision counts earlier pods."""
+        """Yield single pods and groups with their decisions."""
         nodes, left = 100 if detailed else 0, deque(units)
         while left:
             slices = TimeSlices(0.0, rest=REST, clock=self.clock)
@@ -417,11 +408,7 @@ class WhatIfRunner:
     async def _of_first(
         self, units: "deque[_Unit]", what_if: WhatIf, nodes: int, slices: TimeSlices
     ) -> list[list[DecisionInFull]]:
-        """Return the decisions about the first pod or group, and about more pods if time is left.
-
-        A decision has the scores of at most `nodes` nodes. A decision that takes too long for one
-        attempt is continued later. An edited profile needs this, because no results are cached.
-        """
+        """Return the decisions about the first pod or group, and more if time is left."""
         unit = units[0]
         while True:
             try:
@@ -429,6 +416,7 @@ class WhatIfRunner:
                     return [await self._group(unit, unit.pipeline, unit.group, what_if, slices)]
                 decide = partial(self._decide_first, units, what_if, nodes)
                 return await self.scheduler.turn.run(decide, slices)
+            # Continued later: for an edited profile, no results are cached.
             except AttemptTooLongError:
                 await slices.pause()
             except PluginError as error:
@@ -449,11 +437,7 @@ class WhatIfRunner:
     def _decide_first(
         self, units: "deque[_Unit]", what_if: WhatIf, nodes: int
     ) -> list[list[DecisionInFull]]:
-        """Return the decisions about the first single pods, made in one trial.
-
-        The trial ends at a pod without a node, because the suggestions for this pod need the same
-        state.
-        """
+        """Return the decisions about the first single pods, made in one trial."""
         found = list[list[DecisionInFull]]()
         until = inf
         with what_if.trial():
@@ -467,16 +451,14 @@ class WhatIfRunner:
                 if not found:  # it may take as long as the trial: 500 Services take 40 ms
                     until = self.clock() + _TRIAL_SECONDS
                 found.append([document])
+                # The suggestions for a pod without a node need this state.
                 if document.node is None or self.clock() >= until:
                     break
                 nodes = 0
         return found
 
     def _decide(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
-        """Return the decision about a single pod; the caller must have opened a trial.
-
-        In `what_if`, the pod is then on its node, or nominated to it.
-        """
+        """Decide about a single pod, and put it on its node in the open trial."""
         pipeline, (pod,) = unit.pipeline, unit.pods
         if pipeline is None:
             return _without_node(pod, None, self._no_profile(pod))
@@ -497,10 +479,7 @@ class WhatIfRunner:
         what_if: WhatIf,
         slices: TimeSlices,
     ) -> list[DecisionInFull]:
-        """Return the decisions about all members of a group, made together.
-
-        In `what_if`, the members are then on their nodes, or nominated to them.
-        """
+        """Decide about all members of a group, and put them on their nodes in `what_if`."""
         group = self._beside_members(group)
         obstacles = (held_back(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
         incomplete = _CUT if unit.cut and group.incomplete else group.incomplete
@@ -530,7 +509,7 @@ class WhatIfRunner:
     async def _pods(
         self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]
     ) -> tuple[list[Pod], int]:
-        """Return the first `MOST_COMPARED` pods for the comparison, and the number of all pods."""
+        """Return the first `MOST_COMPARED` pods, and the number of all pods."""
         if wanted.running and not wanted.namespace:
             raise InputError("say of which namespace the running pods are")
         found: list[tuple[Any, Pod]] = []
@@ -566,7 +545,7 @@ class WhatIfRunner:
         return [replace(pod, node_name=None) for _, pod in first], total
 
     def _comparable(self, wanted: CompareRequest) -> Iterator[tuple[Any, Pod]]:
-        """Yield the pending or running pods to compare, each with its sort key."""
+        """Yield the pods to compare, each with its sort key."""
         if not wanted.running:
             yield from ((by_priority(queued), queued.pod) for queued in self.scheduler.queue)
             return
@@ -582,9 +561,9 @@ class WhatIfRunner:
 
 @dataclass(slots=True, eq=False)
 class _Unit:
-    """Pods that are decided together: a single pod, or the members of a group.
+    """A single pod, or the members of a group, which are decided together.
 
-    `cut` is True if the text makes more pods of the group than the limit.
+    `cut` is True if the limit on pods left out members of the group.
     """
 
     pods: list[Pod]
@@ -594,7 +573,7 @@ class _Unit:
 
 
 def _new_objects(text: str) -> list[Manifest]:
-    """Return the objects of a text, without status and uid; raise InputError with all mistakes."""
+    """Return the objects of a text, without status and uid."""
     found: list[Manifest] = []
     written = Written(_MOST_MISTAKES)
 
@@ -622,7 +601,7 @@ def _selecting(manifest: Manifest) -> tuple[Kind, str, Any]:
 
 
 def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> None:
-    """Add the pod to `found`; if the API server would not store it, add its rejection instead."""
+    """Add the pod to `found`, or the reason why the API server rejects it."""
     raw = new_objects.admit(manifest)
     if isinstance(raw, RejectedPod):
         found.rejected.append(raw)
@@ -635,7 +614,7 @@ def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> No
 
 
 async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], Any]) -> None:
-    """Reject the pods in namespaces where the user has no right to get pods."""
+    """Reject the pods in namespaces whose pods the user may not get."""
     visible = await may_see(pod.namespace for pod in objects.pods.values())
     for pod in tuple(objects.pods.values()):
         if pod.namespace not in visible:
@@ -649,10 +628,7 @@ async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], A
 def _made_of(
     manifest: Manifest, new_objects: NewObjects, notes: dict[str, None]
 ) -> Iterator[Manifest]:
-    """Yield the object's pods, and a Deployment's ReplicaSet; add notes for the user to `notes`.
-
-    Raises InputError if objects of this kind make no pods.
-    """
+    """Yield the object's pods, and a Deployment's ReplicaSet; add notes for the user."""
     if not makes_pods(manifest):
         version = manifest.raw.get("apiVersion") or "no apiVersion"
         raise manifest.error(
@@ -676,7 +652,7 @@ def _made_of(
 def _member(
     pod: Pod, pipeline: Pipeline, decision: GroupDecision, what_if: WhatIf
 ) -> DecisionInFull:
-    """Return the decision about a member of a group; put the member on its node if it has one."""
+    """Return the decision about a member; put the member on its node in `what_if`."""
     document = _without_node(pod, pipeline, decision.message, decision.cause)
     document = replace(document, nodes=what_if.cluster.node_count)
     row = decision.rows.get(pod.uid)
@@ -694,11 +670,7 @@ def _nominated(
     answer: GroupPreemption,
     what_if: WhatIf,
 ) -> list[DecisionInFull]:
-    """Return the decisions about a group that does not fit; in `what_if`, nominate its members.
-
-    If preemption does not help, the decisions say why. The decision about the first member has all
-    victims.
-    """
+    """Return the decisions about a group that does not fit; nominate its members."""
     decision = decision.after(answer)
     if not isinstance(answer, GroupNomination):
         return [_member(pod, pipeline, decision, what_if) for pod in pods]
@@ -709,6 +681,7 @@ def _nominated(
             document = replace(document, nominated_node=node)
             what_if.nominate(pod, node)
         found.append(document)
+    # Only the first member's decision has the victims, so that they are counted once.
     found[0] = replace(found[0], victims=tuple(map(PodRef.of, answer.victims)))
     return found
 
@@ -716,7 +689,7 @@ def _nominated(
 def _without_node(
     pod: Pod, pipeline: Pipeline | None, message: str, cause: str = ""
 ) -> DecisionInFull:
-    """Return a decision without node and filters; without `cause`, the message is the cause."""
+    """Return a decision without node, filters and scores."""
     return DecisionInFull(
         pod=PodRef.of(pod),
         profile=pipeline.profile if pipeline is not None else None,
@@ -742,7 +715,7 @@ def _rejected(each: RejectedPod) -> Tried:
 
 
 def _tried(unit: _Unit, documents: Sequence[DecisionInFull]) -> Tried:
-    """Return the decisions about a single pod or the members of a group as one result."""
+    """Return the decisions about a single pod or a group as one result."""
     first = next((each for each in documents if each.node is None), documents[0])
     group = unit.group
     return Tried(

@@ -30,7 +30,7 @@ class Turns:
     """Runs requests one at a time; each request may take a limited number of seconds.
 
     `most` is the number of requests that may wait or run. Only one request of a user may wait, so
-    that users take turns.
+    that all users get a turn.
     """
 
     def __init__(self, seconds: float = _SECONDS, most: int = _MOST_WAITING) -> None:
@@ -42,9 +42,8 @@ class Turns:
     async def turn(self, hint: str, user: str = "") -> AsyncIterator[None]:
         """Wait until no other request runs; limit the time of this request.
 
-        `hint` tells the user how to make the request quicker. Without `user`, only the total number
-        of requests is limited. Raises TrialsBusy if too many requests wait or the wait is too long,
-        and TooLongError if this request takes too long.
+        `hint` tells the user how to make the request quicker. Raises TrialsBusy if too many
+        requests, or one of `user`, wait already, and TooLongError if this request takes too long.
         """
         busy = "other requests are worked on; try again in some seconds"
         if self._waiting.total() + self._one_at_a_time.locked() >= self._most:
