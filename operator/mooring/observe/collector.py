@@ -35,8 +35,8 @@ def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:
 class StateCollector:
     """Reads the current values of metrics; a scrape calls the callback of each metric once.
 
-    A callback runs on the event loop. It returns one number, or a mapping from the value of the
-    label to a number. For several labels, the key is the tuple of their values.
+    A callback runs on the event loop. It returns one number, or a mapping from label values to
+    numbers; with several labels, the keys are tuples.
     """
 
     pending_pods: Callable[[], Mapping[str, int]] = _gauge(

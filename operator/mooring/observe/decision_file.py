@@ -1,7 +1,7 @@
 """Writes every step of every pod as a line of JSON into a file, for long-term records.
 
-A full file is renamed by adding `.1`, and replaces the former file of that name. A thread writes
-the lines once a second, so that no decision waits for a disk.
+A full file gets the suffix `.1`, and replaces the former file of that name. A thread writes once a
+second, so that no decision waits for a disk.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class DecisionFile:
         return lines
 
     def _write(self, lines: Sequence[bytes]) -> None:
-        """Write whole lines; log an error or lost lines, unless the last write logged the same."""
+        """Write whole lines; log a new error, or that lines are lost."""
         trouble, done = "", 0
         try:
             while done < len(lines):
@@ -76,10 +76,7 @@ class DecisionFile:
             self._trouble = trouble
 
     def _write_some(self, lines: Sequence[bytes]) -> int:
-        """Write as many of the lines as fit into the file, at least one; return their number.
-
-        If not all fit, rename the full file, so that the next call begins a new one.
-        """
+        """Write the first of the lines, as many as fit; return their number."""
         with self.path.open("ab+") as file:
             before = size = file.tell()
             number = 0
@@ -94,5 +91,6 @@ class DecisionFile:
                 number += 1
             file.writelines(line + b"\n" for line in lines[:number])
         if number < len(lines):
+            # The next call begins a new file.
             self.path.replace(self.path.with_name(f"{self.path.name}.1"))
         return number

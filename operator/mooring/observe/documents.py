@@ -51,11 +51,7 @@ def fields_of(document: Any) -> dict[str, Any]:
 
 @cache  # as many entries as there are classes
 def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], Sequence[str]]:
-    """Return how to read and name the fields of a document's class.
-
-    The three values are a function that returns all fields of a document, the names of these fields
-    in JSON, and the names in JSON of the fields that may be left out.
-    """
+    """Return a reader of the fields, their names, and the names of optional fields."""
     every = fields(kind)
     names = [name_of(each.name) for each in every]
     optional = [name_of(each.name) for each in every if each.default is None]
@@ -65,7 +61,7 @@ def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], 
 
 
 def _whole_value_of(value: Any) -> Any:
-    """Return the JSON for a value that orjson cannot write, with all names of pods."""
+    """Return the JSON for a value that orjson cannot write."""
     # The cells of tables come first, because there are many, and without reading their fields.
     if type(value) is Rejection:
         reasons = value.reasons
@@ -84,7 +80,7 @@ def _whole_value_of(value: Any) -> Any:
 
 
 def _value_of(sees: _Sees, value: Any) -> Any:
-    """Return the JSON for a value that orjson cannot write; hide pods for which `sees` is False."""
+    """Return the JSON for a value; hide pods for which `sees` is False."""
     if isinstance(value, PodRef) and not sees(value):
         return HIDDEN
     if isinstance(value, TextAboutPods) and not all(map(sees, value.pods)):
@@ -100,10 +96,11 @@ def name_of(field: str) -> str:
 
 
 def _replaced(value: Any, value_of: Callable[[Any], Any]) -> Any:
-    """Return the document in dicts and lists, with "?" for characters that UTF-8 cannot encode."""
+    """Return the document as dicts and lists."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
+        # UTF-8 cannot encode half a surrogate pair; it becomes "?".
         return value.encode(errors="replace").decode()
     if isinstance(value, dict):
         return {_replaced(k, value_of): _replaced(v, value_of) for k, v in value.items()}

@@ -1,7 +1,7 @@
 """Measures how long each step of a task holds the event loop.
 
-Nothing else runs during a step: no watch is read, no binding is sent, and no lease is renewed. All
-of Mooring's work is in tasks; callbacks outside of tasks only pass data on.
+Nothing else runs during a step: no watch is read, no binding is sent, and no lease is renewed.
+Callbacks outside of tasks are not measured; they only pass data on.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class HoldTimer:
     """A task factory that reports to `held` each step of a millisecond or longer.
 
     `held` gets the duration in seconds and the name of the task's coroutine. `clock` is in seconds;
-    it must not be the clock of the thread's CPU time, because this clock ignores other processes.
+    it must count the time of other processes, too.
     """
 
     held: Callable[[float, str], object]
@@ -45,7 +45,7 @@ class HoldTimer:
 
 
 class _Timed(Coroutine[Any, Any, Any]):
-    """A coroutine that measures its steps; otherwise it behaves like the original coroutine."""
+    """A coroutine that measures its steps."""
 
     __slots__ = ("_clock", "_coro", "_held")
 

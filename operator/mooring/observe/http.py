@@ -1,9 +1,10 @@
 """The HTTPS endpoints of a running scheduler: health, metrics, configuration, recent decisions.
 
 Health pages look like those of Kubernetes components: "ok", or one line per check if a check fails
-or for `?verbose`. Each line also says why its check failed. All other pages, except those that are
-always allowed, are only for users whom the API server allows to `get` the path. To see decisions
-about a pod, a user also needs the right to get this pod (docs/adr/0014).
+or for `?verbose`. A line says why its check failed.
+
+A path that is not always allowed needs the user's right to `get` it, which the API server decides.
+Decisions about a pod also need the right to get this pod (docs/adr/0014).
 """
 
 import asyncio
@@ -228,12 +229,12 @@ class Endpoints:
     async def reload(self) -> None:
         """Serve new connections with the present contents of the certificate files.
 
-        If the files cannot be used, nothing changes, and the reason is logged once. This may happen
-        for a moment while both files are replaced, or if the process has too many open files.
+        If the files cannot be used, nothing changes, and the reason is logged once.
         """
         try:
             context = await self.tls.context()
             changed = self._listener is not None and await self._listener.serve_with(context)
+        # Also while both files are replaced, or if too many files are open.
         except (OSError, TlsError) as error:
             self._complain(str(error))
             return
@@ -253,24 +254,19 @@ class Endpoints:
 
     @web.middleware
     async def _authorized(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Return the handler's answer; raise an error of HTTP if the user may not get the path.
-
-        Only health pages are answered while another task has the turn.
-        """
+        """Return the handler's answer, if the user may get the path."""
         path = request.path
         always = path in self._always_allowed or path.startswith(self._always_allowed_below)
         always |= self.page is not None and self.page.is_public(path)
         if not always and request.match_info.http_exception is None:
             await self._require(request, NonResourceAttributes(request.method.lower(), path))
+        # Health pages do not wait for the turn.
         if path.removeprefix("/") in self._health:
             return await handler(request)
         return await self.turn.between(_answer, handler, request)
 
     async def _require(self, request: web.Request, attributes: Attributes) -> None:
-        """Raise HTTPUnauthorized or HTTPForbidden unless the request's user has this access.
-
-        Raise HTTPServiceUnavailable if the API server does not answer.
-        """
+        """Raise an error of HTTP unless the request's user has this access."""
         user = await self.user_of(request)
         if not await self.allows(user, attributes):
             raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
@@ -355,14 +351,12 @@ class Endpoints:
         return json_answer(shown)
 
     async def _show_decisions(self, request: web.Request) -> web.Response:
-        """Return kept decisions, as selected by the query of the request.
+        """Return recent decisions, as selected by the query of the request.
 
         - ?pod=NAMESPACE/NAME: the decisions about this pod, and its path.
         - ?podgroup=NAMESPACE/NAME: the pod groups with this name.
-        - ?namespace=NAMESPACE, or no query: the latest decisions about pods there or anywhere;
-          with ?summary=true short records of at most ?limit=N pods.
-
-        The user must be allowed to get the selected pods. The names of other pods are hidden.
+        - ?namespace=NAMESPACE: the latest decisions about pods of the namespace; about all pods
+          without it; with ?summary=true short records of at most ?limit=N pods.
         """
         if (group := request.query.get("podgroup")) is not None:
             return await self._show_pod_groups(request, group)
@@ -371,6 +365,7 @@ class Endpoints:
             await self._require(request, pod_read(namespace))
             if request.query.get("summary") == "true":
                 return await self._show_summaries(namespace, request.query.get("limit", "1000"))
+            # The names of other pods, such as victims, are hidden.
             viewer = await Viewer.of(self, request)
             latest = {"decisions": self.decisions.latest(namespace)}
             return json_answer(await viewer.shown(latest, lambda p: namespace in ("", p.namespace)))
@@ -388,7 +383,7 @@ class Endpoints:
         return json_answer(await viewer.shown(found, lambda other: other.key == pod))
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
-        """Return short records of at most `limit` pods; let other tasks run in between."""
+        """Return short records of at most `limit` pods."""
         if not (limit.isdecimal() and len(limit) < 10) or not 0 < int(limit) <= MOST_SUMMARIES:
             raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
         found = self.decisions.summaries(namespace, int(limit))
@@ -401,11 +396,7 @@ class Endpoints:
         return json_answer(page)
 
     async def _show_pending(self, request: web.Request) -> web.Response:
-        """Return the pending pods by state, cause and owner, with the names that the user may see.
-
-        All other pods are only counted. With ?namespace=NAMESPACE (and ?workload=KIND/NAME) the
-        user must be allowed to get the pods of the namespace.
-        """
+        """Return the pending pods by state, cause and owner."""
         namespace = request.query.get("namespace", "")
         if namespace:
             await self._require(request, pod_read(namespace))
@@ -415,6 +406,7 @@ class Endpoints:
             if not (namespace and kind and name):
                 raise web.HTTPBadRequest(text="workload must be KIND/NAME, with a namespace\n")
             return json_answer(orjson.dumps(await self.queue.workload(namespace, kind, name)))
+        # Pods of namespaces that the user may not see are only counted.
         viewer = await Viewer.of(self, request)
         pending = await self.queue.pending()
         names = [namespace] if namespace else pending.largest_namespaces()
@@ -427,15 +419,12 @@ class Endpoints:
         return json_answer(orjson.dumps(self.shadow(namespace)))
 
     async def _show_rebalancing(self, request: web.Request) -> web.Response:
-        """Return each profile's last plan and current moves; hide pods the user may not get."""
+        """Return each profile's last plan and current moves."""
         viewer = await Viewer.of(self, request)
         return json_answer(await viewer.shown({"profiles": self.rebalancing()}))
 
     async def _show_cache(self, request: web.Request) -> web.StreamResponse:
-        """Send the cache as lines of JSON in slices, to one client at a time.
-
-        The last record is "end"; without this record, the answer is incomplete.
-        """
+        """Send the cache as lines of JSON in slices, to one client at a time."""
         await self._require(request, pod_read())
         if self._dumping:
             text = "another client is reading the cache: try again when it has read it\n"
@@ -454,7 +443,7 @@ class Endpoints:
         return response
 
     async def _send_cache(self, response: web.StreamResponse) -> None:
-        """Send the records, `_SLICE` at a time; wait for the client in between, to save memory."""
+        """Send the records, `_SLICE` at a time; wait for the client in between."""
         lines = (orjson.dumps(record) + b"\n" for record in self.cache_dump())
         while True:
             slices = TimeSlices(0.0, rest=REST)
@@ -470,13 +459,10 @@ async def _answer(handler: _Handler, request: web.Request) -> web.StreamResponse
 
 @web.middleware
 async def _unless_gone(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Return the handler's answer; return an empty answer if the client closed the connection.
-
-    A client may leave at any moment, for example a browser that loads another page. Without this
-    middleware, aiohttp would log an error of the handler with a traceback.
-    """
+    """Return the handler's answer; an empty answer if the client has left."""
     try:
         return await handler(request)
+    # Without this, aiohttp would log a traceback for a browser that loads another page.
     except ConnectionResetError:
         if request.transport is not None and not request.transport.is_closing():
             raise
@@ -523,16 +509,13 @@ class _Listener:
 
 
 def _listening(address: str, port: int) -> socket.socket:
-    """Return a socket bound to the IP address and port.
-
-    0.0.0.0 and :: both mean all addresses of this machine, including IPv6, as in kube-scheduler
-    (Go's net.Listen): kubelet probes IPv6 addresses if pods have no others.
-    """
+    """Return a socket that listens on the IP address and port."""
     parsed = ip_address(address)
     is_every = parsed.is_unspecified and socket.has_dualstack_ipv6()
     found = socket.socket(socket.AF_INET6 if parsed.version == 6 or is_every else socket.AF_INET)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # As Go's net.Listen: kubelet probes IPv6 addresses if pods have no others.
         if is_every:
             found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         found.bind(("::" if is_every else str(parsed), port))

@@ -1,9 +1,8 @@
 """Counters and histograms that cost little, because every pod updates a dozen of them.
 
-prometheus_client guards each number with a lock, which Mooring does not need, because only one
-thread writes. prometheus_client's `Histogram.observe` takes 0.7 us; `Distribution.observe` takes
-0.14 us. At scrape time, prometheus_client still writes the text, from the metric families that
-`collect` returns.
+prometheus_client guards each number with a lock. Mooring needs no locks, because only one thread
+writes: `Distribution.observe` takes 0.14 us instead of 0.7 us. prometheus_client still writes the
+text of a scrape, from the metric families that `collect` returns.
 """
 
 from bisect import bisect_left
@@ -82,7 +81,7 @@ _Series = TypeVar("_Series", Count, Distribution)
 
 
 class _Family(Generic[_Series]):
-    """A metric and its series; each combination of label values has its own series."""
+    """A metric with one series for each combination of label values."""
 
     def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
         self._name = name

@@ -527,8 +527,8 @@ class Metrics(Collector, DeviceMetrics):
     def shadow_node(self, profile: str, choice: str, utilization: float, balance: float) -> None:
         """Count the node that was chosen for a pod.
 
-        `choice` is "bound" for the node to which the pod was bound, and "shadow" for the node that
-        the profile chose. `utilization` and `balance` are between 0 and 1.
+        `choice` is "bound" for the node to which the pod was bound, and "shadow" for the profile's
+        node. `utilization` and `balance` are between 0 and 1.
         """
         self._shadow_utilization.child(profile, choice).observe(utilization)
         self._shadow_balance.child(profile, choice).observe(balance)
@@ -563,7 +563,6 @@ class Metrics(Collector, DeviceMetrics):
         """Count a call of an extender, and record its duration unless `result` is "invalid".
 
         A successful call with an invalid answer is counted twice: as "success" and as "invalid".
-        Extenders after the first 100 of a process share the label "other".
         """
         extender = self._extenders.of(extender)
         self._extender_calls.child(extender, verb, result).add()

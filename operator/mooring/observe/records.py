@@ -1,8 +1,8 @@
 """Keeps recent decisions, and the steps of pods, in a limited number of bytes.
 
-A `DecisionLog` keeps a path for each pod: the steps of the pod, and the decisions about it. The log
-does not grow with the cluster. Each step is a line of JSON. Equal decisions are stored once for all
-pods, so that many equal pods need little more memory than one pod.
+A `DecisionLog` keeps a path for each pod: the steps of the pod, and the decisions about it. Each
+step is a line of JSON. Equal decisions are stored once for all pods, so that many equal pods need
+little more memory than one pod.
 
 Readers of the log get the documents `PodPath`, `KeptDecision` and `PodSummary`;
 `mooring.observe.documents` writes them as JSON.
@@ -203,7 +203,7 @@ class NotedStep(NamedTuple):
 
 
 def _packed(decision: Decision, truncated: Mapping[str, int]) -> bytes:
-    """Return the decision without the pod as a JSON list of values; `_unpacked` reads it."""
+    """Return the decision without its pod as a JSON list, for `_unpacked`."""
     scores = decision.scores
     return dumps(
         [
@@ -225,7 +225,7 @@ def _packed(decision: Decision, truncated: Mapping[str, int]) -> bytes:
 
 
 def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
-    """Return the fields of the decision that `_packed` wrote, and the sizes of shortened tables."""
+    """Return the decision's fields, and the sizes of its shortened tables."""
     fields = orjson.loads(packed)
     profile, generation, kubernetes, *fields = fields
     node, nominated, victims, scores, rejections, message, truncated = fields
@@ -301,13 +301,12 @@ def _size(line: bytes) -> int:
 
 
 def _line(step: RecordedStep, first: float, last: float, in_a_row: int, fields: _Fields) -> bytes:
-    """Return the step as a line of JSON; it occurred `in_a_row` times from `first` to `last`."""
     # A copy, because what orjson returns occupies 4 KiB however short it is.
     return memoryview(dumps([step.value, first, last, in_a_row, fields])).tobytes()
 
 
 def _plain(value: Any) -> Any:
-    """Return the value for JSON: unchanged text or integer, a sequence as a list, else text."""
+    """Return the value for JSON: a text, an integer or a list."""
     if type(value) in (str, int):
         return value
     return [*map(_plain, value)] if isinstance(value, list | tuple) else str(value)
@@ -334,9 +333,11 @@ class DecisionLog:
 
     A full log first drops the paths of bound and deleted pods, the oldest first. Next it drops
     decisions, beginning with the pods whose last step is the oldest. At last it drops the paths of
-    these pods, too. Paths are stored by the pods' uids. Users ask by "namespace/name", and get the
-    latest pod of this name. A new pod replaces the path of a bound or deleted pod with the same
-    name. Times that callers pass are seconds on the scheduler's monotonic clock.
+    these pods, too.
+
+    Pods are identified by uid. A question by "namespace/name" is about the latest pod of this name.
+    A new pod replaces the path of a bound or deleted pod with the same name. Times that callers
+    pass are seconds on the scheduler's monotonic clock.
 
     Args:
         limit: The number of bytes; 0 keeps nothing.
@@ -377,8 +378,8 @@ class DecisionLog:
     ) -> StateTimes | None:
         """Begin the path of a pod without a node, or reopen an ended path; return the pod's times.
 
-        A path that has not ended stays as it is. `known` are the times of a pod that is in the
-        queue already. A log that keeps nothing returns `known`.
+        `known` are the times of a pod that is in the queue already. A log that keeps nothing
+        returns `known`.
         """
         path = self._find(uid)
         if path is not None and uid not in self._ended:
@@ -430,10 +431,8 @@ class DecisionLog:
     ) -> None:
         """Record the decision about the pod, and its nomination if it has one.
 
-        Begin a path if the pod has none. `cause` is a short reason why the pod got no node.
-
-        `scored` and `rejected` are the full sizes of the tables in `decision` if these tables were
-        shortened.
+        `cause` is a short reason why the pod got no node. If the caller has shortened the tables in
+        `decision`, `scored` and `rejected` are their full sizes.
         """
         if not self.limit:
             return
@@ -546,17 +545,14 @@ class DecisionLog:
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
         """Yield short records of the `limit` pods that changed last, the newest first.
 
-        Only pods of the namespace count; "" means all namespaces. The function chooses the pods at
-        its start, but makes each record only when the caller reads it.
+        The namespace "" means all namespaces. The pods are chosen at once; a record is made when
+        the caller reads it.
         """
         chosen, wall = [*islice(self._newest(namespace), limit)], self._wall_time()
         return (_summary(path, wall) for path in chosen)
 
     def _newest(self, namespace: str, *, decided: bool = False) -> Iterator[_Path]:
-        """Yield the paths of pods in the namespace ("": in all), the last changed path first.
-
-        With `decided`, it leaves out paths without a decision.
-        """
+        """Yield the paths of the namespace's pods ("": all), the last changed first."""
         prefix = f"{namespace}/" if namespace else ""
         parts = (self._live, self._without_decisions, self._ended)
         # Thousands of paths may be left out, so that this does little for each.
@@ -584,10 +580,7 @@ class DecisionLog:
         return self._find(uid) if uid is not None else None
 
     def _begin(self, pod: str, uid: Uid, times: StateTimes | None) -> None:
-        """Begin the path of a pod; `times` has the time that it was in each state, if known.
-
-        Drop the path of a bound or deleted pod with the same name.
-        """
+        """Begin the path of a pod, instead of an ended path of its name."""
         earlier = self._names.latest(pod)
         if earlier is not None and earlier in self._ended:
             self._drop(earlier)
@@ -603,15 +596,11 @@ class DecisionLog:
         fields: _Fields,
         decided: tuple[Decision, Mapping[str, int]] | None = None,
     ) -> None:
-        """Add the step to the pod's path; if it equals the last step, only count it.
-
-        Also pass it to `append` and `trace`, and drop old entries if the log is full. `decided` has
-        the decision of the step and the full sizes of its shortened tables. Steps of pods without a
-        path, or after a pod's end, are left out, except the preemption of a bound pod.
-        """
+        """Add the step to the pod's path; if it equals the last step, only count it."""
         path = self._live.get(uid)
         ends = step in _ENDS or (step is RecordedStep.PREEMPTED and uid in self._ended)
         if path is None:
+            # The step is left out without a path or after the pod's end, except a preemption.
             path = self._made_live(uid, step)
             if path is None:
                 return
@@ -656,7 +645,7 @@ class DecisionLog:
             self._drop(path.uid)
 
     def _made_live(self, uid: Uid, step: RecordedStep) -> _Path | None:
-        """Return the pod's path, and count the pod as live; None if `step` must be left out."""
+        """Make the path live again, and return it; None without such a path."""
         path = self._without_decisions.pop(uid, None)
         if path is None and step is RecordedStep.PREEMPTED:
             path = self._ended.pop(uid, None)
@@ -672,7 +661,6 @@ class DecisionLog:
         fields: _Fields,
         decided: tuple[Decision, Mapping[str, int]] | None,
     ) -> bytes:
-        """Return the step, and its decision if it has one, as a line for long-term records."""
         at = self._wall_time()(now)
         line: dict[str, Any] = {"pod": path.pod, "uid": path.uid, "step": step, "time": at}
         line |= {name_of(name): value for name, value in fields.items()}
@@ -684,7 +672,7 @@ class DecisionLog:
         return dumps(line)
 
     def _attach(self, path: _Path, packed: bytes) -> None:
-        """Store the decision with the last step; drop the oldest decision if there are too many."""
+        """Store the decision with the last step; drop the oldest of too many decisions."""
         path.attempts += 1
         self._release(path.decisions[-1])
         path.decisions[-1] = self._text(packed)
@@ -694,7 +682,7 @@ class DecisionLog:
             path.decisions[kept[0]] = None
 
     def _text(self, value: bytes) -> _Text:
-        """Return the object that stores this decision for all pods, and count one more pod."""
+        """Return the shared text of a decision, with one more pod."""
         text = self._texts.get(value)
         if text is None:
             value = memoryview(value).tobytes()  # a copy, as in `_line`
@@ -704,7 +692,7 @@ class DecisionLog:
         return text
 
     def _release(self, text: _Text | None) -> None:
-        """Count one pod less for a shared decision, if any; remove a decision without pods."""
+        """Remove one pod from a shared decision; drop a decision without pods."""
         if text is not None:
             text.users -= 1
             if not text.users:
@@ -712,11 +700,9 @@ class DecisionLog:
                 self.bytes -= _TEXT_BYTES + len(text.value)
 
     def _shrink(self) -> None:
-        """Drop the oldest entries of a full log, at most _MOST_DROPPED; later steps drop the rest.
-
-        A decision that thousands of paths share is freed with the last of these paths. The function
-        must not pause, because the caller may be in the middle of a change.
-        """
+        """Drop the oldest parts of a full log."""
+        # No pause and few steps: a caller may be in the middle of a change. Later steps drop the
+        # rest.
         for _ in range(_MOST_DROPPED):
             if self.bytes <= self.limit or not len(self):
                 return

@@ -27,7 +27,7 @@ class TlsError(Exception):
 
 
 class _Material(NamedTuple):
-    """The certificate with its chain, its key, and the CAs of client certificates, as PEM texts."""
+    """A certificate with its chain, its key, and clients' CAs, all PEM."""
 
     certificate: bytes
     key: bytes
@@ -73,8 +73,7 @@ class ServingTls:
     async def context(self) -> ssl.SSLContext:
         """Return a context for the current files; return the same object until they change.
 
-        If the CAs of client certificates cannot be read, the last known CAs stay. Raises TlsError
-        if a file cannot be read, or if certificate and key do not match.
+        Raises TlsError if a file cannot be read, or if certificate and key do not match.
         """
         certificate, key = self._certificate()
         material = _Material(certificate, key, await self._client_cas())
@@ -181,7 +180,7 @@ def _read(path: str) -> bytes:
 
 
 def _no_password() -> str:
-    """Raise ValueError; without this function, OpenSSL would ask for a password on the terminal."""
+    # Without this function, OpenSSL would ask for a password on the terminal.
     raise ValueError("the key is encrypted")
 
 

@@ -2,8 +2,8 @@
 
 Each pod has a trace. Its root span lasts from the first sight of the pod until it is bound or
 deleted; each scheduling attempt is a child span. The identifiers of the trace and of the root span
-are computed from the pod's uid: the trace has the uid without dashes. Therefore the span of an
-attempt can be sent at once when the attempt ends, and another leader continues the same trace.
+are computed from the pod's uid. So the span of an attempt can be sent before the root span ends,
+and another leader continues the same trace.
 
 This module needs the packages of the extra `otlp`; it is imported only if an endpoint is given.
 """
@@ -82,14 +82,11 @@ class _First(local):
 
 
 class _Reasons(logging.Filter):
-    """Keeps OpenTelemetry's first message about an export, and drops its log records.
-
-    Each thread keeps its own message, because an abandoned thread may fail while another thread
-    exports.
-    """
+    """Keeps OpenTelemetry's first message about an export, and drops its log records."""
 
     def __init__(self) -> None:
         super().__init__()
+        # Per thread: an abandoned thread may fail while another thread exports.
         self._first = _First()
 
     @property
@@ -110,7 +107,7 @@ class _Reasons(logging.Filter):
 
 
 class _WithoutHeaders(logging.Filter):
-    """Removes the values of headers from OpenTelemetry's messages, because they may be secret."""
+    """Removes headers from OpenTelemetry's messages, because they may be secret."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.args = ("(not shown)",) * len(record.args or ())
@@ -197,7 +194,7 @@ class Traces:
             self._exporter.shutdown()  # type: ignore[no-untyped-call] # the library does not say
 
     async def _round(self) -> None:
-        """Send the spans of all steps that wait; stop if the endpoint does not accept a batch."""
+        """Send the spans of all waiting steps, until the endpoint rejects a batch."""
         while self._waiting:
             await self._make_spans()
             if len(self._finished.spans) >= _BATCH and not await self._export():
@@ -208,7 +205,7 @@ class Traces:
         self._told = False
 
     async def _make_spans(self) -> None:
-        """Make spans until there is a whole batch, or until no step is left."""
+        """Make spans for a batch, or of all waiting steps."""
         offset = self.wall() - self.clock()
         slices = TimeSlices(_SLICE_SECONDS, clock=self.clock)
         while self._waiting and len(self._finished.spans) < _BATCH:
@@ -218,11 +215,7 @@ class Traces:
             await slices.pause()
 
     async def _export(self) -> bool:
-        """Send a batch in a thread that waits for the endpoint; return False if it is lost.
-
-        The thread is a daemon, so that an endpoint that does not answer cannot keep the process
-        alive.
-        """
+        """Send a batch in a thread; return whether the endpoint has accepted it."""
         spans = self._finished.spans
         batch, spans[:] = spans[:_BATCH], spans[_BATCH:]
         loop = asyncio.get_running_loop()
@@ -239,20 +232,20 @@ class Traces:
 
         self._in_flight = len(batch)
         try:
+            # A daemon: an endpoint that does not answer cannot keep the process alive.
             Thread(target=export, name="otlp", daemon=True).start()
         except RuntimeError as error:  # the system has no thread for it
             self._exported(exported, len(batch), str(error))
         return await asyncio.shield(exported)
 
     def _exported(self, exported: "asyncio.Future[bool]", number: int, lost: str | None) -> None:
-        """Count the `number` spans of an ended export as sent, or as lost for the reason `lost`."""
         self._in_flight = 0
         if lost is not None:
             self._lose(number, lost)
         exported.set_result(lost is None)
 
     def _lose(self, number: int, reason: str) -> None:
-        """Count lost spans; log only the first loss until all waiting spans are sent."""
+        """Count lost spans, and log the first loss."""
         self._dropped += number
         if not self._told:
             self._told = True
@@ -260,9 +253,10 @@ class Traces:
 
 
 def _session() -> Session:
-    """Return a session that raises for redirections, which the exporter would count as success."""
+    """Return a session that raises for redirections."""
 
     def check(response: Response, *_: Any, **__: Any) -> None:
+        # The exporter would count a redirection as success.
         if 300 <= response.status_code < 400:
             target = response.headers.get("Location", "")[:_LONGEST_CAUSE]
             response.close()  # the exporter does not get it
@@ -284,7 +278,7 @@ class _Finished(SpanProcessor):
 
 
 class _Identifiers(IdGenerator):
-    """Gives a root span the identifiers in `root`, and other spans random identifiers."""
+    """Gives a root span the identifiers in `root`."""
 
     def __init__(self) -> None:
         self._random = RandomIdGenerator()
@@ -298,17 +292,14 @@ class _Identifiers(IdGenerator):
 
 
 class _PodSpans:
-    """Makes spans of the steps of pods; the steps must come in order.
-
-    An attempt that has chosen a node is open until the pod is bound or rejected. `lose` is called
-    with a number of lost spans and the reason.
-    """
+    """Makes spans of the steps of pods; the steps must come in order."""
 
     def __init__(
         self,
         finished: SpanProcessor,
         version: str,
         instance: str,
+        # Called with a number of lost spans and the reason.
         lose: Callable[[int, str], None],
     ) -> None:
         resource = Resource.create(
@@ -361,7 +352,7 @@ class _PodSpans:
             self._root(noted, offset)
 
     def _keep(self, steps: dict[Uid, NotedStep], noted: NotedStep) -> None:
-        """Keep the step until the attempt has ended; if too many are kept, lose the oldest."""
+        """Keep the step until the attempt has ended."""
         steps.pop(noted.uid, None)
         steps[noted.uid] = noted
         if len(steps) > _MOST_OPEN:
@@ -378,11 +369,7 @@ class _PodSpans:
         cause: str = "",
         nominated: NotedStep | None = None,
     ) -> None:
-        """Make the span of an attempt, from the start of the decision in `begun` to `ended`.
-
-        `nominated` is the step of a nomination that was noted before the decision, as for members
-        of groups.
-        """
+        """Make the span of an attempt that has ended."""
         attributes: _Attributes = {
             **_pod_attributes(ended),
             "mooring.attempt.number": begun.attempts,
@@ -415,7 +402,7 @@ class _PodSpans:
         span.end(_nanoseconds(ended.time + offset))
 
     def _root(self, ended: NotedStep, offset: float) -> None:
-        """Make the root span of a pod: from the scheduler's first sight of the pod to its end."""
+        """Make the root span of a pod, from its first sight to its end."""
         began, times = ended.time, ended.times
         attributes: _Attributes = {
             **_pod_attributes(ended),
@@ -449,7 +436,7 @@ def _pod_attributes(noted: NotedStep) -> dict[str, str]:
 
 
 def _root_context(uid: str) -> SpanContext:
-    """Return the identifiers of the pod's trace and root span, derived from its uid."""
+    """Return the identifiers of the pod's trace and root span."""
     try:
         trace = UUID(uid).int
     except ValueError:  # the uid of a static pod is a hash of another length

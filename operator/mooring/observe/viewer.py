@@ -1,7 +1,7 @@
 """Finds the user of a request and the pods that this user may see; hides other pods in answers.
 
-A user with the right to `get` the path sees all nodes and the whole queue. The names of pods, and
-of their owners and namespaces, are only for users who may `get` the pods of the namespace.
+A user with the right to `get` the path sees all nodes and the whole queue. Names of pods, owners
+and namespaces are only for users who may `get` the namespace's pods.
 """
 
 import asyncio
