@@ -108,12 +108,11 @@ class ApiClient(Transport):
     ) -> AsyncGenerator[Listing, None]:
         """Yield the objects page by page, all pages at one resourceVersion.
 
-        A page has at most `limit` objects; None means all objects in one page. `selectors` are the
-        query's `fieldSelector` and `labelSelector`. With `metadata_only`, the server sends only the
-        metadata of each object, if it can. Raises GoneError if reading the pages takes longer than
-        the server keeps a resourceVersion.
+        A page has at most `limit` objects, or all if it is None. `selectors` has `fieldSelector`
+        and `labelSelector`. Raises GoneError if the resourceVersion expires before the last page.
         """
         path = resource.path(namespace)
+        # A server that cannot send only the metadata sends whole objects.
         accept = METADATA_ONLY if metadata_only else JSON
         params = dict(selectors or {})
         if limit is not None:
@@ -137,8 +136,7 @@ class ApiClient(Transport):
     ) -> Listing:
         """Return all objects as one Listing; for the arguments see `list_pages`.
 
-        `on_page` is called with the objects of each page, and may remove fields from them. If the
-        pages take too long, all objects are read again in one page.
+        `on_page` is called with the objects of each page, and may remove fields from them.
         """
         limit: int | None = PAGE_SIZE
         while True:
@@ -153,6 +151,7 @@ class ApiClient(Transport):
                             on_page(page.items)
                         items += page.items
                         version = page.version
+            # The pages took too long: all objects are read again in one page.
             except GoneError:
                 if not version:
                     raise
@@ -215,7 +214,7 @@ class ApiClient(Transport):
         await self.request("DELETE", resource.path(namespace, name), body=body, wanted=wanted)
 
     async def _page(self, path: str, params: Mapping[str, str], accept: str) -> dict[str, Any]:
-        """Return one page of a list, after checking that each object has a name and a uid."""
+        """Return one page of a list, after a check of its objects."""
         page = await self._json("GET", path, params=params, accept=accept)
         try:
             page["items"] = items_of(page)

@@ -4,9 +4,8 @@ kubernetes_asyncio reads kubeconfigs, runs login plugins and refreshes tokens. T
 frozen `Connection` from the result, and turns each mistake into a `ConfigError` of one line.
 `Credentials` keeps tokens fresh; each request for a token also reads certificate files again.
 
-The library is imported only when it is used: a replica in a pod does not need it, nor does a
-command that only reads files or shows its help. The library's client, which has 800 models and
-takes 0.25 seconds and 36 MB, is never imported.
+The library is imported only when it is used: a replica in a pod does not need it. The library's
+client, which has 800 models and takes 0.25 seconds and 36 MB, is never imported.
 """
 
 from __future__ import annotations
@@ -81,8 +80,8 @@ async def load_connection(
     """Return the connection to the API server that the first existing source names.
 
     The sources are `kubeconfig`, $KUBECONFIG, the pod's service account and ~/.kube/config.
-    `kubeconfig` may contain several files, joined by the path separator as in $KUBECONFIG.
-    `context` defaults to the file's current context. Raises `ConfigError`.
+    `kubeconfig` may list several files, as $KUBECONFIG. `context` defaults to the file's current
+    context. Raises `ConfigError`.
     """
     paths = kubeconfig or environ.get("KUBECONFIG")
     if not paths and "KUBERNETES_SERVICE_HOST" in environ:
@@ -125,15 +124,12 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
 
 
 def _malformed() -> tuple[type[Exception], ...]:
-    """Return the errors that kubernetes_asyncio raises for missing or invalid files.
-
-    ClientError is among them, because an OIDC provider may break the connection off.
-    """
+    """Return the errors that kubernetes_asyncio raises for missing or invalid files."""
     from aiohttp import ClientError  # noqa: PLC0415 - slow, and files alone do not need it
     from yaml import YAMLError  # noqa: PLC0415 - slow, and files alone need it
 
     return (
-        ClientError,
+        ClientError,  # an OIDC provider may break the connection off
         _library().ConfigException,
         YAMLError,
         OSError,
@@ -147,13 +143,9 @@ def _malformed() -> tuple[type[Exception], ...]:
 
 @cache
 def _library() -> Any:
-    """Return the module of kubernetes_asyncio that reads kubeconfigs; import nothing else of it.
-
-    That module imports two classes of the library's client, but uses only Configuration. If a login
-    plugin has imported the library already, the whole library is used. The result is Any, because
-    the library has few annotations.
-    """
+    """Return only the module of kubernetes_asyncio that reads kubeconfigs."""
     package, client = "kubernetes_asyncio", "kubernetes_asyncio.client"
+    # A login plugin may have imported the whole library already.
     if package in sys.modules:
         return import_module(f"{package}.config.kube_config")
     try:
@@ -161,6 +153,7 @@ def _library() -> Any:
             if (spec := find_spec(name)) is None:
                 raise ModuleNotFoundError(name=name)
             sys.modules[name] = module_from_spec(spec)  # with a path, and without its content
+        # The module imports two classes of the client, but uses only Configuration.
         configuration = import_module(f"{client}.configuration").Configuration
         vars(sys.modules[client]).update(Configuration=configuration, ApiClient=None)
         return import_module(f"{package}.config.kube_config")
@@ -170,19 +163,16 @@ def _library() -> Any:
 
 
 def _merged(paths: str) -> Any:
-    """Return the merged contents of the kubeconfigs, with absolute paths in the users' entries.
-
-    An empty file beside others is ignored. Paths are relative to the file that has the user's
-    entry, as in kubectl (clientcmd/loader.go). The library alone would take some paths as relative
-    to the cluster's file or to the working directory.
-    """
+    """Return the merged kubeconfigs, with absolute paths in the users' entries."""
     given = [path for path in paths.split(os.pathsep) if path]
+    # An empty file beside others is ignored.
     filled = [path for path in given if not _is_empty(Path(path).expanduser())]
     merger: Any = _library().KubeConfigMerger(os.pathsep.join(filled or given))
     users: list[Any] = merger.config.value["users"]
     for number, user in enumerate(users):
         if not isinstance(known := user.value.get("user"), dict):
             continue
+        # Relative to the file of the user's entry, as in kubectl (clientcmd/loader.go).
         fields, folder = dict(known), Path(user.path).absolute().parent
         for name in _USERS_FILES & fields.keys():
             fields[name] = str(folder / fields[name])
@@ -289,17 +279,15 @@ def _without_entries(problem: str) -> str:
 
 
 def _current_context(merger: Any) -> str | None:
-    """Return the current context of the first file that sets it, as kubectl does; else None.
-
-    The library would use the last such file.
-    """
+    """Return the current context of the first file that sets it."""
+    # As kubectl does; the library would use the last such file.
     settings = (config.get("current-context") for config in merger.config_files.values())
     return next((name for name in settings if name), None)
 
 
 @dataclass(slots=True)
 class _PodConfiguration:
-    """The configuration of a pod's connection, with the fields of the library's `Configuration`."""
+    """The fields of the library's `Configuration`, for a connection inside a pod."""
 
     host: str
     ssl_ca_cert: str
@@ -363,16 +351,13 @@ def _token(configuration: Any) -> str | None:
 
 
 class _Followed:
-    """A TokenSource that also loads changed certificate files into its TLS context.
-
-    `source` gives the Authorization header. Open connections do not change. If a CA is removed from
-    its file, the CA stays trusted until the process ends, because a TLS context cannot forget it.
-    """
+    """A TokenSource that also loads changed certificate files into its TLS context."""
 
     def __init__(self, source: _Source) -> None:
         self._source = source
         self._files: tuple[bytes, ...] = ()
         with self._mistakes():
+            # A TLS context cannot forget a CA: a removed CA stays trusted until the process ends.
             self.context = client_context(
                 source.configuration.ssl_ca_cert, verified=source.configuration.verify_ssl
             )
@@ -392,7 +377,7 @@ class _Followed:
         return value
 
     def _follow(self) -> None:
-        """Read the source's files; load them into the TLS context if they have changed."""
+        """Load the source's files into the TLS context if they have changed."""
         now = self._source.configuration
         paths = (now.ssl_ca_cert, now.cert_file, now.key_file)
         with self._mistakes():
@@ -420,7 +405,7 @@ class _Followed:
 def _connection(
     source: _Source, value: str | None, user_agent: str, reread: float | None = REREAD_SECONDS
 ) -> Connection:
-    """Return the connection for a source; `value` is the value of its Authorization header."""
+    """Return the connection for a source; `value` is its Authorization header."""
     configuration = source.configuration
     url = configuration.host.rstrip("/")
     if not url.startswith(("http://", "https://")):

@@ -43,10 +43,9 @@ class NoToken:
 class Credentials:
     """The Authorization header that `source` gave last.
 
-    The source is read again after a refusal, and after `reread` seconds if set. If reading
-    fails, the present header stays; once it has expired, the server answers 401. If the request
-    that caused the reading is cancelled, the reading goes on, because other requests need its
-    result.
+    The source is read again after a 401, and after `reread` seconds if set. If reading fails, the
+    present header stays in use. Reading goes on if the request that caused it is cancelled, because
+    other requests need the result.
     """
 
     def __init__(
@@ -83,10 +82,7 @@ class Credentials:
         return self._headers is not refused
 
     async def _login(self, obtain: Callable[[], Awaitable[str | None]]) -> None:
-        """Call `obtain` and store its header; the call goes on even if the caller is cancelled.
-
-        Concurrent callers share one call of `obtain`.
-        """
+        """Call `obtain` and store its header; concurrent callers share one call."""
         task = self._logins.get(obtain)
         if task is None:
             task = self._logins[obtain] = asyncio.create_task(self._refresh(obtain))

@@ -1,7 +1,7 @@
 """One request and one whole answer over HTTP/1.1 connections that are kept open.
 
-Many small writes limit a scheduler's throughput, and a general HTTP client takes longer for a write
-than the scheduler for a decision. Here a request is one `write`, and an answer is one call of
+The many small writes of a scheduler limit its throughput, and a general HTTP client takes longer
+for a write than a decision takes. Here a request is one `write`, and an answer is one call of
 httptools' parser (docs/adr/0011). Streams and proxies use aiohttp, in `mooring.kube.transport`.
 """
 
@@ -152,7 +152,7 @@ class Exchange:
     """Sends requests over up to `pool` connections; create it while the event loop runs.
 
     `headers` are sent with every request. `tls` True means Python's defaults. `server_name` is the
-    name in the server's certificate, if it is not the URL's host.
+    expected name in the server's certificate, if not the URL's host.
     """
 
     def __init__(
@@ -194,9 +194,8 @@ class Exchange:
     ) -> Answer:
         """Send one request once, and return its answer.
 
-        The answer must come within `seconds` after sending; with None, the caller must limit the
-        time. `may_send` is called when a connection is free, immediately before sending. An answer
-        of more than `most` bytes, including its head, is an error.
+        `seconds` limits the time from sending to the end of the answer, `most` the answer's bytes
+        with its head. `may_send` is called immediately before sending.
 
         Raises:
             NoConnectionError: Nothing was sent.
@@ -258,10 +257,7 @@ class Exchange:
             self._tidying = self.loop.call_at(due, self._drop_idle)
 
     def _kept(self) -> _Wire | None:
-        """Take the idle connection that was used last; None if none is left.
-
-        Connections without a request for KEEPALIVE_SECONDS are closed.
-        """
+        """Return the idle connection that was used last, and close expired ones."""
         while self._idle:
             wire = self._idle.pop()
             if wire.idle_since >= self.loop.time() - KEEPALIVE_SECONDS:
@@ -287,14 +283,12 @@ class Exchange:
         return [*dict.fromkeys(str(address[0]) for *_, address in found)]
 
     async def _connected_to_one(self, addresses: list[str]) -> _Wire:
-        """Connect to the first address that accepts.
-
-        Each address gets an equal share of the remaining time, as in Go's net.Dialer, because a
-        later address may answer if an earlier one does not.
-        """
+        """Connect to the first address that accepts."""
         until = self.loop.time() + CONNECT_SECONDS
         *others, last = addresses
         for number, address in enumerate(others):
+            # An equal share of the time for each, as in Go's net.Dialer: a later address may
+            # answer.
             share = (until - self.loop.time()) / (len(addresses) - number)
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(share):

@@ -89,9 +89,9 @@ class Leadership:
 class LeaderElector:
     """Takes, renews and releases the lease for one replica; each replica has its own `identity`.
 
-    `client` should have no other users and no client limit, so that renewals wait for no other
-    request. The elector keeps `leadership` up to date. The durations are kube-scheduler's
-    `leaderElection` defaults, in seconds.
+    `client` should have no other users and no client limit, so that renewals never wait. The
+    elector keeps `leadership` up to date. Durations are in seconds, with kube-scheduler's
+    `leaderElection` defaults.
     """
 
     client: "ApiClient"
@@ -152,11 +152,12 @@ class LeaderElector:
     ) -> None:
         """Wait for the lease, lead, and return when the lease is lost.
 
-        `on_started` is called when this replica has taken the lease, `on_lost` when it has lost it;
-        both must be quick. While `able` returns False, this replica does not ask for the lease.
-        `published` returns the annotations SERVER and CERTIFICATE, or none. Cancelling releases the
-        lease and does not call `on_lost`; before that, the caller must stop everything that only a
-        leader may do.
+        While `able` returns False, this replica does not ask for the lease. `on_started` and
+        `on_lost` are called when leading begins and ends, and must be quick. `published` returns
+        the annotations SERVER and CERTIFICATE, or none.
+
+        Cancelling releases the lease without `on_lost`. Before that, the caller must stop
+        everything that only a leader may do.
         """
         self._published = published
         try:
@@ -179,7 +180,7 @@ class LeaderElector:
         on_lost()
 
     def _until_next_look(self) -> float:
-        """Return the seconds until the lease is read again, at the latest when it expires."""
+        """Return the seconds until the lease must be read again."""
         pause = self._look_period * (1 + JITTER * self._random.random())
         left = self._expires_at() - self.clock()
         return min(pause, left) if left > 0 else pause
@@ -195,11 +196,9 @@ class LeaderElector:
             held = await self._renew()
 
     async def _renew(self) -> bool:
-        """Renew the lease; return False at the renew deadline, or if another replica holds it.
-
-        If this process has stalled past the deadline, a new deadline begins.
-        """
+        """Renew the lease; return False if this replica has lost it."""
         deadline = self._renewed_at + self.renew_deadline
+        # The process has stalled past the deadline: a new deadline begins.
         if self.clock() >= deadline:
             deadline = self.clock() + self.renew_deadline
         while True:
@@ -230,10 +229,7 @@ class LeaderElector:
         return held
 
     async def _update_known(self) -> bool:
-        """Renew the lease without reading it first, with the version of this leader's last write.
-
-        Returns False if this replica does not lead, or if the lease was changed or deleted.
-        """
+        """Renew the lease without reading it first; return whether this worked."""
         if not self.is_leader:
             return False
         try:
@@ -264,10 +260,7 @@ class LeaderElector:
         self._lease = lease
 
     async def _write(self, lease: dict[str, Any]) -> None:
-        """Write `lease` with this replica as its holder, and extend `leadership`.
-
-        If `lease` is empty, the lease is created.
-        """
+        """Write or create the lease with this replica as its holder; extend `leadership`."""
         old = lease.get("spec") or {}
         now = micro_time(self.now())
         spec = {
@@ -296,7 +289,7 @@ class LeaderElector:
         self._leadership.extend(sent_at + self.renew_deadline)
 
     async def _release(self) -> bool:
-        """Release the lease for the next replica; return whether this replica has released it."""
+        """Release the lease; return whether this replica has released it."""
         try:
             while not await self._release_as_read():
                 if self.holder != self.identity:
@@ -307,10 +300,7 @@ class LeaderElector:
         return True
 
     async def _release_as_read(self) -> bool:
-        """Release the lease; return False if this replica does not hold it, or after a conflict.
-
-        A conflict is possible, because a cancelled renewal may still reach the server.
-        """
+        """Release the lease; return False after a conflict, or without the lease."""
         lease = await self.client.get(LEASE, self.name, self.namespace)
         self._observe(lease)
         if self.holder != self.identity:
@@ -326,6 +316,7 @@ class LeaderElector:
         metadata = _annotated(lease["metadata"], {})
         try:
             await self.client.update(LEASE, {**lease, "metadata": metadata, "spec": spec})
+        # A cancelled renewal may still have reached the server.
         except ConflictError:
             return False
         return True

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class TokenBucket:
     """Limits requests to `qps` per second; up to `burst` requests may be sent at once.
 
-    Waiters are served in order: each takes its token in advance, and sleeps until the token is due.
-    If a waiter is cancelled, its token is lost.
+    Waiters are served in order. Each waiter reserves the next token, and sleeps until the token is
+    due. If a waiter is cancelled, its token is lost.
     """
 
     qps: float

@@ -1,8 +1,8 @@
 """Replaces JSON that is nested deeper than a parser can follow.
 
-The API server keeps up to 10,000 levels of a user's JSON in the `args` of a SchedulingProfile and
-in the managed fields of any object. Python's parser raises RecursionError at about 1,000 levels,
-which would end kopf's watch again and again, for every profile or pod.
+The API server accepts up to 10,000 levels in the `args` of a SchedulingProfile and in the managed
+fields of any object. Python's parser raises RecursionError at about 1,000 levels, which would end
+kopf's watch again and again.
 """
 
 from typing import Any, Final

@@ -29,9 +29,9 @@ async def port_forward(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> str:
-    """Connect the streams to `port` of the pod, as the user of `connection`, until one side ends.
+    """Connect the streams to `port` of the pod until one side ends.
 
-    Return the kubelet's error message about the port; "" if there is none. Raises ApiError if the
+    Returns the kubelet's error message about the port; "" without an error. Raises ApiError if the
     API server refuses the connection.
     """
     path = f"{POD.path(namespace, pod, 'portforward')}?ports={port}"

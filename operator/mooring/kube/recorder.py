@@ -65,13 +65,14 @@ _Key = tuple[ObjectRef, str, str, str, str, ObjectRef | None]
 
 
 class _Series:
-    """An Event and the number of its occurrences; the server knows of `written` occurrences."""
+    """An Event and the number of its occurrences."""
 
     __slots__ = ("body", "count", "key", "last", "pending", "since", "written")
 
     def __init__(self, key: _Key, body: dict[str, Any], at: datetime) -> None:
         self.key = key
         self.body = body
+        # `written` is the number of occurrences that the server knows.
         self.count = 1
         self.last = at
         self.written = 0
@@ -229,7 +230,7 @@ class EventRecorder:
         return self.gives_way()
 
     async def _write(self, series: _Series) -> None:
-        """Create the Event, or patch its series; create it anew if the server has dropped it."""
+        """Create the Event, or patch its series."""
         count = series.count
         if count > 1:
             series.body["series"] = {"count": count, "lastObservedTime": micro_time(series.last)}
@@ -243,8 +244,8 @@ class EventRecorder:
         series.written = count
 
     async def _create(self, body: dict[str, Any]) -> None:
-        """Send the event; the answer is not parsed, because no one reads it."""
         path = EVENT.path(body["metadata"]["namespace"])
+        # The answer is not parsed, because no one reads it.
         await self.client.request("POST", path, body=orjson.dumps(body))
 
     async def _patch(self, body: dict[str, Any]) -> None:

@@ -75,8 +75,8 @@ class Relist(Protocol):
     """Takes the objects of one list as they come, and replaces the former objects at the end.
 
     Its methods are called on the event loop's thread and must not block. If the list breaks off, no
-    further method is called. An exception of `add` is logged, once per resource, and the list goes
-    on; after an exception of `apply` the resource is listed again.
+    further method is called. After an exception of `add` the list goes on, and after an exception
+    of `apply` the resource is listed again.
     """
 
     def add(self, obj: dict[str, Any]) -> None:
@@ -176,7 +176,7 @@ class Reflector:
         await self.sleep(max(self._backoff.pause(), wish))
 
     def _log(self, error: ApiError) -> None:
-        """Log the error, unless it repeats the last message or ends a watch that has worked."""
+        """Log the error, unless it is a repetition or a usual end of a watch."""
         text = explain(error)
         is_cut = isinstance(error, UnansweredError) and self._version is not None
         if not (is_cut and self._has_lasted) and text != self._logged:
@@ -205,7 +205,7 @@ class Reflector:
         self._version = version
 
     async def _watch(self) -> None:
-        """Give the events of one watch to the sink, until the server ends the watch."""
+        """Give the events of one watch to the sink."""
         started, accepted = self.clock(), False
         self._initial = await self._begin_list() if self._version is None else None
         idle = True

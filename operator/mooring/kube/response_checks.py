@@ -1,7 +1,7 @@
 """Checks the shape of the API server's answers before other code relies on it.
 
-The parser of an object checks its content. But an answer that is not a list, or an object without a
-name, must not cause a TypeError far away from here.
+Without these checks, an answer that is not a list, or an object without a name, would cause a
+TypeError far away from here.
 """
 
 from collections.abc import Mapping

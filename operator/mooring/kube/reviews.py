@@ -1,7 +1,7 @@
 """Delegated authentication and authorization: the API server identifies users and their rights.
 
-As with kube-scheduler's secure port, a token is checked with a TokenReview and an access with a
-SubjectAccessReview, and answers are kept for ten seconds (k8s.io/apiserver
+As in kube-scheduler, a token is checked with a TokenReview and an access with a
+SubjectAccessReview. Answers are cached for ten seconds (k8s.io/apiserver
 pkg/server/options/authentication.go and authorization.go).
 """
 
@@ -127,7 +127,7 @@ class Reviews:
     async def _cached(
         self, cache: _Cache[_K, _V], key: _K, review: Callable[[], Awaitable[_V]]
     ) -> _V:
-        """Return the cached answer, else that of `review`; raise ReviewError if there is none."""
+        """Return the cached answer, else that of `review`; raise ReviewError without an answer."""
         known = cache.get(key)
         if known is not None:
             return known[0]

@@ -168,10 +168,8 @@ class StatusWriter(Generic[_Key]):
 
     @asynccontextmanager
     async def _alone(self, key: _Key) -> AsyncIterator[None]:
-        """Return a context manager in which no other write of the object's status runs.
-
-        Otherwise the older of two writes might arrive last.
-        """
+        """Return a context manager in which no other write of the object's status runs."""
+        # Otherwise the older of two writes might arrive last.
         await self.written(key)
         ended = self._writing[key] = asyncio.Event()
         try:
@@ -194,7 +192,7 @@ class ProfileSectionWriter(StatusWriter[str]):
     Args:
         field: The name of the field.
         names: Returns the names of the profiles that have the field now.
-        status: Returns the field's value for the profile of this name; None if it has none.
+        status: Returns the field's value for the profile of this name, or None.
     """
 
     def __init__(
@@ -231,7 +229,7 @@ class ProfileSectionWriter(StatusWriter[str]):
 
 
 def _digest(status: Mapping[str, Any]) -> bytes:
-    """Return a short key of the status; statuses that differ only in times have equal keys."""
+    """Return a digest of the status without its times."""
     conditions = [
         {name: value for name, value in condition.items() if name != "lastTransitionTime"}
         for condition in status.get("conditions", ())

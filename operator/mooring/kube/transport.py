@@ -2,8 +2,7 @@
 
 The limiter, if there is one, counts every request. After a 401 the transport renews the credentials
 and tries once more. After an answer with `Retry-After` it waits and tries again, a bounded number
-of times; this is safe because the server has not acted on the request. `Accept-Encoding: identity`
-saves the server about a third of a list's cost.
+of times; this is safe because the server has not acted on the request.
 """
 
 import asyncio
@@ -84,10 +83,10 @@ _Sender = Callable[[_Request, "Mapping[str, str]"], Awaitable[_AnswerT]]
 class Transport:
     """Sends requests to one API server; create it while the event loop runs.
 
-    `timeout` limits each try, from sending to the answer's last byte, in seconds. `pool` is the
-    most connections for requests, and also the most for watches. `may_write` is called immediately
-    before each write is sent, and before each repetition; if it returns False, the write is not
-    sent and NotLeadingError is raised.
+    `timeout` is the limit in seconds for a try, from sending to the answer's last byte. At most
+    `pool` connections are used for requests, and as many for watches. `may_write` is called
+    immediately before a write is sent or repeated; if it returns False, NotLeadingError is raised
+    instead.
     """
 
     def __init__(
@@ -107,6 +106,7 @@ class Transport:
         self._timeout = timeout
         self._may_write = may_write
         self._sleep = sleep
+        # Without compression, a list costs the server about a third less.
         headers = {"Accept-Encoding": "identity", "User-Agent": connection.user_agent}
         self._exchange = Exchange(
             connection.url,
@@ -156,9 +156,9 @@ class Transport:
     ) -> bytes:
         """Return the body of a 2xx answer; raise an ApiError for any other outcome.
 
-        After answers with `Retry-After` the request is repeated at most `retries` times. `wanted`
-        is called immediately before a write is sent, and before each repetition; if it returns
-        False, the write is not sent and NotWantedError is raised.
+        After an answer with `Retry-After` the request is repeated, at most `retries` times.
+        `wanted` is called immediately before a write is sent or repeated; if it returns False,
+        NotWantedError is raised instead.
         """
         headers = {"Accept": accept}
         if body is not None:
@@ -182,8 +182,8 @@ class Transport:
         """Yield lists of the lines of a watch until the server ends the watch.
 
         The first list is empty: the server has accepted the watch. Raises UnansweredError if the
-        watch is not accepted in time, if no byte comes for `silence` seconds, or if the connection
-        breaks. The caller must close the generator (`contextlib.aclosing`) to close the connection.
+        connection breaks or is silent for `silence` seconds. Use `contextlib.aclosing`, which
+        closes the connection.
         """
         patience = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
         request = _Request("GET", path, {**params, "watch": "true"}, None, {"Accept": JSON})
@@ -202,7 +202,6 @@ class Transport:
                 abort(response)
 
     async def _authorised(self, request: _Request, send: _Sender[_AnswerT]) -> _AnswerT:
-        """Send the request; after a 401 send it once more with renewed credentials."""
         credentials = await self._credentials.headers()
         answer = await self._limited(request, send, credentials)
         if answer.status == 401 and await self._credentials.renew(credentials):
@@ -217,7 +216,7 @@ class Transport:
         return await send(request, {**request.headers, **credentials})
 
     async def _ask(self, request: _Request, headers: Mapping[str, str]) -> Answer:
-        """Return the whole answer to a request over a connection that is kept open."""
+        """Return the whole answer to a request over a kept connection."""
         target = request.path
         if request.params:
             target = f"{target}?{urlencode(request.params)}"
@@ -239,7 +238,7 @@ class Transport:
             raise UnansweredError(request.call, str(error), server=self.url) from error
 
     async def _ask_by_proxy(self, request: _Request, headers: Mapping[str, str]) -> Answer:
-        """Return the whole answer to a request that aiohttp sends through the proxy."""
+        """Return the whole answer to a request through the proxy."""
         if request.is_write and not self._may_send(request):
             raise self._not_sent(request)
         patience = aiohttp.ClientTimeout(total=self._timeout, sock_connect=CONNECT_SECONDS)
@@ -250,7 +249,7 @@ class Transport:
     async def _open(
         self, request: _Request, headers: Mapping[str, str], *, patience: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Return the response; its body has been read only if the status is 300 or more."""
+        """Return the response, with its body only for a status of 300 or more."""
         with self._transport_errors(request):
             async with asyncio.timeout(self._timeout):
                 response = await self._session.request(

@@ -1,8 +1,8 @@
 """The scheduler's writes to the cluster: bind, set a status, delete, evict.
 
 Every write names the object's uid, or for a custom resource its version, so that it never changes
-another object of the same name. The errors are those of `mooring.kube.errors`; the caller decides
-whether to repeat a write.
+another object of the same name. For errors see `mooring.kube.errors`; the caller decides whether to
+repeat a write.
 """
 
 import asyncio
@@ -61,11 +61,9 @@ class PodWriter:
         The API server copies the annotations of a Binding to the pod when it sets the node
         (registry/core/pod/storage/storage.go, setPodNodeAndMetadata).
 
-        After an answer with `Retry-After`, such as the 429 of an overloaded server, the Binding is
-        repeated, as `ApiClient.request` does for any write. After a lost answer, a server error or
-        a conflict, this Binding or an earlier try may have been carried out: then the pod is read
-        until the server answers. No error is raised if the pod is bound to `node`, and its
-        annotations name the same GPU cards as `annotations`.
+        After a lost answer, a server error or a conflict, the pod is read until the server answers:
+        this Binding or an earlier try may have succeeded. No error is raised if the pod is bound to
+        `node` and has the GPU cards of `annotations`.
 
         Raises:
             ConflictError: The pod is bound to another node, or its annotations name other cards.
@@ -115,11 +113,7 @@ class PodWriter:
         return False
 
     async def _read(self, namespace: str, name: str, uid: str) -> dict[str, Any] | None:
-        """Return the pod of this uid; None if the server refuses to return it.
-
-        Retry until the server answers. Raises NotFoundError if the pod is gone, even if another pod
-        has its name.
-        """
+        """Return the pod of this uid; retry until the server answers."""
         backoff = Backoff(self._random)
         while True:
             try:
@@ -128,6 +122,7 @@ class PodWriter:
                 await self.sleep(backoff.pause())
             except NotFoundError:
                 raise
+            # The server refuses to return the pod.
             except ApiError:
                 return None
             else:
@@ -147,9 +142,8 @@ class PodWriter:
     ) -> str:
         """Merge `status` into the pod's status, conditions by type; return the new resourceVersion.
 
-        Raises ConflictError if another pod has the name now: the server answers 422, because a uid
-        cannot be changed. Any other 422 raises InvalidError. Raises NotWantedError if `wanted`
-        returned False, so that nothing was sent.
+        Raises ConflictError if another pod has the name now, InvalidError for any other 422, and
+        NotWantedError if `wanted` returned False.
         """
         return await _patch_status(self.client, POD, namespace, name, uid, status, wanted=wanted)
 
@@ -163,10 +157,8 @@ class PodWriter:
     ) -> bool:
         """Delete the pod, with the grace period of its spec; return whether this call did it.
 
-        The result is False if the pod was gone or terminating already. After a lost answer, a
-        conflict or a server error, the pod is read until the server answers; the error is raised
-        only if the pod is still there. Raises NotWantedError if `wanted` returned False, so that
-        nothing was sent, or not repeated.
+        The result is False if the pod was gone or terminating already. Raises NotWantedError if
+        `wanted` returned False, and another error only if the pod may still be there.
         """
         deleting = self.client.delete(POD, name, namespace, uid=uid, wanted=wanted)
         return await self._has_removed(deleting, namespace, name, uid)
@@ -181,9 +173,8 @@ class PodWriter:
     ) -> bool:
         """Delete the pod if every PodDisruptionBudget allows it; return whether this call did it.
 
-        The result is False if the pod was gone or terminating already. Raises
-        DisruptionBudgetError, without a retry, if a budget forbids it now, and other errors as
-        `delete_pod` does.
+        The result and the errors are those of `delete_pod`. Raises DisruptionBudgetError, without a
+        retry, if a budget forbids the eviction now.
         """
         body = orjson.dumps(
             {
@@ -200,11 +191,7 @@ class PodWriter:
     async def _has_removed(
         self, removing: Awaitable[object], namespace: str, name: str, uid: str
     ) -> bool:
-        """Return whether the request `removing` removed the pod, which was not terminating before.
-
-        After a lost answer or a server error, the request may have been carried out: the result is
-        True if the pod is gone or terminating now.
-        """
+        """Return whether the request `removing` removed the pod."""
         try:
             await removing
         except NotFoundError:
@@ -212,6 +199,7 @@ class PodWriter:
         except (ConflictError, UnansweredError, ServerError) as error:
             if await self.is_running(namespace, name, uid):
                 raise
+            # After a lost answer or a server error, the request may have been carried out.
             return not isinstance(error, ConflictError)
         return True
 
@@ -233,9 +221,8 @@ class PodGroupWriter:
     ) -> None:
         """Merge `status` into the group's status; errors are those of `patch_pod_status`.
 
-        In Kubernetes' own PodGroups, conditions are merged by type. In a custom resource, the
-        list replaces the former list, and ConflictError is also raised if the group's version is
-        not `version`.
+        Kubernetes' own PodGroups merge conditions by type. In a custom resource, the list is
+        replaced, and ConflictError is also raised if the group's version is not `version`.
         """
         await _patch_status(self._client, resource, namespace, name, uid, status, version)
 
@@ -261,7 +248,7 @@ class PodGroupWriter:
 
 
 class _KnownProfile:
-    """The profile that has a name now; `version` is its resourceVersion, or "" if not known."""
+    """The profile that has a name now; an unknown `version` is ""."""
 
     __slots__ = ("uid", "version")
 
@@ -273,9 +260,9 @@ class _KnownProfile:
 class ProfileWriter:
     """Writes the statuses of SchedulingProfiles over `client`, one write at a time per profile.
 
-    For the status of a custom resource, the API server compares the version but not the uid.
-    Therefore each write names the known version. The server then refuses a write that arrives after
-    the next write, and a write that was meant for another profile of the same name.
+    For the status of a custom resource, the API server compares the version but not the uid. So
+    each write names the known version: the server then refuses late writes, and writes for another
+    profile of the same name.
     """
 
     def __init__(self, client: ApiClient) -> None:
@@ -320,10 +307,8 @@ class ProfileWriter:
                     return
 
     async def _version(self, name: str, uid: str) -> str:
-        """Return the profile's resourceVersion from the answer to an empty patch.
-
-        This needs no right to read profiles. Raises NotFoundError if another profile has the name.
-        """
+        """Return the profile's resourceVersion from the answer to an empty patch."""
+        # This needs no right to read profiles.
         found, version = await self._patch(name, {})
         if found != uid:
             raise _another_profile(name)
@@ -350,17 +335,14 @@ async def _patch_status(
     version: str = "",
     wanted: Callable[[], bool] | None = None,
 ) -> str:
-    """Patch the status and return the object's new version; see `PodWriter.patch_pod_status`.
-
-    Only lists in a status, such as conditions, are merged by a key. Without a list, a merge patch
-    has the same effect as a strategic patch, and costs the server 0.6 ms less.
-
-    For a custom resource, the server does not compare the uid, but the version: it takes all other
-    metadata from the object of this name (status_strategy.go of apiextensions-apiserver).
-    """
+    """Patch the status and return the object's new resourceVersion."""
     built_in = resource.group == "" or resource.group.endswith(".k8s.io")
     built_in &= resource != SIGS_POD_GROUP  # whose group is not Kubernetes' own
+    # For a custom resource, the server compares the version, not the uid (status_strategy.go of
+    # apiextensions-apiserver).
     metadata = {"uid": uid} if built_in or not version else {"uid": uid, "resourceVersion": version}
+    # Lists are merged by a key. Without a list, a merge patch has the same effect, and costs the
+    # server 0.6 ms less.
     strategic = built_in and any(isinstance(value, list | tuple) for value in status.values())
     try:
         written = await client.patch(
