@@ -1,9 +1,8 @@
 """kopf's handlers: they get an object, and make a change or write a status.
 
-If other clients of Kubernetes are installed, kopf imports them to recognise their objects in the
-results of handlers. Mooring's handlers return no such objects, and the 800 models of
-kubernetes_asyncio take 0.2 seconds and 36 MB. Therefore this module hides these clients while it
-imports kopf.
+kopf imports other installed clients of Kubernetes, to recognise their objects in the results of
+handlers. Mooring's handlers return no such objects, and the 800 models of kubernetes_asyncio take
+0.2 seconds and 36 MB. So this module hides these clients while it imports kopf.
 """
 
 import sys
@@ -16,7 +15,7 @@ _CLIENTS: Final = ("kubernetes_asyncio", "kubernetes", "pykube")
 
 
 def _import_kopf() -> None:
-    """Import kopf; hide other clients of Kubernetes from it, unless they are already imported."""
+    """Import kopf, and hide other clients of Kubernetes from it."""
     hidden = [name for name in _CLIENTS if name not in sys.modules]
     # An entry of None makes an import fail as if there were no such module.
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # declared without None

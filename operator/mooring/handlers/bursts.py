@@ -1,9 +1,8 @@
 """Handles the events of pods without kopf when many come at once.
 
 kopf starts a task for each object, and passes each event through a queue, a memory and some
-wrappers. This takes a third of the CPU time for a pod from its creation to its binding. kopf still
-lists, watches and restarts its watch; a bookmark tells kopf the version up to which events were
-handled.
+wrappers. This takes a third of the CPU time of a pod from its creation to its binding. kopf still
+lists and watches; a bookmark tells kopf which version was handled.
 """
 
 import logging
@@ -26,8 +25,8 @@ OnPod = Callable[[Mapping[str, Any]], Awaitable[None]]
 class PodEventFilter:
     """Gives the events of a watch of pods to `on_pod`, except those that kopf must get.
 
-    All events of a pod must reach Mooring in order, and kopf delivers events late. Therefore, once
-    kopf has seen a pod, kopf gets all events of this pod until its deletion.
+    Once kopf has seen a pod, kopf gets all events of this pod until its deletion. Otherwise events
+    could change their order, because kopf delivers events late.
     """
 
     def __init__(self, on_pod: OnPod, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,10 +37,9 @@ class PodEventFilter:
         """The uids of the pods that kopf has seen."""
 
     def listed(self, pods: Iterable[Mapping[str, Any]], *, goes_on: bool = False) -> None:
-        """Let kopf get all later events of these pods, which it gets in one page of a list.
+        """Let kopf get all later events of these pods, which are on a page of kopf's list.
 
-        If `goes_on` is False, this is the first page of a list: then pods of the former list are
-        forgotten.
+        `goes_on` is False for the first page: then the pods of the former list are forgotten.
         """
         if not goes_on:
             self._kopfs.clear()

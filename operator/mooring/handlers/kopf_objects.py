@@ -31,9 +31,8 @@ class ObjectHandlers:
     """Handles the objects that kopf reads; the methods `on_...` are kopf's handlers.
 
     The state changes only while no other task holds the lock `turn`. `listed` is called when kopf
-    has listed a resource again, `seen` with each queued pod and its raw object. `handled` is called
-    after each event of a pod, with the event's name in the metrics and the seconds that the handler
-    took.
+    has listed a resource again, `seen` with each queued pod and its raw object, and `handled` after
+    each event of a pod, with the event's label and the seconds taken.
     """
 
     pod_enqueuer: PodEnqueuer
@@ -75,7 +74,7 @@ class ObjectHandlers:
             self._take_in(pod, raw)
 
     def _take_in_event(self, action: Action, raw: Mapping[str, Any]) -> None:
-        """Handle a watch event of a pod, and call `handled` with the seconds that this took."""
+        """Handle a watch event of a pod, and call `handled`."""
         began = worked(self.clock)
         try:
             if action is Action.DELETE:
@@ -89,12 +88,10 @@ class ObjectHandlers:
             self.handled(event_label(Kind.UNSCHEDULED_POD, action), seconds)
 
     def _take_in(self, pod: Pod, raw: Mapping[str, Any]) -> None:
-        """Queue a pod that has no node and has not ended.
-
-        A terminating pod is ignored, unless an earlier version of it is known.
-        """
+        """Queue a pod that has no node and has not ended."""
         if pod.node_name is not None or pod.finished:
             return
+        # Of a terminating pod, only an earlier version may be in the queue.
         if not pod.terminating or self.pod_enqueuer.knows(pod.uid):
             self.seen(pod, raw)
             self.pod_enqueuer.pending(pod)
@@ -140,6 +137,6 @@ class ObjectHandlers:
             self.state.put(Kind.PRIORITY_CLASS, key, value)
 
     def _note_listing(self, event: Mapping[str, Any]) -> None:
-        """Call `listed` if the event shows that kopf has begun a new list."""
+        """Call `listed` if kopf has begun a new list."""
         if event["type"] is None:
             self.listed()

@@ -52,7 +52,7 @@ MOST_KEPT_BYTES: Final = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """Whether a generation of a profile is in force, and the texts of its condition Ready."""
+    """Whether a profile's generation is in force, and its condition Ready."""
 
     uid: str
     generation: int
@@ -62,7 +62,7 @@ class _Verdict:
 
 
 class _Surroundings(NamedTuple):
-    """Texts in a profile's status that depend on nodes and on other profiles; None: no text."""
+    """Texts in a profile's status that depend on nodes and other profiles."""
 
     over_budget: str | None
     warning: str | None
@@ -73,8 +73,8 @@ class _Surroundings(NamedTuple):
 class ProfileHandler:
     """Puts profiles in force as the API server has them; invalid specs never replace valid ones.
 
-    The status keeps the last valid spec, so that a scheduler that starts later can use it. `found`
-    is called with name, uid and status of a profile before its spec is put in force.
+    The status keeps the last valid spec for schedulers that start later. `found` is called with
+    name, uid and status of a profile before its spec is put in force.
     """
 
     profiles: Profiles
@@ -104,8 +104,7 @@ class ProfileHandler:
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
         """Put the profile in force, if its generation is new and valid.
 
-        An older object with the name of a known profile is ignored. Return a merge patch for its
-        status; None if the status needs no change.
+        Returns a merge patch for its status; None if the status needs no change.
         """
         metadata, before = raw["metadata"], _without_moves(raw.get("status") or {})
         verdict = self._verdicts.get(metadata["name"])
@@ -132,8 +131,8 @@ class ProfileHandler:
     def surroundings_changed(self) -> list[str]:
         """Return the profiles whose status is outdated.
 
-        Statuses depend on nodes, on other profiles and on the API server. Profiles that were
-        invalid because of certificate files are checked again, and put in force if they are valid.
+        Statuses depend on nodes, other profiles and the API server. Profiles with invalid
+        certificate files are checked again, and put in force if they are valid now.
         """
         outdated = set[str]()
         for name, (raw, error) in tuple(self._uncertified.items()):
@@ -146,8 +145,8 @@ class ProfileHandler:
     def settle_conflicts(self) -> list[str]:
         """Return the profiles whose conflicts must be reported now; [] while profiles still change.
 
-        Conflicts are reported when no profile has changed since the last call, or after
-        MOST_CONFLICT_WAITS calls. So a series of changes is reported once.
+        Profiles still change if one has changed since the last call, except after
+        MOST_CONFLICT_WAITS calls.
         """
         if not self._unsettled:
             return []
@@ -208,8 +207,8 @@ class ProfileHandler:
     def history(self) -> list[dict[str, Any]]:
         """Return the last 50 changes of profiles since this replica leads, newest first.
 
-        Each change has `time`, `profile`, `generation`, `ready`, `reason` and `message`. `spec` is
-        the spec in force after the change; None if it is too large, or if no spec is in force.
+        A change has `time`, `profile`, `generation`, `ready`, `reason`, `message`, and `spec`: the
+        spec then in force, or None if it is too large.
         """
         return self._history.values()[::-1]
 
@@ -229,7 +228,7 @@ class ProfileHandler:
             self.pod_enqueuer.profiles_changed()
 
     def _take_up(self, raw: Mapping[str, Any]) -> _Verdict:
-        """Put the profile's spec, or its last valid spec, in force; keep and return the verdict."""
+        """Put the profile's spec, or its last valid spec, in force."""
         name = raw["metadata"]["name"]
         verdict = self._verdicts[name] = self._judge(raw)
         if (why := self._over_budget(name)) is not None:
@@ -267,7 +266,7 @@ class ProfileHandler:
         return _Verdict(uid, generation, ready=True, reason=reason, message=message)
 
     def _note_certificates(self, shown: Mapping[str, Any], error: ProfileInvalid) -> None:
-        """Keep a profile whose only mistakes are invalid certificates, to check it again later."""
+        """Keep a profile without other mistakes than certificates, for another check."""
         if isinstance(error, CertificatesInvalid):
             self._uncertified.setdefault(shown["metadata"]["name"], (shown, error))
 
@@ -296,7 +295,7 @@ class ProfileHandler:
         self.pod_enqueuer.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
-        """Put the last valid spec, which the status keeps, in force if it is still valid."""
+        """Put the last valid spec, from the status, in force again."""
         status, metadata = raw.get("status") or {}, raw["metadata"]
         spec, generation = status.get("inForceSpec"), status.get("inForceGeneration")
         if spec is None:
@@ -336,7 +335,7 @@ class ProfileHandler:
     def _conditions(
         self, name: str, verdict: _Verdict, before: Mapping[str, Any], size: int
     ) -> Iterator[Condition]:
-        """Yield the conditions of the status; the spec in force has `size` bytes."""
+        """Yield the conditions of the status."""
 
         def condition(
             kind: str, holds: Literal["True", "False"], reason: str, message: str
@@ -369,12 +368,10 @@ class ProfileHandler:
             yield condition("Warning", "True", reason, text)
 
     def _ready_message(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> str:
-        """Return the message of the condition Ready; it also says if other profiles take all pods.
-
-        While conflicts still change, that part is taken from the status `before`.
-        """
+        """Return the message of the condition Ready."""
         if not verdict.ready:
             return verdict.message
+        # Conflicts still change: the part about other profiles stays.
         if name in self._unsettled:
             conditions = before.get("conditions") or ()
             told = (str(c["message"]) for c in conditions if c["type"] == "Ready")
@@ -382,7 +379,7 @@ class ProfileHandler:
         return self._outranked(name) or verdict.message
 
     def _outranked(self, name: str) -> str | None:
-        """Return a message if other profiles take all pods of the profile, else None."""
+        """Return a message if other profiles take all its pods."""
         others = self.profiles.outranked_by(name)
         if not others:
             return None
@@ -393,7 +390,7 @@ class ProfileHandler:
         )
 
     def _warning(self, name: str) -> tuple[str, str | None]:
-        """Return reason and message of the condition Warning; message is None without a warning."""
+        """Return the reason and the message of the condition Warning."""
         unknown, missing = self.profiles.unknown_server(name), self._missing(name)
         if unknown is None:
             return "NotOnAnyNode", missing
@@ -412,10 +409,8 @@ class ProfileHandler:
         return _Surroundings(self._over_budget(name), warning, outranked)
 
     def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return a short and a long text about the profile's conflicts; None without a conflict.
-
-        While conflicts still change, the texts of the status `before` are returned.
-        """
+        """Return a short and a long text about the profile's conflicts."""
+        # Conflicts still change: the texts stay.
         if name in self._unsettled:
             conditions = before.get("conditions") or ()
             told = (c["message"] for c in conditions if c["type"] == "Conflicted")
@@ -425,7 +420,7 @@ class ProfileHandler:
         return (conflict_in_short(name, others), conflict_text(name, others)) if others else None
 
     def _over_budget(self, name: str) -> str | None:
-        """Return a text about rules that are too expensive for the present nodes, or None."""
+        """Return a text about rules that are too expensive for the nodes."""
         in_force = self.profiles.in_force.get(name)
         left_out = in_force.pipeline.evaluations.left_out() if in_force is not None else []
         if not left_out:
@@ -438,9 +433,9 @@ class ProfileHandler:
 class ProfileStatusWriter:
     """Gives profiles to a ProfileHandler, and writes their statuses.
 
-    Other writers set two fields, `shadow` and `rebalancing`. A status that the API server refused
-    is written again after some seconds, or when kopf reports the profile again. After the status
-    with a profile's mistakes was written, an Event reports them.
+    Other writers set the fields `shadow` and `rebalancing`. If the API server rejects a status, it
+    is written again after some seconds, or when kopf reports the profile again. An Event reports a
+    profile's mistakes after its status.
     """
 
     handler: ProfileHandler
@@ -486,14 +481,11 @@ class ProfileStatusWriter:
     async def _apply(
         self, raw: Mapping[str, Any], *, unless_known: bool = False
     ) -> dict[str, Any] | None:
-        """Put a profile in force while no other task has the `turn`; return a patch for its status.
-
-        Return None if the status needs no patch. Also return None, and change nothing, if the
-        profile was deleted meanwhile, or with `unless_known` if the profile is known already.
-        """
+        """Put a profile in force; return a patch for its status."""
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
         with self.handler.departures.meanwhile() as gone:
             async with self.turn:
+                # Nothing changes if the profile was deleted meanwhile.
                 if uid in gone or (unless_known and self.handler.knows(name, uid)):
                     return None
                 slices = TimeSlices(clock=self._slices.clock)
@@ -531,12 +523,11 @@ class ProfileStatusWriter:
 
 
 def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status with an empty section `rebalancing`, if it has this section."""
     return {**status, "rebalancing": {}} if "rebalancing" in status else status
 
 
 def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the scheduler names whose pods the profile would take, even if it is invalid."""
+    """Return the scheduler names whose pods the profile would take."""
     spec = raw.get("spec")
     if isinstance(spec, Mapping) and spec.get("mode") == "Shadow":
         return ()
@@ -548,13 +539,13 @@ def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_older(metadata: Mapping[str, Any], than: str) -> bool:
-    """Return whether the resourceVersion is older than `than`; False if either is not a number."""
+    """Return whether the resourceVersion is older than `than`."""
     version = metadata.get("resourceVersion", "")
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: float) -> str:
-    """Return lastTransitionTime of the condition `kind`: `now` if its status changes to `holds`."""
+    """Return lastTransitionTime of the condition `kind`."""
     for condition in before.get("conditions") or ():
         if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))
@@ -562,7 +553,7 @@ def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: floa
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch (RFC 7386) from `before` to `after`; null removes a field."""
+    """Return the JSON merge patch (RFC 7386) from `before` to `after`."""
     patch: dict[str, Any] = {field: None for field in before if field not in after}
     for field, value in after.items():
         old = before.get(field)

@@ -1,8 +1,8 @@
 """Runs kopf: its tasks, its sessions, and the resources that it may watch.
 
-Only `on.event` handlers are used, because they write nothing to the objects: no annotation and no
-finalizer. For the same reason kopf's storages for progress and diffs are replaced by empty ones,
-which also saves most of kopf's cost per event.
+Only `on.event` handlers are used, because they add no annotation and no finalizer to objects. For
+the same reason kopf's storages for progress and diffs are replaced by empty ones, which also saves
+most of kopf's cost per event.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class _NoProgress(kopf.ProgressStorage):
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
-    """Stores no former state of objects, because event handlers compare nothing with it."""
+    """Stores no former state of objects."""
 
     def build(self, **_: Any) -> Any:
         """Return an empty essence, the part of an object that kopf compares."""
@@ -124,11 +124,9 @@ class KopfRunner:
         """The resources that `until_watchable` has found and that the next `run` will watch."""
 
     async def run(self, restore_signals: Callable[[], None]) -> NoReturn:
-        """Run kopf until cancelled; `restore_signals` restores signal handlers that kopf replaces.
+        """Run kopf until cancelled, and start it again if it gives up.
 
-        kopf's own runner would also end every task started after it, including bindings. Therefore
-        its tasks are run here. If kopf gives up, for example because it lacks a right, it is
-        started again.
+        `restore_signals` restores signal handlers that kopf replaces.
         """
         backoff = Backoff(self._random)
         self._watches_nothing()
@@ -136,6 +134,7 @@ class KopfRunner:
             while True:
                 resources = self._resources or await self._watchable(backoff)
                 self._resources, began = (), self._clock()
+                # Not kopf's own runner: it would also end every task started after it.
                 errors = await self._serve(restore_signals, resources)
                 self._watches_nothing()
                 if errors is None:
@@ -185,7 +184,7 @@ class KopfRunner:
             self._unwatched.setdefault(path, self._clock())
 
     async def _watchable(self, backoff: Backoff) -> tuple[Resource, ...]:
-        """Wait until kopf may watch its resources; return them, with PriorityClasses if allowed."""
+        """Wait until kopf may watch its resources; return these resources."""
         for resource in _NEEDED:
             await self._until_watchable(resource, backoff)
         trouble = await self._trouble_with(PRIORITY_CLASS)
@@ -195,7 +194,8 @@ class KopfRunner:
         return _NEEDED if trouble is not None else (*_NEEDED, PRIORITY_CLASS)
 
     async def _until_watchable(self, resource: Resource, backoff: Backoff) -> None:
-        """Wait until kopf may watch the resource; without the right, kopf would log many lines."""
+        """Wait until kopf may watch the resource."""
+        # Without the right, kopf would log many lines.
         said = ""
         while (trouble := await self._trouble_with(resource)) is not None:
             if trouble != said:
@@ -222,10 +222,7 @@ class KopfRunner:
     async def _serve(
         self, restore_signals: Callable[[], None], resources: Collection[Resource]
     ) -> list[str] | None:
-        """Run kopf until cancelled or until kopf ends; return why it ended.
-
-        Return None if kopf must start again, because it may watch PriorityClasses now.
-        """
+        """Run kopf until it ends; return the errors, or None for a restart."""
         sessions = KopfSessions(
             self._connection,
             self._on_watch,
@@ -293,7 +290,7 @@ _T = TypeVar("_T")
 
 
 async def _finished(ending: Coroutine[Any, Any, _T]) -> _T:
-    """Wait for the coroutine to end, even if the caller is cancelled; return its result."""
+    """Return the coroutine's result; if cancelled, still wait for its end."""
     task = asyncio.create_task(ending)
     try:
         return await asyncio.shield(task)
@@ -303,7 +300,6 @@ async def _finished(ending: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def _end(tasks: Collection[asyncio.Task[Any]], sessions: KopfSessions) -> list[str]:
-    """End all of kopf and its connections; return the messages of the tasks that failed."""
     sessions.hang_up()
     errors = await _stop(tasks)
     await sessions.close()
@@ -311,11 +307,8 @@ async def _end(tasks: Collection[asyncio.Task[Any]], sessions: KopfSessions) -> 
 
 
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
-    """End the tasks, and all tasks that kopf has created; return the messages of failed tasks.
-
-    The tasks that watch end first: if one of them has failed, kopf closes the connections of the
-    others.
-    """
+    """End the tasks, and all tasks of kopf; return the messages of failed tasks."""
+    # First, because kopf closes the connections of the others if a watcher has failed.
     if watchers := [task for task in asyncio.all_tasks() if _is_watcher(task)]:
         for task in watchers:
             task.cancel()
@@ -335,12 +328,10 @@ async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
 
 
 def _is_watcher(task: asyncio.Task[Any]) -> bool:
-    """Return whether the task lists and watches for kopf, and has begun.
-
-    A task that has not begun uses no connection, and would leave a warning if it were cancelled.
-    """
+    """Return whether the task lists and watches for kopf, and has begun."""
     if not task.get_name().startswith(_WATCHER):
         return False
+    # A task that has not begun would leave a warning if it were cancelled.
     coroutine = task.get_coro()
     return inspect.iscoroutine(coroutine) and (
         inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED

@@ -3,20 +3,21 @@
 kopf should write nothing. If it does, its writes are guarded by the lease like Mooring's own.
 
 kopf starts a task for every object of a list. The task costs several times as much as Mooring's own
-work for the pod, and thousands of pods may wait when a replica begins to lead. Therefore this
-module handles the pods of the first list itself, and gives kopf an empty list. A later list goes
-through kopf: earlier events may still wait in kopf's tasks, and versions must not overtake each
-other. `PodEventFilter` handles most events of the watch without kopf.
+work for the pod, and thousands of pods may wait when a replica begins to lead. So this module
+handles the pods of the first list itself, and gives kopf an empty list. A later list goes through
+kopf: earlier events may still wait in kopf's tasks, and versions must not overtake each other.
+`PodEventFilter` handles most events of the watch without kopf.
 
-kopf cancels its requests when it stops. A cancelled request is still finished here, because asyncio
-never closes a connection that is cancelled before its TLS handshake has begun. Connections of open
-answers are aborted, because closing a TLS connection waits for the other side. Watches are aborted
-first, writes last, because kopf logs the broken answer to a write as an error, with a traceback.
+kopf cancels its requests when it stops. A request goes on here until its answer begins, because
+asyncio never closes a connection that is cancelled before its TLS handshake. Answers that are still
+read are cut off by aborting their connection, because closing TLS waits for the other side. Watches
+are aborted first, and all other connections after kopf's tasks have ended: kopf logs a write that
+is cut off as an error with a traceback.
 
-kopf never sees a 401, because it would log in again, and close the session that all its other
-requests use. The credentials are renewed here; if they cannot be, kopf tries again later, as after
-a server error. kopf never sees a malformed list or event either, which would end it with a
-TypeError. It sees a broken answer instead, and its next request is sent after a pause.
+kopf never sees a 401, because it would log in again, and close the session of all its other
+requests. Credentials are renewed here; if this fails, kopf tries again later, as after a server
+error. A malformed list or event would end kopf with a TypeError; so kopf sees a broken answer
+instead, and its next request is sent after a pause.
 """
 
 import asyncio
@@ -86,11 +87,11 @@ class KopfSessions:
     """Sessions with our own credentials and TLS, one for each login of kopf.
 
     Attributes:
-        on_pods: Called with the pods of the first list, and with a later list that has no pods,
-            because kopf calls no handler for an empty list.
+        on_pods: Called with the pods of the first list, and with a later list without pods, because
+            kopf calls no handler for an empty list.
         bursts: Gets the events of the watch of pods, and leaves some of them to kopf.
-        may_write: Called immediately before each write is sent. If it returns False, the write is
-            not sent, and kopf gets an `aiohttp.ClientConnectionError` and tries again.
+        may_write: Called immediately before each write is sent. If it returns False, kopf gets an
+            `aiohttp.ClientConnectionError` and tries again.
     """
 
     connection: Connection
@@ -179,11 +180,7 @@ class KopfSessions:
     async def _authorised(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType, path: str
     ) -> aiohttp.ClientResponse:
-        """Return the head of the answer; after a 401 try once more with renewed credentials.
-
-        Raises ClientConnectionError if the server refuses the renewed credentials, or if the proxy
-        refuses the connection.
-        """
+        """Return the head of the answer; after a 401 renew the credentials once."""
         credentials = self.connection.credentials
         for _ in range(2):
             headers = await credentials.headers()
@@ -208,7 +205,7 @@ class KopfSessions:
     def _checked(
         self, content: Any, read: "_Read", query: Mapping[str, str], *, is_watch: bool
     ) -> "_Content":
-        """Return the body of a list or watch; reading it fails at a malformed part."""
+        """Return the body, which fails at a malformed part while it is read."""
         if is_watch:
             self._has_watched_pods |= read.resource is POD
             path = read.resource.path()
@@ -226,7 +223,7 @@ class KopfSessions:
             self._transports.append(transport)
 
     async def _finished(self, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-        """Return the head of the answer; if cancelled, still wait for it in the background."""
+        """Return the head of the answer; if cancelled, the request goes on."""
         request = asyncio.ensure_future(sending)
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
@@ -238,8 +235,6 @@ class KopfSessions:
 
 
 def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
-    """Return a request class whose writes are sent only if `may_write` returns True."""
-
     class GuardedRequest(aiohttp.ClientRequest):
         """Calls `may_write` when a connection is free; a middleware would call it too early."""
 
@@ -252,7 +247,7 @@ def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientReques
 
 
 class _Content:
-    """The body of an answer; it passes on all attributes that a subclass does not define."""
+    """The body of an answer, with all attributes of `content`."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content
@@ -262,13 +257,11 @@ class _Content:
 
 
 class _CutContent(_Content):
-    """The body of an answer; strings replace values that are nested too deeply for kopf's parser.
-
-    Any user may write such values into the managed fields of a pod.
-    """
+    """The body of an answer without values that are nested too deeply for kopf."""
 
     async def read(self, n: int = -1) -> bytes:
         """Return the whole body with these strings; with `n` >= 0, up to `n` bytes without them."""
+        # Any user may write such values into the managed fields of a pod.
         data = await self._content.read(n)
         return cut_nesting(data) if n < 0 else data
 
@@ -287,7 +280,7 @@ class _CutContent(_Content):
 
 @dataclass(slots=True)
 class _Read:
-    """Whether kopf's lists and watches of a resource work; `trouble` is the last error, or ""."""
+    """Whether kopf's lists and watches of a resource work."""
 
     resource: Resource
     backoff: Backoff = field(
@@ -359,8 +352,7 @@ class _Garbage:
     """Collects young garbage after each `MOST_GARBAGE_BYTES` of large objects.
 
     kopf keeps each object in a reference cycle until Python's collector runs. The collector counts
-    containers, and a pod of a megabyte may have as few containers as a pod of a kilobyte. With
-    large pods the collector alone would run only after hundreds of megabytes.
+    containers instead of bytes, so with large pods it would run only after hundreds of megabytes.
     """
 
     def __init__(self) -> None:
@@ -377,16 +369,14 @@ class _Garbage:
 
 
 class _Watch(_Content):
-    """The body of a watch without the events that `bursts` handles itself.
-
-    `on_recovery` is called with the first event after a malformed one.
-    """
+    """The body of a watch without the events that `bursts` handles itself."""
 
     def __init__(
         self,
         content: aiohttp.StreamReader,
         read: _Read,
         garbage: _Garbage,
+        # Called with the first event after a malformed one.
         on_recovery: Callable[[], None],
         bursts: PodEventFilter | None,
     ) -> None:
@@ -400,10 +390,10 @@ class _Watch(_Content):
         resourceVersion of these events."""
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        """Yield the body line by line; drop an unfinished last line: the server repeats it.
+        """Yield the body line by line, without an unfinished last line, which the server repeats.
 
-        After `BOOKMARK_EVENTS` events that kopf does not get, and at the end of the body, kopf gets
-        a bookmark: it needs the newest version for its next request.
+        kopf gets a bookmark after `BOOKMARK_EVENTS` events that it does not get, and at the end of
+        the body.
         """
         splitter = LineSplitter()
         try:
@@ -433,7 +423,7 @@ class _Watch(_Content):
         self._version = raw["metadata"]["resourceVersion"]
 
     def _bookmark(self) -> bytes:
-        """Return a BOOKMARK event with the version of the last event that kopf did not get."""
+        """Return a BOOKMARK event with the version of the last event that was handled here."""
         self._taken = 0
         metadata = {"resourceVersion": self._version}
         return orjson.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}) + b"\n"

@@ -1,8 +1,7 @@
 """Compares the pods and profiles that Mooring knows with those of the API server.
 
 kopf does not report deletions that happened while its watch was down, and a lost event must not
-leave a pod unscheduled for ever. Objects from reflectors need no comparison, because reflectors
-deliver whole lists.
+leave a pod unscheduled for ever. Reflectors need no comparison, because they deliver whole lists.
 """
 
 import asyncio
@@ -41,8 +40,7 @@ class WatchedResource:
         knows: Returns whether Mooring has the object with this key and uid, in any state.
         gone: Removes the object with this uid.
         found: Stores an object that Mooring did not have; the argument is the API server's JSON.
-        gone_meanwhile: Returns a context manager. It collects the uids of objects that are deleted
-            while it is entered.
+        gone_meanwhile: Returns a context manager that collects the uids of objects deleted inside.
         selectors: `fieldSelector` and `labelSelector` of the list.
         in_flight: Returns the uids of pods whose attempt is running. `known` omits these pods, but
             they may return to the queue.
@@ -62,8 +60,8 @@ class WatchedResource:
 class CacheComparer:
     """Compares all resources every EVERY_SECONDS, and soon after each call of `hint`.
 
-    If a known object is not in the API server's list, `gone` is called. Listed objects that are not
-    known are read and given to `found`, at most `MOST_FETCHED` of a resource per comparison.
+    `gone` is called for a known object that the API server's list lacks. At most `MOST_FETCHED`
+    listed objects of a resource that are not known are read and given to `found`.
     """
 
     client: ApiClient
@@ -98,11 +96,7 @@ class CacheComparer:
                     logger.warning("%s are not compared: %s", compared.resource, explain(error))
 
     async def _until_due(self) -> None:
-        """Wait until a comparison is due.
-
-        It is due after EVERY_SECONDS, after a call of `hint`, or when a pod in `_in_doubt` is
-        queued again.
-        """
+        """Wait until a comparison is due."""
         left = EVERY_SECONDS
         while left > 0:
             pause = min(left, PAUSE_SECONDS) if any(self._in_doubt.values()) else left
@@ -119,13 +113,11 @@ class CacheComparer:
             left -= pause
 
     def _is_known_again(self, compared: WatchedResource) -> bool:
-        """Return whether a pod in `_in_doubt` is queued again.
-
-        Pods whose attempt has ended are removed from `_in_doubt`.
-        """
+        """Return whether a pod in `_in_doubt` is queued again."""
         if not (in_doubt := self._in_doubt.get(compared.resource)):
             return False
         known = not in_doubt.isdisjoint(compared.known())
+        # Without the pods whose attempt has ended.
         in_doubt.intersection_update(compared.in_flight())
         return known
 
@@ -160,7 +152,7 @@ class CacheComparer:
     async def _unknown(
         self, compared: WatchedResource, listed: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
-        """Return, by uid, metadata of the listed objects that Mooring lacks and should read."""
+        """Return, by uid, the listed objects that Mooring lacks and should read."""
         unusable, slices = self._unusable[compared.resource], TimeSlices(clock=self.clock)
         found = dict[str, Mapping[str, Any]]()
         for uid, metadata in listed.items():
@@ -173,18 +165,14 @@ class CacheComparer:
     async def _hand_over(
         self, compared: WatchedResource, unknown: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Read at most `MOST_FETCHED` of the unknown objects, and call `found` with each.
-
-        The objects are read by key, from the key after `_last_read` on, so that each object is read
-        at some time. If Mooring still lacks an object afterwards, the object is added to
-        `_unusable`. If not all unknown objects were read, the next comparison begins soon.
-        """
+        """Read at most `MOST_FETCHED` of the unknown objects, and call `found` with each."""
         found, last = 0, self._last_read.get(compared.resource, "")
         slices, by_key = TimeSlices(clock=self.clock), dict[str, Mapping[str, Any]]()
         for metadata in unknown:
             by_key[_key(compared.resource, metadata)] = metadata
             await slices.pause()
         await asyncio.sleep(0)  # of 100,000 objects, the next step takes long
+        # From the key after `_last_read` on, so that each object is read at some time.
         for key in nsmallest(MOST_FETCHED, by_key, key=lambda key: (key <= last, key)):
             metadata = by_key[key]
             self._last_read[compared.resource] = key
@@ -209,7 +197,7 @@ class CacheComparer:
     async def _read(
         self, compared: WatchedResource, metadata: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Return the object from the API server; None if it was deleted or replaced."""
+        """Return the API server's object; None if it was deleted or replaced."""
         name, namespace, uid = metadata["name"], metadata.get("namespace"), metadata["uid"]
         with compared.gone_meanwhile() as gone:
             try:

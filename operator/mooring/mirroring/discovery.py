@@ -1,10 +1,12 @@
 """Finds the kinds that the API server serves, and its version of Kubernetes.
 
-Servers differ by version and flags, and are upgraded and downgraded while a replica runs. Therefore
-the server is asked at intervals (`mooring.mirroring.reflectors`). A replica restarts if a kind has
-another version than before, or if the server's new version has other rules. During an upgrade
-several servers may answer in turn. Therefore a kind counts as served, or as no longer served, only
-after two equal answers in a row. A new version, of the server or of a kind, counts only after ten.
+Servers differ by version and flags, and are upgraded and downgraded while a replica runs. So the
+server is asked at intervals (`mooring.mirroring.reflectors`). A replica restarts if a kind has
+another version than before, or if the server's new version has other rules.
+
+During an upgrade, servers with different answers may take turns. So an answer that a kind is
+served, or is no longer served, is used only after two equal answers in a row. A new version, of the
+server or of a kind, is used only after ten.
 """
 
 import logging
@@ -84,12 +86,10 @@ class Discovery:
         return {kind: _VERSIONS[kind][0] for kind, found in self._served.items() if found is None}
 
     async def look(self) -> None:
-        """Ask for the version, and for each kind whether it is served; update `served`.
-
-        A server that does not state its version may be something else, for example a load balancer
-        without a server behind it. In this case no kind counts as missing.
-        """
+        """Ask for the version, and for each kind whether it is served; update `served`."""
         try:
+            # What does not state its version may be a load balancer without a server: then no kind
+            # is missing.
             is_server = await self._look_at_version()
         except UnreachableError as error:
             text = f"the API server does not say what it serves: {explain(error)}"
@@ -106,10 +106,7 @@ class Discovery:
     async def _find(
         self, versions: tuple[Resource, ...], answers: dict[str, frozenset[str] | None]
     ) -> tuple[bool, Resource | None]:
-        """Return whether the server answered, and the first of `versions` that it serves, or None.
-
-        `answers` caches the server's answers by API version.
-        """
+        """Return whether the server answered, and the first of `versions` that it serves."""
         for resource in versions:
             if resource.api_version not in answers:
                 answers[resource.api_version] = await self._plurals(resource)
@@ -121,7 +118,7 @@ class Discovery:
         return True, None
 
     async def _plurals(self, resource: Resource) -> frozenset[str] | None:
-        """Return the plural names in the resource's API version; None if the server gave none."""
+        """Return the plural names in the resource's API version; None without an answer."""
         version = resource.api_version
         try:
             plurals = await self._client.served_in(resource.group, resource.version)
@@ -132,10 +129,7 @@ class Discovery:
         return plurals
 
     async def _look_at_version(self) -> bool:
-        """Ask for the server's version; return whether an API server has answered.
-
-        Calls `versioned` if a new version counts. Raises UnreachableError if nothing has answered.
-        """
+        """Ask for the server's version; return whether an API server answered."""
         try:
             found = await self._client.server_version()
         except UnreachableError:
@@ -145,6 +139,7 @@ class Discovery:
                 "version",
                 f"the API server's version is not known, the rules stay: {explain(error)}",
             )
+            # Only an API server rejects the user's right.
             return isinstance(error, ForbiddenError)
         self._troubles.pop("version", None)
         if self._counts(None, found, self._version or found) and found != self._version:
@@ -153,11 +148,7 @@ class Discovery:
         return True
 
     def _counts(self, about: Kind | None, found: object, known: object) -> bool:
-        """Return whether to use the answer `found`: it equals `known`, or was given often enough.
-
-        An answer other than `known` must come several times in a row; `_changes` counts it.
-        `about` is the kind, or None for the server's version.
-        """
+        """Return whether to use the answer: it is known, or came often enough."""
         before, times = self._changes.pop(about, (found, 0))
         times = times + 1 if before == found else 1
         is_version = found is not None and known is not None
@@ -167,7 +158,7 @@ class Discovery:
         return False
 
     def _note(self, kind: Kind, found: Resource | None) -> None:
-        """Store the resource that the server serves for a kind (None: none); log a change."""
+        """Store the resource that is served for a kind, or None; log a change."""
         is_new, before = kind not in self._served, self._served.get(kind)
         self._served[kind] = found
         if found is None and (is_new or before is not None):

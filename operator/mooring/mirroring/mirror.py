@@ -94,10 +94,7 @@ def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
 
 
 def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -> Any | None:
-    """Parse an API object; None if it is malformed.
-
-    For a malformed ResourceClaim, return a claim that keeps the known claim's devices in use.
-    """
+    """Parse an API object; None if it is malformed."""
     if kind is Kind.DEVICE_CLASS:
         # Without a class no selector is compiled. So the first claim does not wait for the import,
         # and replicas of most clusters, which have no class, do without it.
@@ -108,6 +105,7 @@ def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -
         return parse_object(kind, raw)
     except ManifestError as error:
         known = state.dynamic_resources.claims.get(key)
+        # A malformed claim keeps its known devices in use.
         claim = unreadable_claim(raw, str(error), known)
         if known is None or known.malformed != claim.malformed:
             logger.warning("a claim cannot be read, and its devices stay in use: %s", error)
@@ -117,9 +115,9 @@ def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -
 class Mirror:
     """Writes the objects of reflectors into the cluster state (`mooring.kube.reflector.Sink`).
 
-    A malformed object is logged; its last valid version stays in the state. The devices of a
-    malformed claim stay in use. `handled` is called after each event, with the event's name in the
-    metrics and the seconds that the change of state and queue took.
+    The last valid version of a malformed object stays in the state; the devices of a malformed
+    claim stay in use. `handled` is called after each event, with the event's label in the metrics
+    and the seconds taken.
     """
 
     def __init__(
@@ -159,8 +157,7 @@ class Mirror:
 class MirroredList:
     """The objects of one list, parsed as they come (`mooring.kube.reflector.Relist`).
 
-    The JSON of a pod takes several times as much memory as the parsed pod. For pods that have not
-    changed, the known object is kept, so that most relists take little memory.
+    A pod that has not changed keeps its known object, so that most relists take little memory.
     """
 
     def __init__(self, state: ClusterState, kind: Kind) -> None:
@@ -185,10 +182,7 @@ class MirroredList:
         self._values.pop(identity(self._kind, obj), None)
 
     def apply(self) -> None:
-        """Put the objects into the state, and remove known objects that are not in the list.
-
-        If an assumed pod was bound before the list began, and the list lacks it, the pod is soon
-        read from the API server (`ClusterState.doubt`).
-        """
+        """Put the objects into the state, and remove known objects that are not in the list."""
         self._state.replacing(self._kind, self._values, self._before)
+        # A pod that was bound before the list began, and is not in it, is soon read again.
         self._state.doubt(uid for uid in self._unconfirmed if uid not in self._values)

@@ -41,7 +41,7 @@ _UNLISTED: Final = "{} of resource.k8s.io are not listed yet"
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """A failing list or watch: since when it fails (a time of `clock`), and its last error."""
+    """A failing list or watch: since when it fails, and its last error."""
 
     since: float
     words: str
@@ -50,7 +50,7 @@ class _Trouble:
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """A served kind with its reflector; at first, all kinds of EXPECTED count as served."""
+    """A served kind with its reflector."""
 
     kind: Kind
     resource: Resource
@@ -87,11 +87,10 @@ class _Served:
 class Reflectors:
     """Runs one reflector for each served resource; the reflectors write to `sink`.
 
-    Every `look_seconds` the API server is asked for its kinds. If it does not serve a kind, the
-    kind has no objects. If the first list of a kind of `MIRRORED_IF_SERVED` fails, the replica is
-    ready nevertheless, because only pods that name an unknown PodGroup wait. The kinds of
-    `DEVICE_KINDS` never make a replica unready: while one of them is unknown, no device is
-    allocated.
+    Every `look_seconds` the API server is asked for its kinds. A kind that it does not serve has no
+    objects. A failed first list of a kind of `MIRRORED_IF_SERVED` does not make the replica
+    unready, because only pods that name an unknown PodGroup wait. Nor do the kinds of
+    `DEVICE_KINDS`: while one of them is unknown, no device is allocated.
 
     `devices_known` is called with the reason why no device is allocated, and with None when all
     device kinds are known. `relisted` is called with a resource's name after each list but the
@@ -198,7 +197,7 @@ class Reflectors:
         )
 
     def _counted(self) -> dict[Resource, Reflector]:
-        """Return the resources that a replica needs to be ready, with their reflectors."""
+        """Return the resources that a ready replica needs, with their reflectors."""
         return self._reflectors | {
             served.resource: served.reflector for served in self._served.values() if served.counts()
         }
@@ -209,11 +208,7 @@ class Reflectors:
         return {str(resource): self._lag(resource) for resource in (*self._reflectors, *served)}
 
     def _unknown_devices(self) -> dict[str, list[str]]:
-        """Return, by reason, the plural names of resources because of which no device is allocated.
-
-        These are resources of `DEVICE_KINDS`, served or in EXPECTED, that are not listed yet, or
-        whose list or watch has failed for over `DEAD_SECONDS`.
-        """
+        """Return, by reason, the resources because of which no device is allocated."""
         unknown: dict[str, list[str]] = {_FORBIDDEN: [], _FAILING: [], _UNSERVED: [], _UNLISTED: []}
         for kind in DEVICE_KINDS:
             served = self._served.get(kind)
@@ -234,16 +229,13 @@ class Reflectors:
         return served.is_listed and self._lag(served.resource) <= DEAD_SECONDS
 
     def _tell_of_devices(self) -> None:
-        """Call `devices_known` with the reason why no device can be allocated, or with None.
-
-        Log new failures, and the end of all failures. While a kind is neither listed nor failing,
-        log no failure yet, so that one line names all kinds.
-        """
+        """Tell `devices_known` whether devices can be allocated; log what has changed."""
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
         problem = f"devices cannot be allocated: {'; '.join(texts)}" if texts else None
         self._turn.post(partial(self.devices_known, problem))
         fails = {(why, kind) for why in (_FORBIDDEN, _FAILING) for kind in unknown.get(why, ())}
+        # Not before all kinds are listed or failing, so that one line names all.
         if not fails <= self._devices_logged and _UNLISTED not in unknown:
             logger.warning("pods with claims for devices wait: %s", problem)
             self._devices_logged |= fails
@@ -254,11 +246,7 @@ class Reflectors:
     async def _follow(
         self, kind: Kind, resource: Resource | None, group: asyncio.TaskGroup
     ) -> None:
-        """Start a reflector of the kind if it has none.
-
-        If `resource` is None, stop the reflector and remove the kind's objects from the state. If
-        the reflector reads another version of the kind, call `outdated`.
-        """
+        """Start or stop the reflector of the kind, as the server serves `resource`."""
         served = self._served.get(kind)
         if served is not None and resource not in (None, served.resource):
             before = served.resource.version
