@@ -49,8 +49,8 @@ def go_type(value: Value) -> str:
 def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Evaluate:
     """Return a function that evaluates the field or element `key` of `operand`.
 
-    If `optional` is True, the field or element may be absent. If `tests` is True, the function
-    returns whether the field or element exists. A field of an optional value is optional, too.
+    With `optional`, it may be absent. With `tests`, the function returns whether it exists. A field
+    of an optional value is optional, too.
     """
 
     def evaluate(frame: Frame) -> Value:
@@ -77,8 +77,8 @@ def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Ev
 def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]:
     """Return whether the map or list `value` has `key`, and the value of this entry.
 
-    If there is no such entry, the value is None with `may_be_absent`, else a Failure. For a list,
-    the value is always a Failure if `key` is no whole number.
+    Without the entry, the value is a Failure, or None with `may_be_absent`. A list always returns a
+    Failure for a key that is no whole number.
     """
     if type(value) is MapValue:
         found, inner = value.find(key)
@@ -96,7 +96,6 @@ def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]
 
 
 def _at(value: Value, index: int) -> Value:
-    """Return the element of a list or a Joined at `index`, which must exist."""
     while not isinstance(value, tuple | list):
         before = size_of(value.first)
         value, index = (value.first, index) if index < before else (value.second, index - before)

@@ -67,8 +67,8 @@ _TYPE_NAMES: Final[Mapping[str, Type]] = {
 class Checker:
     """Finds type mistakes in one expression, and sets the types of its parts.
 
-    `variables` maps a variable's name, which may have dots, to its type. `fields` maps an object
-    type to the types of its fields.
+    `variables` has types by name, which may have dots. `fields` has, for each object type, the
+    types of its fields.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Checker:
         return self._resolved(node, known[name])
 
     def _resolved(self, node: FunctionCall, overloads: Sequence[Overload]) -> Type:
-        """Return a call's type and store its suitable overloads; without any, report a mistake."""
+        """Return a call's type and store its suitable overloads."""
         if node.function in {AND, OR}:
             return self._logical(node, overloads[0].name)
         parts = [*([node.target] if node.target is not None else []), *node.args]
@@ -230,7 +230,6 @@ class Checker:
         return result
 
     def _logical(self, node: FunctionCall, overload: str) -> Type:
-        """Return the type of && or ||; report each operand that is not a bool."""
         wrong = False
         for arg in node.args:
             if not self._known.assign(arg.type or ERROR, BOOL):
@@ -261,10 +260,7 @@ class Checker:
         return list_of(joined or self._known.new_parameter())
 
     def _element(self, node: Expression, optional: bool) -> Type:
-        """Return the type of an element or of a map's value.
-
-        With `optional`, return the type inside the optional type; any other type is a mistake.
-        """
+        """Return the type of an element, or the type inside its optional."""
         found = self._check(node)
         if optional:
             found, is_optional = unwrapped(found)
@@ -281,7 +277,7 @@ class Checker:
         return map_of(keys or self._known.new_parameter(), values or self._known.new_parameter())
 
     def _joined(self, before: Type | None, found: Type) -> Type:
-        """Return the more general of two types; DYN if the types do not match."""
+        """Return the more general of two types, or DYN."""
         if before is None:
             return found
         if self._known.assign(before, found):
@@ -321,7 +317,7 @@ class Checker:
 
 
 def _qualified(node: Expression) -> str:
-    """Return the node as a name with dots, for example `google.protobuf`; "" for other nodes."""
+    """Return the node as a name with dots, for example `google.protobuf`, or ""."""
     match node:
         case Ident():
             return node.name

@@ -297,7 +297,7 @@ def _by_function(lines: Iterable[str]) -> dict[str, list[Overload]]:
 
 
 def _standard_lines(*, mixed: bool) -> Iterator[str]:
-    """Yield each overload's id and signature; `mixed` lets int, uint and double be compared."""
+    """Yield each overload's id and signature."""
     for block in (_OPERATORS, _CONVERSIONS):
         yield from block.strip().split("\n")
     for operator, word in (
@@ -307,6 +307,7 @@ def _standard_lines(*, mixed: bool) -> Iterator[str]:
         ("_>=_", "greater_equals"),
     ):
         for first in _COMPARED:
+            # `mixed`: int, uint and double can be compared with each other.
             for second in _NUMBERS if mixed and first in _NUMBERS else (first,):
                 suffix = first if first == second else f"{first}_{second}"
                 types = f"{first.removesuffix('64')}, {second.removesuffix('64')}"
@@ -337,7 +338,8 @@ def _further_lines() -> Iterator[str]:
 
 
 def _parsed(name: str, signature: str) -> tuple[str, Overload]:
-    """Return the name and the overload for a signature such as `string.size() int`."""
+    """Return the name and the overload for a signature."""
+    # For example `string.size() int`.
     call, result = _split_result(signature)
     opened = _matching(call)
     head, inner = call[:opened], call[opened + 1 : -1]
@@ -372,7 +374,7 @@ def _matching(call: str) -> int:
 
 
 def _split(inner: str) -> Iterator[str]:
-    """Yield the types in a text, split at commas, but not at commas inside brackets."""
+    """Yield the parts of a text between commas outside of brackets."""
     depth, start = 0, 0
     for at, each in enumerate(inner):
         depth += {"(": 1, ")": -1}.get(each, 0)

@@ -110,7 +110,7 @@ def _qualified_name(text: str) -> list[str]:
 
 
 def _without_dash(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return a check for prefixes: like `check`, but the text may end with a dash."""
+    """Return `check` for prefixes, which may end with a dash."""
 
     def checked(text: str) -> list[str]:
         return check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)

@@ -97,10 +97,8 @@ def formatted(
 ) -> list[str]:
     """Return the text in pieces, with each clause, such as %s, replaced by a formatted argument.
 
-    `clause` gets the letter of a clause, the index of its argument and its precision, and returns
-    the formatted argument. `count` is the number of arguments; with `checks` it must equal the
-    number of clauses. Raises FormatError if a clause is malformed, or if its argument is missing or
-    has a wrong type.
+    `clause` returns the formatted argument; it gets the letter of the clause, the index of the
+    argument and the precision. With `checks`, there must be `count` clauses. Raises FormatError.
     """
     made, at, used = list[str](), 0, 0
     while at < len(text):
@@ -134,10 +132,7 @@ _UNPARSED: Final = "could not parse formatting clause: "
 
 
 def _precision(text: str, at: int) -> tuple[int | None, int]:
-    """Return the precision that may begin at `at`, and the position of the clause's letter.
-
-    The precision is None if the clause has none. Raises FormatError if it is malformed.
-    """
+    """Return the precision that may begin at `at`, and the letter's position."""
     if text[at] != ".":
         return None, at
     end = at + 1
@@ -234,10 +229,7 @@ def _as_text(value: Value) -> str:
 
 
 def _inner(value: Value, key: bool = False) -> str:
-    """Return the text of an element of a list or map, or of a map's key if `key` is True.
-
-    Raises FormatError if a value of this type cannot be formatted there.
-    """
+    """Return the text of a list's element, or of a map's key or value."""
     kind = type(value)
     if key and kind not in {str, bool, int, UInt}:
         raise FormatError(f"no formatting function for map key of type {type_name(value)}")

@@ -96,7 +96,7 @@ def binding_of(
 
 
 def _of_pattern(function: str, count: int) -> Implementation:
-    """Return an implementation that checks the types of `count` arguments before the call."""
+    """Return an implementation that first checks the types of its arguments."""
     wanted = (str, str, int)[:count]
     implementation = functions_of_text.OF_PATTERNS[function]
 
@@ -134,11 +134,7 @@ def _of_operator(function: str, operator: operators.Operator) -> Implementation:
 
 
 def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Implementation:
-    """Return a function that calls the first overload that suits the types of its arguments.
-
-    If no overload does, the result is a Failure. For functions in `_UNGUARDED`, only the number of
-    arguments counts.
-    """
+    """Return a function that calls the first suitable overload, or returns a Failure."""
     unguarded = function in _UNGUARDED
     known = _OVERLOADS if newer else _OVERLOADS | _OVERLOADS_1_36
     choices = [(known[each.name], each.parameters) for each in overloads]
@@ -154,11 +150,12 @@ def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Imple
 
 
 def _fits(wanted: Type, value: Value) -> bool:
-    """Return whether the value has the type; lists and maps are checked by their first element."""
+    """Return whether the value has the type."""
     if wanted.kind in {"dyn", "any", "param"}:
         return True
     if wanted.name != type_name(value):
         return False
+    # Of a list or map, only the first element is checked.
     if wanted.kind == "list" and is_list(value):
         return not size_of(value) or _fits(wanted.parameters[0], next(iterate(value)))
     if wanted.kind == "map" and type(value) is MapValue and len(value):

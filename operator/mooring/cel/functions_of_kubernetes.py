@@ -43,11 +43,9 @@ def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
 
 
 def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return `value` plus `sign` (1 or -1) times another quantity or number.
-
-    As before Kubernetes 1.37, a decimal `value` itself also changes to the result.
-    """
+    """Return `value` plus `sign` (1 or -1) times another quantity or number."""
     made = _changed(sign, value, other)
+    # Before Kubernetes 1.37, a decimal itself also changes to the result.
     if value.is_decimal:
         made.source = value
         changed: QuantityValue | None = value
@@ -61,7 +59,7 @@ def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValu
 
 
 def _normalized(text: str) -> VersionValue | Failure:
-    """Parse a version that may have a leading `v`, few parts or leading zeros, such as `v1.2`."""
+    """Parse a version with a leading `v`, few parts or leading zeros."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
         if len(part) > 1:
@@ -166,10 +164,7 @@ def _constant(value: Value) -> Callable[[], Value]:
 
 
 def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Return `function` with a wrapper that first subtracts work from the `WorkBudget`.
-
-    The work is that of the longest text among the arguments.
-    """
+    """Return a wrapper that first subtracts the work for the longest text."""
 
     def compute(*values: Value) -> Value:
         work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))

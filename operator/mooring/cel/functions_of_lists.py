@@ -87,7 +87,6 @@ def _range_1_36(count: int) -> Value:
 
 
 def _numbers(count: int) -> Value:
-    """Return the numbers from 0 to `count` - 1; this takes `count` units of work."""
     numbers = list[int]()
     for first in range(0, count, _MADE_AT_ONCE):
         end = min(first + _MADE_AT_ONCE, count)
@@ -97,7 +96,7 @@ def _numbers(count: int) -> Value:
 
 
 def _compared_each(items: Value) -> tuple[Value, ...]:
-    """Return the elements, after subtracting the work of comparing all pairs from the budget."""
+    """Return the elements, and subtract the work of comparing all pairs."""
     work.spend(_PER_PAIR * size_of(items) ** 2)
     return tuple(iterate(items))
 
@@ -138,10 +137,7 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Return `function` with a wrapper that first subtracts work from the `WorkBudget`.
-
-    The work is that of comparing each element of one list with each element of the other.
-    """
+    """Return a wrapper that first subtracts the work of comparing all pairs."""
 
     def compute(first: Value, second: Value) -> bool:
         work.spend(size_of(first) * size_of(second))
@@ -174,16 +170,14 @@ def _sum(zero: Value) -> Callable[[Value], Value]:
 
 
 def _extreme(name: str, worse: int) -> Callable[[Value], Value]:
-    """Return the function max or min of lists, called `name`.
-
-    An item replaces the best item so far if `compare(best, item)` returns `worse`.
-    """
+    """Return the function max or min of lists."""
 
     def compute(items: Value) -> Value:
         best: Value = None
         for index, item in enumerate(at_once(items)):
             if type(item) not in _COMPARABLE:
                 return NO_OVERLOAD
+            # `worse` is -1 for max and 1 for min.
             if not index or compare(best, item) == worse:
                 best = item
         return best if size_of(items) else Failure(f"{name} called on empty list")

@@ -52,12 +52,10 @@ def _last_index_of(text: str, part: str, offset: int | None = None) -> Value:
 
 
 def _found_from(search: Callable[[str, str, int], Value]) -> Callable[[str, str, int], Value]:
-    """Return `search` as before Kubernetes 1.37, where the text "" is found at any offset.
-
-    The offset may even be negative, or behind the end of the searched text.
-    """
+    """Return `search` as it was before Kubernetes 1.37."""
 
     def compute(text: str, part: str, offset: int) -> Value:
+        # The text "" was found at any offset, even outside of the searched text.
         return search(text, part, offset) if part else offset
 
     return compute

@@ -94,7 +94,7 @@ class Program:
 
 @dataclass(slots=True, eq=False)
 class _Planned:
-    """The function that evaluates a node of the tree, and the node's value if it is constant."""
+    """The function that evaluates a node, and the value of a constant node."""
 
     evaluate: Evaluate
     is_constant: bool = False
@@ -106,9 +106,9 @@ def plan(
 ) -> Program:
     """Return the program of a checked tree that reads these variables.
 
-    `newer` selects the functions of Kubernetes 1.37. `lenient` selects CEL's own rules instead of
-    Kubernetes': a constant that cannot be converted is an error only when it is evaluated, and
-    comparisons with NaN are False. Raises CompileError if an operation on constants fails.
+    `newer` selects the functions of Kubernetes 1.37. `lenient` selects CEL's own rules for
+    constants that cannot be converted, and for comparisons with NaN. Raises CompileError if an
+    operation on constants fails.
     """
     planner = _Planner(variables, newer, lenient)
     try:
@@ -123,7 +123,7 @@ def _constant(value: Value) -> _Planned:
 
 
 class _Planner:
-    """Makes a function for each node of a tree; the values of variables are in a `Frame`."""
+    """Makes a function for each node of a tree."""
 
     def __init__(self, variables: Sequence[str], newer: bool, lenient: bool) -> None:
         self.slots = len(variables)
@@ -194,23 +194,21 @@ class _Planner:
         return self._function(node, args)
 
     def _function(self, node: FunctionCall, args: Sequence[_Planned]) -> _Planned:
-        """Return the planned call.
-
-        The conversion of a constant is computed at once. A constant list after `in` becomes a set.
-        Raises EvaluationCrash if a conversion fails, unless the plan is lenient.
-        """
+        """Return the planned call."""
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
         if (
             overload == "in_list"
             and args[1].is_constant
             and (args[1].constant or not self._lenient)
         ):
+            # A constant list after `in` becomes a set.
             members = _members(args[1].constant)
             if members is not None:
                 return _membership(args[0].evaluate, members)
         constants = [arg.constant if arg.is_constant else None for arg in args]
         binding = binding_of(node.function, overload, constants, self._newer, self._lenient)
         if is_conversion(node.function) and len(args) == 1 and args[0].is_constant:
+            # The conversion of a constant is computed at once.
             value = binding.call(args[0].constant)
             if not isinstance(value, Failure):
                 return _constant(value)
@@ -274,7 +272,7 @@ def _read(slot: int) -> Evaluate:
 
 
 def _growing(value: Value) -> Value:
-    """Return the value with which a loop begins; an empty list or map becomes one that can grow."""
+    """Return the start value of a loop; an empty list or map can grow."""
     if is_list(value) and not size_of(value):
         return []
     if type(value) is MapValue and not len(value):
@@ -299,12 +297,9 @@ def _not_iterable(value: Value, variables: int) -> Failure:
 def _run_loop(
     slot: int, variables: int, condition: Evaluate, step: Evaluate, size: int
 ) -> Callable[[Frame, Value], None]:
-    """Return a function that runs a loop over the items of a value.
+    """Return a function that runs a loop over the items of a value."""
 
-    In the `Frame`, index `slot` has the result, and the loop's one or two `variables` follow. The
-    loop ends early if `condition` is False. Each iteration takes `size` units of work.
-    """
-
+    # The result is at index `slot` of the frame, and the loop's variables follow.
     def run(values: Frame, over: Value) -> None:
         pairs = over.items() if type(over) is MapValue else enumerate(iterate(over))
         for key, item in pairs:
@@ -334,10 +329,7 @@ def _conditional(condition: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
 
 
 def _logical(stops_at: bool, first: Evaluate, second: Evaluate) -> Evaluate:
-    """Return a function that evaluates `||` if `stops_at` is True, else `&&`.
-
-    An error counts only if the other operand does not decide the result.
-    """
+    """Return a function that evaluates `||` if `stops_at` is True, else `&&`."""
 
     def evaluate(frame: Frame) -> Value:
         failed: Failure | None = None
@@ -345,6 +337,7 @@ def _logical(stops_at: bool, first: Evaluate, second: Evaluate) -> Evaluate:
             value = term(frame)
             if value is stops_at:
                 return stops_at
+            # Only an error if the other operand does not decide the result.
             if type(value) is not bool and failed is None:
                 failed = value if isinstance(value, Failure) else NO_OVERLOAD
         return not stops_at if failed is None else failed
@@ -368,11 +361,7 @@ def _equality(function: str, first: Evaluate, second: Evaluate) -> Evaluate:
 
 
 def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> Evaluate:
-    """Return a function that evaluates `orValue` if `unwraps` is True, else `or`.
-
-    The second operand is evaluated only if the first operand is absent. Before Kubernetes 1.37
-    (`newer` is False), a first operand that is not optional is returned.
-    """
+    """Return a function that evaluates `orValue` if `unwraps` is True, else `or`."""
 
     def evaluate(frame: Frame) -> Value:
         value = first(frame)
@@ -380,16 +369,14 @@ def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> 
             if not value.present:
                 return second(frame)
             return value.value if unwraps else value
+        # Before Kubernetes 1.37, an operand that is not optional is returned.
         return NO_OVERLOAD if newer and not isinstance(value, Failure) else value
 
     return evaluate
 
 
 def _invocation(binding: Binding, args: Sequence[Evaluate], listed: int | None) -> Evaluate:
-    """Return a function that evaluates `args` and calls the implementation in `binding`.
-
-    It raises EvaluationCrash if argument number `listed` is not a list; None means no such check.
-    """
+    """Return a function that evaluates `args` and calls the implementation in `binding`."""
 
     def evaluate(frame: Frame) -> Value:
         values = list[Value]()
@@ -457,16 +444,14 @@ def _made_map(frame: Frame, steps: Sequence[tuple[Evaluate, Evaluate, bool]]) ->
 
 
 def _members(items: Sequence[Value]) -> frozenset[tuple[type, Value]] | None:
-    """Return the elements of a constant list, with equal numbers of other types, as a set.
-
-    Returns None if the list has an element that cannot be looked up in a set.
-    """
+    """Return the elements of a constant list as a set; None if this is impossible."""
     found = set[tuple[type, Value]]()
     for item in items:
         kind = type(item)
         if kind not in _HASHED:
             return None
         found.add((kind, item))
+        # An equal number of another type is found, too.
         if kind in {int, UInt}:
             found.add((float, float(item)))
         whole = item if kind in {int, UInt} else None

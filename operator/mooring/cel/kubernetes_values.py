@@ -21,8 +21,8 @@ class QuantityValue(Opaque):
     """An amount: `number` times ten to the power of `power`.
 
     Kubernetes stores small amounts as int64 and other amounts as decimals; only small amounts have
-    an integer value. A comparison with a decimal converts the amount to a decimal, so this class is
-    mutable. A sum is a pointer in Go; therefore `amount == sum` is an error, but `sum == amount` is
+    an integer value. The class is mutable, because a comparison with a decimal converts the amount
+    to a decimal. A sum is a pointer in Go; so `amount == sum` is an error, but `sum == amount` is
     not.
     """
 
@@ -155,17 +155,14 @@ def _exponent(suffix: str) -> int | None:
 
 
 def _decimal(sign: int, number: int, power: int, binary: bool) -> "QuantityValue":
-    """Return `sign` times `number` times ten to the power of `power`, as a decimal.
-
-    The number is rounded up to a billionth. A large amount with a binary suffix (`binary`) becomes
-    the largest int64.
-    """
+    """Return a decimal amount, rounded up to a billionth."""
     if number:
         if power >= -_NANO:
             number *= 10 ** (power + _NANO)
         else:
             number = -(-number // 10 ** (-_NANO - power))
         power = -_NANO
+        # As in Kubernetes, for an amount with a binary suffix.
         if binary and number > _INT64_HIGHEST * 10**_NANO:
             number, power = _INT64_HIGHEST, 0
     return QuantityValue(sign * number, power, True)
@@ -257,7 +254,7 @@ def _number(text: str, name: str, capitalized: str) -> "int | Failure":
 
 
 def _wrong_tag(tag: str) -> Failure | None:
-    """Return the mistake in one identifier of a pre-release; None without a mistake."""
+    """Return the mistake in one identifier of a pre-release."""
     if not tag:
         return Failure("Prerelease is empty")
     if _NUMERIC.fullmatch(tag):
@@ -332,7 +329,7 @@ def address_mistake(text: str) -> str:
 
 
 def _why_not_4(text: str) -> str:
-    """Return the mistake in four numbers separated by dots; "" without a mistake."""
+    """Return the mistake in an IPv4 address, or ""."""
     value, digits, fields = 0, 0, 0
     for at, each in enumerate(text):
         if each in "0123456789":
@@ -360,7 +357,7 @@ _GROUP: Final = re.compile(r"[0-9A-Fa-f]*")
 
 
 def _why_not_6(text: str) -> str:
-    """Return the mistake in a text that has a colon but is no IPv6 address."""
+    """Return the mistake in a text with a colon that is no IPv6 address."""
     address, percent, zone = text.partition("%")
     if percent and not zone:
         return "zone must be a non-empty string"

@@ -59,10 +59,7 @@ def _variable(node: Expression, message: str) -> str:
 
 
 def _variables(args: Sequence[Expression], count: int, message: str) -> tuple[str, ...]:
-    """Return the names of a loop's variables, which are the first `count` arguments.
-
-    Raises MacroError for equal or reserved names, and with `message` for any argument but a name.
-    """
+    """Return the names of a loop's variables, which are the first `count` arguments."""
     names = tuple(_variable(each, message) for each in args[:count])
     if len(set(names)) < count:
         raise MacroError(args[1].at, f"duplicate variable name: {names[0]}")
@@ -136,7 +133,7 @@ def _collected(
     step: Expression,
     predicate: Expression | None,
 ) -> Expression:
-    """Return a loop that runs `step` for the items for which `predicate` is true; None: for all."""
+    """Return a loop that runs `step` for the items that fulfil `predicate`."""
     if predicate is not None:
         step = FunctionCall(at, CONDITIONAL, [predicate, step, Ident(at, RESULT)])
     return _loop(at, target, names, start, Literal(at, True), step)
@@ -171,11 +168,8 @@ def _transform_map(
 
 
 def _bound(at: int, name: str, value: Expression, result: Expression) -> Comprehension:
-    """Return an expression that computes `result` with the variable `name` set to `value`.
-
-    The expression is a loop over an empty list. No step runs; the loop's start value is the value
-    of the variable.
-    """
+    """Return an expression that computes `result` with the variable `name` set to `value`."""
+    # A loop over an empty list: its start value is the variable, and no step runs.
     return Comprehension(
         at,
         items=ListOf(at, []),

@@ -60,7 +60,6 @@ class Operator:
 
 
 def _whole(value: int, unsigned: bool) -> Value:
-    """Return the number; a Failure if it exceeds the range of int or uint."""
     if unsigned:
         return UInt(value) if 0 <= value <= _HIGHEST_UNSIGNED else _UINT_OVERFLOW
     return value if _LOWEST <= value <= _HIGHEST else _INT_OVERFLOW
@@ -150,7 +149,7 @@ def _ordered(accepted: frozenset[int]) -> Callable[[Value, Value], Value]:
 
 
 def _lenient(base: Operator) -> Operator:
-    """Return a comparison that gives False for NaN, where `base` gives a Failure."""
+    """Return a comparison that gives False for NaN."""
 
     def compute(first: Value, second: Value) -> Value:
         found = base.implementation(first, second)
@@ -170,13 +169,13 @@ def _contains(value: Value, items: Value) -> Value:
 def insert(target: Value, *entry: Value) -> Value:
     """Return the map with a new entry; `entry` is a key and a value, or a map to add.
 
-    A map that a loop builds is changed itself; any other map is copied. Returns a Failure if the
-    map has the key already.
+    Returns a Failure if the map has the key already.
     """
     added = [entry] if len(entry) == 2 else [*entry[0].items()]
     for key, value in added:
         if target.find(key)[0]:
             return Failure(f"insert failed: key {text_of(key)} already exists")
+        # Only the map that a loop builds is changed itself.
         if not target.is_building:
             copied = MapValue()
             for known, kept in target.items():
@@ -284,7 +283,7 @@ def _bytes_to_text(value: bytes) -> Value:
 
 
 def _of_optional(value: Value) -> Value:
-    """Return an optional that has the value; it is absent for 0, "" and other empty values."""
+    """Return an optional with the value; it is absent for 0, "" and other empty values."""
     empty = value is None or (
         type(value) in {Joined, tuple, list, MapValue, str, bytes, bool, int, UInt, float}
         and not (size_of(value) if hasattr(value, "__len__") else value)

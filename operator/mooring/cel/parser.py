@@ -112,7 +112,7 @@ class _SyntaxError(Exception):
 
 
 class _Parser:
-    """Parses from left to right; `mistakes` has the mistakes after which parsing continued."""
+    """Parses from left to right, and goes on after some mistakes."""
 
     def __init__(self, source: str, macros: Macros) -> None:
         self.mistakes: list[ExpressionMistake] = []
@@ -179,7 +179,7 @@ class _Parser:
         raise _SyntaxError(at, f"Syntax error: mismatched input '{text}'{expected}")
 
     def _made(self, node: Expression) -> Expression:
-        """Return the node; raise an error if its tree is too deep or too large."""
+        """Return the node, unless its tree is too deep or too large."""
         if node.depth > MOST_LEVELS:
             raise _SyntaxError(node.at, f"expression is nested more than {MOST_LEVELS} levels")
         if node.size > MOST_NODES:
@@ -189,10 +189,7 @@ class _Parser:
     def _call(
         self, at: int, function: str, *args: Expression, target: Expression | None = None
     ) -> Expression:
-        """Return a call; for a macro, return the tree that replaces the call.
-
-        For a macro with wrong arguments, store the mistake and return a literal.
-        """
+        """Return a call, or the tree that replaces a macro's call."""
         macro = self._macros.get((function, len(args), target is not None))
         if macro is not None:
             try:
@@ -254,10 +251,7 @@ class _Parser:
         return self._tree(OR, [terms, disjunctions])
 
     def _tree(self, function: str, parts: Sequence[Sequence[Any]]) -> Expression:
-        """Return a balanced tree of calls of `function`.
-
-        `parts` has two sequences: the operands, and the offsets of the operators.
-        """
+        """Return a balanced tree of calls of `function`."""
         terms, offsets = parts
 
         def balanced(low: int, high: int) -> Expression:
@@ -284,10 +278,8 @@ class _Parser:
         return self._call(at, NOT if sign == "!" else NEGATE, inner)
 
     def _member(self, minus: int | None = None) -> Expression:
-        """Parse an operand with its fields, elements and calls.
-
-        If a minus sign before a number was read already, `minus` is its offset.
-        """
+        """Parse an operand with its fields, elements and calls."""
+        # `minus` is the offset of a minus sign before a number.
         node = self._primary() if minus is None else self._number(minus)
         while True:
             if self._is("."):
@@ -317,7 +309,6 @@ class _Parser:
         return self._made(Select(at, node, field))
 
     def _arguments(self) -> list[Expression]:
-        """Parse the arguments of a call and the closing bracket; return the arguments."""
         found = list[Expression]()
         if not self._is(")"):
             found.append(self._expression())

@@ -1,8 +1,8 @@
 """Regular expressions with the syntax and the meaning of Go's, by RE2.
 
-Python's `re` may take for ever, because it backtracks. The time of `google-re2` grows only with
-the length of the text and the size of the pattern, and it releases Python's lock. An evaluation
-pays for this time from its `WorkBudget`.
+Python's `re` may take for ever, because it backtracks. The time of `google-re2` grows only with the
+length of the text and the size of the pattern, and is subtracted from the `WorkBudget` of the
+evaluation. It releases Python's lock.
 """
 
 import re

@@ -171,7 +171,7 @@ def _date(value: Timestamp, zone: tzinfo | timedelta) -> datetime:
 
 
 def _zone(name: str) -> tzinfo | timedelta | Failure:
-    """Return the time zone of a name or an offset, such as `-08:00`; a Failure if it is unknown."""
+    """Return the time zone of a name, or of an offset such as `-08:00`."""
     hours, colon, minutes = name.partition(":")
     if not colon:
         if name in {"", "UTC", "Local"}:  # that of the API server's and the scheduler's images

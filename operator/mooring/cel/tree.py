@@ -153,8 +153,8 @@ class MapOf(Expression):
 class Comprehension(Expression):
     """A loop over `items` that computes `result`; macros such as `exists` become loops.
 
-    `variables` are the one or two names for an item. The variable named `collects` first has the
-    value of `start`, and after each item that of `step`. If `condition` is False, the loop ends.
+    `variables` are the one or two names for an item. The variable `collects` begins with the value
+    of `start`; after each item it gets the value of `step`. If `condition` is False, the loop ends.
     """
 
     __slots__ = ("collects", "condition", "items", "result", "start", "step", "variables")

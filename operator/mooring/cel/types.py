@@ -208,10 +208,7 @@ class Substitutions:
         return second.kind in {"dyn", "any", "param"} or second == first
 
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
-        """Return whether type parameter `free` may be `given`, and whether it had a type before.
-
-        If it may, the parameter gets the type, or the more general of this and its former type.
-        """
+        """Bind `free` to `given`; return whether this is possible, and whether `free` was bound."""
         if given == free:
             return True, True
         known = self._known.get(free.name)

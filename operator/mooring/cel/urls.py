@@ -116,7 +116,7 @@ def _failure(text: str) -> Callable[[str], Failure]:
 
 
 def _host(authority: str, scheme: str) -> str | Failure:
-    """Return the host with its port, without a user's name; a Failure if malformed."""
+    """Return the host with its port, without a user's name."""
     _user, at, host = authority.rpartition("@")
     if "[" in host:
         found = _literal(host)
@@ -134,7 +134,7 @@ def _host(authority: str, scheme: str) -> str | Failure:
 
 
 def _literal(host: str) -> str | Failure:
-    """Return a host that is an IPv6 address in brackets, with its port; a Failure if malformed."""
+    """Return a host that is an IPv6 address in brackets, with its port."""
     bracket = host.rfind("]")
     if host.rfind("[") > 0:
         return Failure("invalid IP-literal")
@@ -161,10 +161,8 @@ def _wrong_port(port: str) -> Failure:
 
 
 def _unescaped(host: str, in_zone: bool = False) -> str | Failure:
-    """Return the host with its escapes decoded; a Failure for a character that it may not have.
-
-    Only non-ASCII characters may be escaped, but any in the zone of an IPv6 address (`in_zone`).
-    """
+    """Return the host with its escapes decoded."""
+    # Only non-ASCII characters may be escaped; in an IPv6 zone, any character may.
     wrong = (_NOT_IN_ZONE if in_zone else _NOT_IN_HOST).search(host)
     if wrong is not None:
         shown = go_quoted(wrong[0])

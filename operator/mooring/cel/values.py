@@ -1,7 +1,7 @@
 """Values of CEL expressions: types, equality, order and size.
 
-Python's bool, int, float, str, bytes and None are used. A list is a tuple or a Joined, or a Python
-list while a loop builds it. Errors are values too, because `&&` and `||` may ignore an error.
+Python's bool, int, float, str, bytes and None are used. A list is a tuple or a Joined; while a loop
+builds it, it is a Python list. Errors are values too, because `&&` and `||` may ignore an error.
 Source: cel-go's `common/types`.
 """
 
@@ -64,8 +64,8 @@ ABSENT: Final = Optional(False)
 class Opaque:
     """The base class of values with a type that Kubernetes adds to CEL.
 
-    `go_type` and `short_name` name the type in cel-go's messages. `hashable` says whether Go can
-    use the value as a key of a map.
+    `go_type` and `short_name` are names in cel-go's messages. `hashable` says whether Go can use
+    the value as a map's key.
     """
 
     __slots__ = ()
@@ -107,9 +107,8 @@ LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 class WorkBudget(threading.local):
     """The work that an evaluation may still do; a node of the tree is one unit of work.
 
-    cel-go limits a cost instead of the work. kube-apiserver rejects a selector with an estimated
-    cost above a million, and kube-scheduler ends an evaluation at this cost. A cost of a million is
-    less work than MOST_WORK.
+    kube-scheduler limits a cost instead, to a million, which is less work than MOST_WORK.
+    kube-apiserver rejects a selector with a higher estimated cost.
     """
 
     left = MOST_WORK
@@ -171,10 +170,7 @@ work: Final = WorkBudget()
 
 
 def _key(key: Value) -> Any:
-    """Return a dict key for a key of a CEL map, so that 1, 1u, 1.0 and true differ.
-
-    Raises EvaluationCrash for a value that Go cannot use as a key.
-    """
+    """Return a dict key for a key of a CEL map."""
     kind = type(key)
     if kind is str:
         return key
@@ -182,6 +178,7 @@ def _key(key: Value) -> Any:
         name = "types.Bytes" if kind is bytes else key.go_type
         raise EvaluationCrash(f"internal error: runtime error: hash of unhashable type {name}")
     if kind in {bool, int, UInt, float, type(None), Type, Duration, Timestamp}:
+        # With the type, so that 1, 1u, 1.0 and true differ.
         return (kind, key)
     return (kind, id(key))
 
@@ -231,14 +228,12 @@ class MapValue:
         return (self._entries.get(key) if type(key) is str else self._of_number(key)) is not None
 
     def _of_number(self, key: Value) -> "tuple[Value, Value] | None":
-        """Return the entry of a key that is no text; None without an entry.
-
-        A number also finds the entry of an equal int or uint.
-        """
+        """Return the entry of a key that is no text."""
         if not self._entries:
             return None
         found = self._entries.get(_key(key))
         kind = type(key)
+        # A number also finds the entry of an equal int or uint.
         if found is None and kind in {float, UInt}:
             whole = lossless_int(key)
             found = None if whole is None else self._entries.get((int, whole))
@@ -406,7 +401,8 @@ def _equal_optionals(first: Optional, second: Optional) -> "bool | Failure":
 
 
 def _directly_equal(first: Value, second: Value) -> "bool | Failure":
-    """Return whether two values are equal; an Opaque value also compares itself with None."""
+    """Return whether two values are equal."""
+    # An Opaque value compares itself with None.
     if second is None and isinstance(first, Opaque):
         return first.equals(second)
     return equal(first, second)
@@ -438,7 +434,7 @@ def _equal_maps(first: MapValue, second: Value) -> "bool | Failure":
 
 
 def _compared(first: float, second: float) -> int | None:
-    """Return -1, 0 or 1 for less, equal or greater; None if a number is NaN."""
+    """Return -1, 0 or 1 for less, equal or greater; None for NaN."""
     if math.isnan(first) or math.isnan(second):
         return None
     if type(first) is float or type(second) is float:
