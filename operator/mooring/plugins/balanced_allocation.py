@@ -124,16 +124,15 @@ class NodeResourcesBalancedAllocation:
 
 
 def _fraction(used: _Floats, offered: _Floats) -> _Floats:
-    """Return float64[nodes]: the share of `offered` that is used, at most 1; `offered` has no 0."""
+    """Return float64[nodes]: the used share of `offered`, at most 1."""
+    # `offered` has no 0.
     fraction = used / offered
     return np.minimum(fraction, 1.0, out=fraction)
 
 
 def _evenness(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
-    """Return int64[nodes]: 100 * (1 - standard deviation of the fractions), rounded down.
-
-    The fractions of resources that a node does not offer are left out.
-    """
+    """Return int64[nodes]: 100 * (1 - standard deviation of the fractions), rounded down."""
+    # Resources that a node does not offer are not counted there.
     counted = [amounts > 0 for amounts in offered]
     number = np.sum(counted, axis=0, dtype=np.int64, initial=0)
     pairs = list(zip(fractions, counted, strict=True))

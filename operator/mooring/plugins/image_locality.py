@@ -32,8 +32,7 @@ class ImageLocality:
     def score_key(self, pod: Pod) -> Hashable:
         """Return the pod's images that nodes have, and its numbers of containers and image volumes.
 
-        Return None if no node has any of the images. The key does not say which nodes have the
-        images, because cached scores are dropped when a node's images change.
+        Return None if no node has any of the images.
         """
         spec, has_image = pod.spec, self._cluster.nodes.has_image
         images = tuple([image for image in spec.images if has_image(image)])

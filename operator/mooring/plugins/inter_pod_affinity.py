@@ -43,10 +43,7 @@ _MOST_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Terms:
-    """A pod's inter-pod terms: each selects pods, and names the node label of its domains.
-
-    `required` selects the pods that match all required affinity terms.
-    """
+    """A pod's inter-pod affinity terms, with the pods that they select."""
 
     required: Selection | None
     required_keys: tuple[str, ...]
@@ -58,9 +55,7 @@ class _Terms:
 class _Counts:
     """Counts of pods per topology domain, for the filter.
 
-    `wanted` counts the pods that the required affinity terms select, `avoided` the pods that the
-    required anti-affinity terms select. `avoiding` counts, by node label, the placed pods whose own
-    anti-affinity terms select the incoming pod.
+    `avoiding` counts, by node label, the placed pods whose own anti-affinity terms select the pod.
     """
 
     wanted: tuple[DomainCounts, ...]
@@ -204,7 +199,6 @@ def _terms(spec: PodSpec) -> _Terms:
 
 
 def _pods(*terms: AffinityTerm) -> Selection:
-    """Return a selection of the pods, also terminating pods, that match all terms."""
     return selection(tuple(map(term_selector, terms)), terminating=True)
 
 
@@ -222,11 +216,7 @@ def _is_first(
 
 
 def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether the change of a pod from `before` to `after` may let `pod` fit somewhere.
-
-    The changed pod now matches the required affinity, or no longer conflicts with `pod`. Or it no
-    longer matches the required affinity, and now only `pod` itself matches it.
-    """
+    """Return whether this change of another pod may let `pod` fit somewhere."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     terms = _terms(pod.spec)
@@ -246,15 +236,12 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> boo
     required = terms.required
     if required is None or not left(required):
         return False
+    # Now perhaps only `pod` itself matches the required affinity.
     return _is_first(pod, required, _wanted(terms, cluster), cluster)
 
 
 def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether a node is in other domains than before, by a label that matters to the pod.
-
-    A node that does not exist is in no domain. If the pod requires no other pods, return True for
-    every new node, because the pod may fit there.
-    """
+    """Return whether a node is now in other domains that matter to the pod."""
     terms = _terms(pod.spec)
     if before is None and terms.required is None:
         return True
@@ -270,7 +257,7 @@ def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> 
 
 
 def _namespaces_differ(pod: Pod, before: Any, after: Any) -> bool:
-    """Return whether a change of a namespace may change which pods the terms select."""
+    """Return whether a namespace's change may change which pods the terms select."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     affinity = pod.spec.affinity

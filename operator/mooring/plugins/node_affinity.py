@@ -155,7 +155,7 @@ def _selectors(pod: Pod) -> _Selectors:
 
 
 def _names(term: NodeSelectorTerm) -> frozenset[str] | None:
-    """Return the names of nodes that the term can match; None if it names no node."""
+    """Return the names of nodes that the term can match, if it names nodes."""
     named = [
         frozenset(field.values)
         for field in term.fields

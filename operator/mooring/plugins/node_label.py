@@ -109,7 +109,6 @@ class NodeLabel:
 
 
 def _met(nodes: NodeView, present: tuple[str, ...], absent: tuple[str, ...]) -> Iterator[BoolArray]:
-    """Yield bool[nodes] for each key: True where the node has or lacks the key as wanted."""
     for key in present:
         yield nodes.label_codes(key) != ABSENT
     for key in absent:

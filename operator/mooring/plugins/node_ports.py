@@ -52,7 +52,6 @@ class NodePorts:
 
 
 def _collide(one: HostPort, other: HostPort) -> bool:
-    """Return whether the ports conflict on a node; EVERY_ADDRESS conflicts with any address."""
     if (one.protocol, one.port) != (other.protocol, other.port):
         return False
     return one.ip == other.ip or EVERY_ADDRESS in (one.ip, other.ip)

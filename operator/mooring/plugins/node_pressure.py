@@ -74,7 +74,7 @@ class NodePressure:
 
 
 def _bits(nodes: NodeView, pressures: tuple[Pressure, ...]) -> npt.NDArray[np.uint64]:
-    """Return uint64[nodes]: bit i is set where the node has the i-th of the conditions."""
+    """Return uint64[nodes], with bit i set if the i-th condition is true."""
     by_code = [
         sum(1 << i for i, pressure in enumerate(pressures) if (pressure, "True") in conditions)
         for conditions in nodes.condition_sets

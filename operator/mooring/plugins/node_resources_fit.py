@@ -117,7 +117,7 @@ amounts are computed with Python's integers."""
 
 
 class _Arithmetic(NamedTuple):
-    """The functions for arithmetic with whole amounts of several nodes, as int64 or as floats."""
+    """Functions for arithmetic with amounts of several nodes, as int64 or as floats."""
 
     minimum: Callable[[Any, Any], Any]
     maximum: Callable[[Any, Any], Any]
@@ -195,7 +195,7 @@ class _AllocationScore:
         score: _ScoreOfUsage,
         weights: tuple[int, int],
     ) -> IntArray:
-        """Return int64[nodes], 0 to 100: the weighted mean of the scores for cpu and memory."""
+        """Return int64[nodes], 0 to 100: the weighted mean score of cpu and memory."""
         asked = np.array(((wanted[CPU],), (wanted[MEMORY],)), np.float64)
         scores = score(usage, asked)
         np.floor(scores, out=scores)
@@ -208,7 +208,7 @@ class _AllocationScore:
         return means
 
     def _mean(self, wanted: Mapping[str, int], nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: the weighted mean (0-100), computed with floats if that is exact."""
+        """Return int64[nodes], 0 to 100: the weighted mean score of the resources."""
         scored = [
             (name, amount, weight)
             for name, weight in self._scored
@@ -238,13 +238,10 @@ class _AllocationScore:
         scored: Sequence[tuple[str, int, int]],
         by: _Arithmetic,
     ) -> Any:
-        """Return the weighted mean of the resources' scores for each node, 0 to 100.
-
-        `amounts` has the allocatable and the requested amounts of the first resource, then of the
-        second, and so on. `scored` has each resource's name, the pod's request and the weight.
-        """
+        """Return the weighted mean of the resources' scores for each node, 0 to 100."""
         total: Any = 0
         weights: Any = 0
+        # `amounts` alternates each resource's allocatable and requested amounts.
         pairs = zip(amounts[::2], amounts[1::2], strict=True)
         for (allocatable, requested), (_, amount, weight) in zip(pairs, scored, strict=True):
             counts = allocatable > 0
@@ -333,10 +330,8 @@ class NodeResourcesFit(_AllocationScore):
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if a node has more free resources and the pod fits, now or after evictions.
 
-        As in kube-scheduler, the result for a deleted pod is QUEUE even if the pod's node is
-        unknown. The result for a DeviceClass is QUEUE if the class now stands for a requested
-        resource. As in 1.38, the result is QUEUE if the pod's nominated node has become too small,
-        because the pod may preempt elsewhere.
+        Return QUEUE also if the pod's nominated node is now too small: the pod may preempt
+        elsewhere.
         """
         if event.kind is Kind.DEVICE_CLASS:
             return queue_if(self._classes.may_help(pod, event))
@@ -349,6 +344,7 @@ class NodeResourcesFit(_AllocationScore):
         row = cluster.row(name) if name is not None else None
         known = cluster.node(row) if row is not None else None
         if row is None or known is None:
+            # As in kube-scheduler, the deleted pod's node may be unknown.
             pod_deleted = isinstance(event.before, Pod) and event.after is None
             return queue_if(pod_deleted and name is not None)
         need = self._counted(need, known)
@@ -364,15 +360,12 @@ class NodeResourcesFit(_AllocationScore):
     def _has_outgrown_nominee(
         self, pod: Pod, event: ClusterEvent, cluster: ClusterView, need: Mapping[str, int]
     ) -> bool:
-        """Return whether the pod no longer fits on its nominated node, even without other pods.
-
-        Only cpu, memory and ephemeral storage are compared, as in kube-scheduler: the devices of a
-        node disappear for a moment when their plugin restarts.
-        """
+        """Return whether the pod's nominated node has become too small for the pod."""
         before, after = event.before, event.after
         nominee = cluster.nominations.get(pod.uid)
         if nominee is None or not (isinstance(before, Node) and isinstance(after, Node)):
             return False
+        # As in kube-scheduler: devices disappear for a moment when their plugin restarts.
         lacks = any(need.get(name, 0) > after.allocatable.get(name, 0) for name in _ALWAYS_SCORED)
         is_there = cluster.nodes.name(nominee.row) == after.name
         return is_there and lacks and _is_large_enough(before, self._counted(need, before))
@@ -423,7 +416,7 @@ class RequestedToCapacityRatioScore(_AllocationScore):
 
 
 def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
-    """Return the name of the node where the event may have freed `wanted` resources; else None."""
+    """Return the node on which the event may have freed `wanted` resources."""
     match event.before, event.after:
         case Pod() as gone, None:
             return freed_node(gone)

@@ -1,7 +1,7 @@
 """Sorts the scheduling queue by priority, then by waiting time (queuesort/).
 
-Among pods of one priority, waiting members of a gang come first if other members are already on
-nodes, because the placed members are useless until the gang has its minimum.
+A gang that has members on nodes comes before other pods of its priority: the placed members are
+useless until the gang has its minimum.
 """
 
 from math import inf

@@ -17,8 +17,7 @@ from mooring.state.view import NodeView
 class ResourceLimits:
     """Scores 1 if the pod's limit of cpu or of memory is at most the node's allocatable, else 0.
 
-    The score decides only between nodes that are equal otherwise: kube-scheduler kept the score 1
-    when other scores changed from 0-10 to 0-100.
+    This decides only between nodes whose other scores are equal.
     """
 
     name: ClassVar[str] = "ResourceLimits"

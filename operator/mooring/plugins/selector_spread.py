@@ -1,7 +1,6 @@
 """Prefers nodes and zones with fewer pods of the same Services and controller.
 
-See SelectorSpreadPriority and ServiceSpreading (selectorspread/ of Kubernetes before 1.23). The
-number of these pods on the node has the weight one third, the number in its zone two thirds.
+See SelectorSpreadPriority and ServiceSpreading (selectorspread/ of Kubernetes before 1.23).
 """
 
 from typing import ClassVar, Final
@@ -77,7 +76,7 @@ def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
 
 
 def _fewest(counts: IntArray | _Floats) -> _Floats:
-    """Return scores of 100 (no pods) to 0 (the most pods); round as kube-scheduler does."""
+    """Return scores of 100 (no pods) to 0 (the most pods)."""
     most = counts.max()
     if not most:
         return np.full(len(counts), float(MAX_SCORE))

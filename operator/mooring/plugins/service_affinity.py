@@ -60,9 +60,8 @@ class ServiceAffinity:
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _RequiredLabels:
         """Return the labels that a node must have; SKIP if there are none.
 
-        Their values come from the pod's nodeSelector. If a Service selects the pod, missing values
-        come from the node of a matching pod: a pod in the same namespace with all labels of this
-        pod. If matching pods are on several nodes, the first node in the node order is used.
+        A label's value comes from the pod's nodeSelector, or else from the node of a pod with the
+        same labels, if a Service selects the pod.
         """
         wanted = {
             requirement.key: requirement.values[0]
@@ -147,10 +146,7 @@ def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: ClusterView
 
 
 def _elsewhere(nodes: NodeView, key: str, counts: IntArray) -> npt.NDArray[np.float64]:
-    """Return float64[nodes]: the percentage of pods on nodes with other values of the label.
-
-    It is 0 on a node without the label. If there are no pods, it is 100 on nodes with the label.
-    """
+    """Return float64[nodes]: the percentage of pods on nodes with other values of the label."""
     codes = nodes.label_codes(key)
     labelled = codes != ABSENT
     pods = int(counts.sum())

@@ -29,13 +29,12 @@ the number of the victim's pods that are matched by all budgets of the set and b
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A node on which the pod fits once its victims are gone.
+    """A node on which the pod fits after the eviction of its victims.
 
     Attributes:
         victims: The pods and groups to evict, the most important first.
-        violations: The number of the victims' pods whose eviction violates a disruption budget.
-        evicting: Pods on the node that this scheduler is evicting already; the pod can use their
-            resources at no further cost.
+        violations: The number of evictions that violate a disruption budget.
+        evicting: Other pods on the node that this scheduler is already evicting.
     """
 
     row: int
@@ -84,12 +83,8 @@ def select_victims(
 ) -> Candidate:
     """Return the candidate for the node of this row, with as few victims as possible.
 
-    The caller has removed all potential victims, including the pods of groups on other nodes.
-    `reprieve` adds a victim back; if the pod to schedule does not fit then, it removes the victim
-    again and returns False. First it is called for victims whose eviction violates a disruption
-    budget, then for the others. Pods that are already being evicted are not added back. Without
-    `budgets_of`, the budgets are those that `evictions` finds for the pods. For `members_first`
-    see `victims.by_importance`, for `strict` see `split_by_budgets`.
+    The caller has removed all potential victims. `reprieve` adds one of them back if the pod to
+    schedule fits with this victim, and returns whether it does.
     """
     evicting: list[Pod] = []
     staying: list[Victim] = []
@@ -101,6 +96,7 @@ def select_victims(
     budgets_of = budgets_of or (lambda victim: evictions.budgets_of_many(pods_of(victim)))
     ordered = by_importance(staying, members_first=members_first)
     split = split_by_budgets(ordered, budgets_of, evictions, strict=strict)
+    # Victims whose eviction violates a budget are added back first.
     violating = [victim for victim in split.violating if not reprieve(victim)]
     victims = [victim for victim in split.others if not reprieve(victim)]
     return Candidate(
@@ -125,8 +121,8 @@ def split_by_budgets(
 ) -> SplitVictims[_Victim]:
     """Separate the victims whose eviction violates a disruption budget from the others.
 
-    Each victim uses up disruptions of its budgets, in the order of `victims`. With `strict`, a pod
-    that several budgets match counts as a violation, because the Eviction API never evicts it.
+    With `strict`, the eviction of a pod with several budgets is always a violation, because the
+    Eviction API never evicts such a pod.
     """
     disruptions: Counter[str] = Counter()
     violating: dict[_Victim, int] = {}

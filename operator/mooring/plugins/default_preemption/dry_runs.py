@@ -68,8 +68,8 @@ class DryRuns:
     ) -> Candidate | tuple[str, ...]:
         """Return the candidate for this row, or why the pod does not fit even without `potential`.
 
-        `free` is set if only requests reject the pod. It has the free resources of the node with
-        the pod placed and all `potential` victims removed.
+        If only requests reject the pod, `free` has the node's free resources. They are computed
+        with the pod placed and without `potential`.
         """
         pause()
         if free is not None:

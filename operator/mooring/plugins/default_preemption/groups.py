@@ -1,9 +1,7 @@
 """Finds the pods whose eviction makes a whole pod group fit (preemption/podgrouppreemption.go).
 
-All pods of lower priority count as removed. If the group fits then, each pod is added back if the
-group still fits with it, the most important pod first. The other pods are the victims. A group that
-may only be disrupted as a whole is one victim. For a group in a Queue, the rules of the Queue say
-which pods may be victims (`reclaim`).
+The search first removes all pods of lower priority. Then it adds back each pod with which the group
+still fits, the most important pod first. The other pods are the victims.
 """
 
 from collections.abc import Iterator
@@ -61,7 +59,6 @@ def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
 
 
 def _why_not_eligible(state: PodGroupPostFilterState) -> str | None:
-    """Return why the group is not allowed to preempt now; None if it is."""
     definition = state.group.definition
     never = definition is not None and definition.preempts is False
     if never or not all(pod.spec.preempts for pod in state.members):
@@ -80,11 +77,9 @@ def _has_preempted(state: PodGroupPostFilterState) -> bool:
 
 
 def _awaits_victims(state: PodGroupPostFilterState) -> bool:
-    """Return whether victims of the group's last preemption are still on their nodes.
-
-    See isOngoingPreemption in podgrouppreemption.go.
-    """
+    """Return whether victims of the group's last preemption are still on their nodes."""
     pause()  # there may be 50,000 members
+    # See isOngoingPreemption in podgrouppreemption.go.
     cluster, waiting = state.cluster, state.group.unscheduled
     if any(map(cluster.evictions.awaits_victims, waiting.values())):
         return True
@@ -96,10 +91,7 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
 
 
 def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
-    """Yield the potential victims: single pods and whole groups of lower priority than the group.
-
-    Only the MOST_UNITS least important single pods are yielded, without pods being evicted.
-    """
+    """Yield the single pods and whole groups of lower priority than the group."""
     cluster, priority = state.cluster, state.group.priority
     whole = cluster.pod_groups.disrupted_whole
     lower = (g for g in whole if g.priority < priority and g.key != state.group.key)
@@ -127,7 +119,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[Unit]:
 
 
 def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
-    """Return bool[pod slots]: True for the youngest members that exceed their group's minimum."""
+    """Return bool[pod slots]: True for the youngest members beyond their group's minimum."""
     columns, groups = state.cluster.pod_columns, state.cluster.pod_groups.with_surplus
     found = np.zeros(len(columns.pods), np.bool_)
     slots = np.flatnonzero(columns.in_groups(group.number for group in groups))

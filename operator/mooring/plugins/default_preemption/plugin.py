@@ -1,10 +1,8 @@
-"""Finds the node on which a pod fits if pods of lower priority are evicted.
+"""Finds the node on which a pod fits after the eviction of pods of lower priority.
 
-`potential_victims` finds and ranks candidates on all nodes at once, by the requests of pods. The
-result is not exact if a disruption budget matches a potential victim, or if other filters of the
-pod depend on other pods. Then the victims of the best nodes are selected one node at a time, in a
-dry run if filters need it. kube-scheduler always makes dry runs (framework/plugins/
-defaultpreemption, framework/preemption).
+`potential_victims` compares all nodes at once, by the requests of pods. Where requests alone do not
+decide, the best nodes are examined one at a time. kube-scheduler makes a dry run on each node
+(framework/plugins/defaultpreemption, framework/preemption).
 """
 
 import math
@@ -126,11 +124,8 @@ class DefaultPreemption:
         return self._reclaim(state, queue) if queue is not None else self._by_priority(state)
 
     def _by_priority(self, state: PostFilterState) -> PostFilterResult:
-        """Return the cheapest candidate with victims of lower priority, or why there is none.
-
-        If extenders take part, the first call returns all candidates. In the second call, `state`
-        has the candidates that the extenders accepted.
-        """
+        """Return the cheapest candidate with victims of lower priority, or why there is none."""
+        # The second call, with the candidates that the extenders accepted.
         if state.processed is not None:
             return self._of_processed(state, state.processed)
         rows = state.diagnosis.resolvable_rows
@@ -160,7 +155,6 @@ class DefaultPreemption:
         return preempt_for_group(state)
 
     def _reclaim(self, state: PostFilterState, queue: QueueState) -> PostFilterResult:
-        """Return a nomination by the rules of the pod's Queue, or why there is none."""
         if state.preempt_extenders:
             return Unschedulable(_PREEMPT_VERB)
         if state.cluster.evictions.awaits_victims(state.pod):
@@ -191,11 +185,7 @@ class DefaultPreemption:
     def _find_candidates(
         self, state: PostFilterState, rows: IntArray, rejections: Counter[str]
     ) -> list[Candidate]:
-        """Return the candidates within the profile's limits, as many as kube-scheduler compares.
-
-        Return only the best candidate if the requests alone show it and no extender takes part. If
-        there is no candidate, `rejections` counts the reason of every node.
-        """
+        """Return candidates within the profile's limits, as many as kube-scheduler compares."""
         if not len(rows):
             return []
         groups = self._groups(state)
@@ -228,7 +218,7 @@ class DefaultPreemption:
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
     def _groups(self, state: PostFilterState) -> dict[int, PodGroupState]:
-        """Return, by number, the groups that are only disrupted as a whole and may be victims."""
+        """Return the groups of lower priority that are only disrupted as a whole."""
         cluster = state.cluster
         if not self._knows_groups or not cluster.pod_groups.disrupted_whole:
             return {}
@@ -242,11 +232,7 @@ class DefaultPreemption:
         return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
-        """Return whether enough candidates were found to choose one of them.
-
-        At least one must be within the profile's limits and violate no budget. Call this after each
-        new candidate; `nodes` is the number of nodes to examine (DryRunPreemption, preemption.go).
-        """
+        """Return whether enough candidates were found (DryRunPreemption, preemption.go)."""
         if len(candidates) < self._wanted(nodes):
             return False
         # While there are too few, none was looked at; then only the last one is new.
@@ -264,11 +250,7 @@ class DefaultPreemption:
         rejections: Counter[str],
         dry_runs: DryRuns,
     ) -> list[Candidate]:
-        """Return the candidates for a pod that nodes reject only because of its requests.
-
-        `ranked` has positions in `potential.rows`, the best first. The search ends when there are
-        enough candidates, or when `_MOST_LOOKED_AT` victims were compared with budgets.
-        """
+        """Return the candidates for a pod that nodes reject only because of its requests."""
         candidates, looked = list[Candidate](), 0
         for position in _looked_at(ranked, potential.counts, state.seed):
             row, looked = int(potential.rows[position]), looked + 1
@@ -293,11 +275,7 @@ class DefaultPreemption:
         rejections: Counter[str],
         dry_runs: DryRuns,
     ) -> list[Candidate]:
-        """Return the candidates that dry runs find, as many as kube-scheduler compares.
-
-        `by_requests` finds victims by requests only. Raises AttemptTooLongError if there is no time
-        for one complete dry run.
-        """
+        """Return the candidates that dry runs find, as many as kube-scheduler compares."""
         rejections[_NO_VICTIMS] += int((potential.counts == 0).sum())
         if not potential.counts.any():
             return []
@@ -337,12 +315,7 @@ class DefaultPreemption:
         by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         each: float,
     ) -> tuple[IntArray, int]:
-        """Return the nodes for dry runs in order, and the number of dry runs without time limit.
-
-        The nodes are positions in `potential.rows`. If dry runs on all nodes may take too long, the
-        first half of the time is for the nodes with the cheapest victims by `by_requests`. The
-        second half begins at another node in each attempt. `each` is the result of `checks_of`.
-        """
+        """Return the positions of nodes to try, and the number of dry runs without time limit."""
         left, most = _MOST_CHECKS / each, self._evaluations.left / _UNITS_PER_CHECK / each
         order = np.flatnonzero(potential.counts)
         best, always = np.zeros(0, np.int64), len(order)
@@ -351,6 +324,7 @@ class DefaultPreemption:
         if may_have_more or all_checks > most:
             best, always = _cheapest(by_requests(state.pod.spec.demand.resources), left / 2)
             always = always if may_have_more else len(order)
+            # The second half of the time begins at another node in each attempt.
             order = np.roll(order, -(state.seed % len(order)))
         order = order[np.argsort(~potential.fits[order], kind="stable")]
         return np.concatenate((best, order[~np.isin(order, best)])), always
@@ -368,11 +342,7 @@ class DefaultPreemption:
     def _of_processed(
         self, state: PostFilterState, processed: ProcessedCandidates
     ) -> Nomination | NotEligible:
-        """Return the cheapest candidate that the extenders accepted (see SelectCandidate).
-
-        A candidate is left out if its node or one of its victims is gone, if evictions no longer
-        help on the node, or if it exceeds the profile's limits.
-        """
+        """Return the cheapest candidate that the extenders accepted (see SelectCandidate)."""
         if processed.error is not None:
             return NotEligible(f"preemption: {processed.error}", is_error=True)
         cluster, resolvable = state.cluster, frozenset(state.diagnosis.resolvable_rows.tolist())
@@ -395,10 +365,7 @@ class DefaultPreemption:
 
 
 def _few_enough(victims: list[Victim]) -> list[Victim]:
-    """Return the victims for a dry run, without the largest groups if there are too many pods.
-
-    Single pods are never left out.
-    """
+    """Return the single pods and the smallest groups, few enough for a dry run."""
     left = _MOST_IN_DRY_RUN - sum(not isinstance(victim, WholeGroup) for victim in victims)
     chosen = list[Victim]()
     for victim in sorted(victims, key=lambda victim: len(pods_of(victim))):
@@ -411,11 +378,7 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 
 
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
-    """Return the cheapest candidates by requests, and the number of dry runs without time limit.
-
-    The candidates are positions in `potential.rows`. If there are more than `_COMPARED_ALWAYS`,
-    only as many as `checks` runs of the filters allow are returned, and the number is 0.
-    """
+    """Return the positions of nodes to try, and the number of dry runs without time limit."""
     ranked = potential.ranked(potential.victims())
     if len(ranked) <= _COMPARED_ALWAYS:
         return ranked, len(ranked)
@@ -424,16 +387,13 @@ def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int
 
 
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
-    """Yield the nodes on which to compare victims with disruption budgets, the best first.
-
-    Nodes are positions in `potential.rows`: `ranked` has all of them, and `counts` their numbers of
-    victims. If there are too many victims, half of the comparisons are for the best nodes. The
-    other half begins at another node in each attempt, depending on `seed`.
-    """
+    """Yield those of `ranked` whose victims are compared with disruption budgets."""
     looked, half = np.cumsum(counts[ranked]), _MOST_LOOKED_AT // 2
     if len(ranked) <= _COMPARED_ALWAYS or looked[-1] <= _MOST_LOOKED_AT:
         yield from ranked.tolist()
         return
+    # Half of the comparisons are for the best nodes. The others begin at another node in each
+    # attempt.
     best = max(int(np.searchsorted(looked, half, "right")), 1)
     others = np.roll(ranked[best:], -(seed % max(len(ranked) - best, 1)))
     yield from ranked[:best].tolist()
@@ -446,11 +406,8 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
 
 
 def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
-    """Return those of `rows` whose nodes have pods of lower priority; count other rejections.
-
-    Only extenders have rejected the nodes at `rows`; the pod fits there without victims. An
-    extender may name the pods of lower priority as victims.
-    """
+    """Return those of `rows` whose nodes have pods of lower priority."""
+    # Only extenders reject these nodes. They may name pods of lower priority as victims.
     found: list[int] = []
     for row in rows.tolist():
         pods = (placed.pod for placed in state.cluster.pods_on(row))
@@ -468,13 +425,7 @@ def _expected_victims(state: PostFilterState, rows: list[int]) -> str:
 
 
 def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
-    """Return why the pod is not allowed to preempt now; None if it is.
-
-    A pod waits for the victims of its last preemption, unless its nominated node no longer exists
-    or evictions no longer help there. A pod that has preempted before need not wait for the
-    profile's `delaySeconds` again. See PodEligibleToPreemptOthers in
-    framework/plugins/defaultpreemption/default_preemption.go.
-    """
+    """Return why the pod is not allowed to preempt now (PodEligibleToPreemptOthers)."""
     pod, cluster = state.pod, state.cluster
     if not pod.spec.preempts:
         return "not eligible due to preemptionPolicy=Never."
@@ -497,11 +448,7 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
 def _protected(
     state: PostFilterState, groups: Mapping[int, PodGroupState]
 ) -> npt.NDArray[np.bool_]:
-    """Return bool[pod slots]: True for pods that may not be victims of a single pod.
-
-    The profile's limits protect these pods, or they belong to a group that is only disrupted as a
-    whole and is not in `groups`.
-    """
+    """Return bool[pod slots]: True for pods that may not be victims of a single pod."""
     cluster = state.cluster
     whole = {group.number for group in cluster.pod_groups.disrupted_whole} - groups.keys()
     barred = protected(cluster, state.limits, state.now)

@@ -1,8 +1,7 @@
 """Finds potential victims on all nodes at once, and computes which of them must leave.
 
-The result is exact if only requests reject the pod and no disruption budget matches a potential
-victim. Otherwise it gives the order in which to examine the nodes. Arrays are int64 unless a
-docstring says otherwise.
+The result may be inexact if a disruption budget matches a potential victim, or if filters other
+than the requests reject the pod. Arrays are int64 unless a docstring says otherwise.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,10 +50,10 @@ class FreeResources:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimSlots:
-    """The victims on all nodes as three arrays, the most important victim of each node first.
+    """The victims on all nodes, the most important victim of each node first.
 
-    For each victim, `slots` has its slot in the pod columns, `at` the position of its node in
-    `PotentialVictims.rows`, and `evicting` (bool) whether its eviction has already begun.
+    For each victim, `slots` has its slot in the pod columns, and `at` its node's position in
+    `PotentialVictims.rows`. `evicting` says whether its eviction has begun.
     """
 
     slots: IntArray
@@ -63,11 +62,7 @@ class VictimSlots:
 
 
 class _Costs(NamedTuple):
-    """The costs of victims as arrays: one item per single pod, and one per group and node.
-
-    `at` has the node's position in `PotentialVictims.rows`. The other fields are those of
-    `PreemptionCost`.
-    """
+    """`PreemptionCost` as arrays, for each single pod, and for each group on each node."""
 
     at: IntArray
     highest: IntArray
@@ -80,13 +75,10 @@ _NO_GROUPS: Final[Mapping[int, Callable[[], WholeGroup]]] = MappingProxyType({})
 
 
 class PotentialVictims:
-    """The pods that `pod` may preempt on the nodes of `rows`, and the free resources without them.
+    """The pods that `pod` may preempt on the nodes of `rows`.
 
-    `needs` has the pod's requests by resource. `protected` (bool[pod slots] or None) is True for
-    pods that may not be victims; it has no effect on pods that are already being evicted. `groups`
-    has, by a group's number, a function that returns the group as one victim. Such a group is only
-    disrupted as a whole; the priorities of its members do not matter. For `members_first` see
-    `victims.by_importance`.
+    `needs` has the pod's requests. `protected` (bool[pod slots]) is True for pods that may not be
+    victims. `groups` has, by number, a function that returns a whole group as a victim.
     """
 
     def __init__(
@@ -183,18 +175,17 @@ class PotentialVictims:
 
     @cached_property
     def _all_pods(self) -> list[Pod | None]:
-        """The pods of all potential victims, read early: a dry run may change the slots."""
+        """The pods of all potential victims."""
+        # This is read early, because a dry run may change the slots.
         pods = self._columns.pods
         return [pods[slot] for slot in self._slots.tolist()]
 
     @cached_property
     def _by_node(self) -> IntArray:
-        """The indices of the potential victims, sorted by the positions of their nodes."""
         return self._columns.by_arrival(self._slots, self._at)
 
     @cached_property
     def _ends(self) -> IntArray:
-        """For each position in `rows`: the index in `_by_node` after the node's last victim."""
         ends: IntArray = np.cumsum(self.counts)
         return ends
 
@@ -265,7 +256,7 @@ class PotentialVictims:
         return ranked
 
     def _costs(self, victims: VictimSlots) -> _Costs:
-        """Return the costs of the victims, without victims that are already being evicted."""
+        """Return the costs of those victims that are not yet being evicted."""
         numbers = self._columns.groups[victims.slots]
         in_group = np.isin(numbers, [*self._make]) & ~victims.evicting
         single = ~victims.evicting & ~in_group
@@ -286,7 +277,7 @@ class PotentialVictims:
     def _costs_of_groups(
         self, groups: IntArray
     ) -> tuple[IntArray, IntArray, IntArray, npt.NDArray[np.float64]]:
-        """Return the highest, total, number and earliest of each group; `groups` must be sorted."""
+        """Return the last four fields of `_Costs` for each group; `groups` must be sorted."""
         columns, size = self._columns, len(groups)
         member = columns.in_groups(groups) & (columns.rows >= 0)
         slots = np.flatnonzero(member & ~columns.nominated & ~columns.evicting)

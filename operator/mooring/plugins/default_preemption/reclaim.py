@@ -2,11 +2,8 @@
 
 - Pods of the preemptor's Queue that `preemption.withinQueue` allows.
 - Pods of another Queue of the tree that borrows quota, if `preemption.reclaimWithinCohort` allows
-  it. Each of the two Queues is in a branch below their common ancestor. The top Queue of the
-  preemptor's branch must stay within its nominal quota. The other Queue keeps its nominal quota.
+  it. The evictions take back only borrowed quota.
 - Pods of lower priority that are in no Queue, or in a Queue of another tree.
-
-The members that a gang needs for its minimum are one victim.
 """
 
 from collections import Counter, defaultdict
@@ -50,16 +47,11 @@ _Slots = npt.NDArray[np.bool_]
 
 
 def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
-    """Return the victims for a preemptor in this Queue, or why there are none.
-
-    If the preemptor fits once the leaving pods are gone, only these pods are victims. Otherwise two
-    sets of victims are computed: the least important pods, and the pods on the nodes where the
-    preemptor fits best. The cheaper set is returned. For a single pod, a few of the least important
-    units are tried first.
-    """
+    """Return the victims for a preemptor in this Queue, or why there are none."""
     numbers = frozenset(state.number for state in below(queue.root))
     preemptor = with_leaving(replace(preemptor, tree=numbers))
     gone = preemptor.leaving
+    # If the preemptor fits without the leaving pods, only these pods are victims.
     if gone and (fits := preemptor.place(())) is not None:
         return _nominated(preemptor, fits, gone)
     found = _cheapest(preemptor, _Rules(preemptor, queue))
@@ -69,7 +61,7 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
 
 
 def _cheapest(preemptor: Preemptor, rules: "_Rules") -> GroupPreemption:
-    """Return the cheaper of the two sets of victims of `reclaim`, or why there are no victims."""
+    """Return the cheaper of two sets of victims, or why there are no victims."""
     with rules.without_leaving():
         units = sorted(rules.units(), key=importance)
     if preemptor.what == "pod" and units:  # the first search for a group determines its placement
@@ -82,17 +74,16 @@ def _cheapest(preemptor: Preemptor, rules: "_Rules") -> GroupPreemption:
     rows = set(nodes.values())
     there = [unit for unit in units if any(row in rows for _, row in unit.pods)]
     elsewhere = [unit for unit in units if not any(row in rows for _, row in unit.pods)]
+    # The least important units, and the units on the nodes where the preemptor fits best.
     return min(
         (_without(preemptor, rules, order) for order in (units, [*elsewhere, *there])), key=_cost
     )
 
 
 def _without(preemptor: Preemptor, rules: "_Rules", units: Sequence[Unit]) -> GroupPreemption:
-    """Return the victims among the units, or why there are none.
-
-    If not all units may leave together, the last units have precedence.
-    """
+    """Return the victims among the units, or why there are none."""
     with rules.without_leaving():
+        # If not all units may leave together, the last units have precedence.
         safe = rules.within_nominal(units[::-1])
     return without_units(preemptor, sorted(safe, key=importance))
 
@@ -100,7 +91,6 @@ def _without(preemptor: Preemptor, rules: "_Rules", units: Sequence[Unit]) -> Gr
 def _nominated(
     preemptor: Preemptor, rows: Mapping[Uid, int], gone: Mapping[Pod, int]
 ) -> GroupNomination:
-    """Return a nomination whose victims are only the pods in `gone` on the nominated nodes."""
     names, there = preemptor.cluster.node_names, {*rows.values()}
     nodes = {uid: names[row] for uid, row in rows.items()}
     victims = tuple(pod for pod, row in gone.items() if row in there)
@@ -116,10 +106,7 @@ def _by_queue(victims: Sequence[Pod], cluster: ClusterView) -> str:
 
 
 def _is_cheapest(found: GroupPreemption, units: Sequence[Unit]) -> bool:
-    """Return whether no other victims can cost less.
-
-    There must be one victim only, of the lowest priority, whose eviction violates no budget.
-    """
+    """Return whether no other victims can cost less."""
     if not isinstance(found, GroupNomination) or found.violations:
         return False
     lowest = min(unit.priority for unit in units)
@@ -136,7 +123,7 @@ def _cost(found: GroupPreemption) -> tuple[float, int, int, int]:
 
 
 class _Rules:
-    """The rules that say which pods the preemptor may evict, and how many of them together."""
+    """The rules that say which pods the preemptor may evict together."""
 
     def __init__(self, preemptor: Preemptor, queue: QueueState) -> None:
         self._preemptor = preemptor
@@ -160,7 +147,6 @@ class _Rules:
         return self._cluster.queues.without(self._leaving)
 
     def _stays_below(self, state: QueueState) -> bool:
-        """Return whether the Queue stays within its nominal quota if the preemptor is added."""
         used, nominal = state.used, state.nominal
         return all(used[r] + amount <= nominal[r] for r, amount in self._demand.items())
 
@@ -199,14 +185,7 @@ class _Rules:
             pause()
 
     def _regarded(self, found: _Slots, borrow: _Slots) -> _Slots:
-        """Return bool[pod slots]: the pods of `found` to examine; not all of them, to save time.
-
-        For a group, these are the `MOST_UNITS` least important pods. For a single pod, there are
-        two sets. The first set has the `_MOST_FOR_POD` least important pods. The second set has all
-        pods of `found` on some nodes where the requests fit without them: the nodes with the fewest
-        such pods, up to `_MOST_FOR_POD` pods in all, but at least one node. `borrow` is True for
-        pods of Queues that borrow quota; they are less important than others.
-        """
+        """Return bool[pod slots]: the least important pods of `found`, few enough to examine."""
         columns, nodes = self._cluster.pod_columns, self._cluster.nodes
         slots = np.flatnonzero(found)
         least = slots[columns.by_importance(slots, borrow[slots])]
@@ -214,6 +193,7 @@ class _Rules:
             regarded = np.zeros(len(found), np.bool_)
             regarded[least[-MOST_UNITS:]] = True
             return regarded
+        # For a single pod, also all pods on some nodes where its requests fit without them.
         at = columns.rows[slots]
         counts = np.bincount(at, minlength=len(nodes))
         fits = nodes.present.copy()
@@ -231,11 +211,7 @@ class _Rules:
     def _of_group(
         self, group: PodGroupState, slots: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64] | None, bool]:
-        """Return the slots of members that are only evicted together, and whether this is allowed.
-
-        `slots` has the members on nodes. Members that are not returned are evicted one by one.
-        Return None in place of the slots if all members are evicted one by one.
-        """
+        """Return the members that are only evicted together, and whether this is allowed."""
         if group.key == self._cluster.pod_groups.key_of(self._preemptor.pods[0]):
             return slots, False
         if group in self._cluster.pod_groups.disrupted_whole:
@@ -249,11 +225,7 @@ class _Rules:
         return slots[~np.isin(slots, surplus)], True
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
-        """Return the pods that the preemptor may evict, as two bool[pod slots].
-
-        The first has pods of Queues that borrow quota, the second all other pods. `within_nominal`
-        checks that the victims' Queues keep their nominal quotas.
-        """
+        """Return bool[pod slots] twice: pods of Queues that borrow quota, and other pods."""
         preemptor, columns = self._preemptor, self._cluster.pod_columns
         chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
         chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
@@ -274,7 +246,7 @@ class _Rules:
         return (borrow & lower if reclaims is Preempts.LOWER_PRIORITY else borrow), others
 
     def _newer_equals(self, own: _Slots) -> _Slots:
-        """Return bool[pod slots]: the pods of `own` that have equal priority and are newer."""
+        """Return bool[pod slots]: newer pods of `own` with the preemptor's priority."""
         columns, oldest = self._cluster.pod_columns, min(p.created for p in self._preemptor.pods)
         found = np.zeros(len(own), np.bool_)
         for slot in np.flatnonzero(own & (columns.priority == self._preemptor.priority)).tolist():
@@ -283,11 +255,7 @@ class _Rules:
         return found
 
     def _may_reclaim_from(self, number: int) -> bool:
-        """Return whether the preemptor may evict pods of the Queue with this number.
-
-        Every Queue of that Queue's branch must have borrowed a resource that the preemptor needs.
-        The top Queue of the preemptor's branch must stay within its nominal quota (see `_sides`).
-        """
+        """Return whether the preemptor may evict pods of the Queue with this number."""
         state = self._cluster.queues.numbered(number)
         if state is None or state is self._queue:
             return False
@@ -296,12 +264,9 @@ class _Rules:
         return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
-        """Return the top Queue of the preemptor's branch, and all Queues of the branch of `state`.
-
-        The branches begin below the common ancestor. If the preemptor's Queue is that ancestor, it
-        is also the top Queue.
-        """
+        """Return the top Queue of the preemptor's branch, and all Queues of the other."""
         its = state.path
+        # The branches begin below the common ancestor.
         common = next(each for each in self._path if each in its)
         own = self._path[: self._path.index(common)]
         return (own[-1] if own else common), its[: its.index(common)]
@@ -331,17 +296,14 @@ class _Rules:
         return {number: demand_of(pods) for number, pods in by_queue.items()}
 
     def _used_by(self, usage: Mapping[int, object]) -> dict[QueueState, dict[str, int]]:
-        """Return the present usage of each Queue on the branches of the Queues in `usage`."""
+        """Return the usage of all Queues on the branches of the Queues in `usage`."""
         states = map(self._cluster.queues.numbered, usage)
         others = (state for state in states if state is not None and state is not self._queue)
         in_tree = (state for state in others if state.number in self._preemptor.tree)
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether each Queue gave back only borrowed quota, some of it of a needed resource.
-
-        `before` has each Queue's usage before the eviction, by resource.
-        """
+        """Return whether each Queue gave back only borrowed quota, and some needed quota."""
         for state, used in before.items():
             nominal, now = state.nominal, state.used
             if any(now[r] < nominal[r] <= used[r] for r in used):

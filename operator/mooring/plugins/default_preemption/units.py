@@ -1,12 +1,9 @@
-"""Finds, on all nodes, which units must leave so that a pod or a whole pod group fits.
+"""Finds the units that must leave, on any nodes, so that a pod or a whole pod group fits.
 
-A unit is one pod, or the pods of a group that are evicted together. The victims are those of
-kube-scheduler (preemption/podgrouppreemption.go). It removes all units, and adds each unit back if
-the preemptor still fits, the most important unit first. The units that it cannot add back are the
-victims. To remove a pod takes long; therefore only as many of the least important units as the
-preemptor needs are removed here. But the first search for a group is without all units, because it
-determines the group's placement. If filters other than the requests matter, the victims are found
-by the requests, and then checked with all filters.
+A unit is one pod, or the pods of a group that are evicted together. kube-scheduler finds the same
+victims (preemption/podgrouppreemption.go): it removes all units, and then adds back each unit with
+which the preemptor still fits, the most important unit first. Here fewer units are removed, because
+to remove a pod takes long.
 """
 
 from collections import defaultdict
@@ -44,12 +41,10 @@ _Place = Callable[[Collection[Pod]], Mapping[Uid, int] | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preemptor:
-    """The pod or pod group (`what`) that needs nodes.
+    """The pod or pod group that needs nodes.
 
-    For `place`, `is_last` and `place_by_requests` see `PodGroupPostFilterState`. `tree` has the
-    numbers of all Queues in the tree of the preemptor's Queue; it is empty without a Queue.
-    `leaving` has the pods that are already leaving, with their nodes' rows; see `with_leaving`.
-    `by_requests` says that the filters of a single pod depend on other pods only through requests.
+    `tree` has the numbers of all Queues in the tree of its Queue. For `place`, `is_last` and
+    `place_by_requests` see `PodGroupPostFilterState`, for `leaving` see `with_leaving`.
     """
 
     what: Literal["pod", "pod group"]
@@ -68,10 +63,10 @@ class Preemptor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """One pod, or several pods of a group that are evicted together; each pod with its node's row.
+    """One pod, or pods of a group that are evicted together; each pod with its node's row.
 
-    `surplus` is True if the pod's group keeps its minimum without the pod. `borrows` is True if the
-    pods use borrowed quota that the preemptor's Queue may reclaim.
+    `surplus`: the group keeps its minimum without the pod. `borrows`: the preemptor's Queue may
+    reclaim the quota.
     """
 
     pods: tuple[tuple[Pod, int], ...]
@@ -140,16 +135,10 @@ def not_helpful(preemptor: Preemptor) -> Unschedulable:
 
 
 def with_leaving(preemptor: Preemptor) -> Preemptor:
-    """Return the preemptor with the pods that are already leaving; its searches remove them, too.
-
-    These are pods of lower priority that this scheduler is evicting, and all pods of the
-    preemptor's tree of Queues that are terminating or being evicted, because their end frees quota.
-    To save time, a search for a pod with `by_requests` removes leaving pods only from nodes with a
-    victim, and from nodes where only their end makes room for the pod's requests. On other nodes,
-    leaving pods only free their quota.
-    """
+    """Return the preemptor with the pods that are already leaving; searches remove these, too."""
     cluster, columns = preemptor.cluster, preemptor.cluster.pod_columns
     chosen = columns.evicting & (columns.priority < preemptor.priority)
+    # The end of any leaving pod in the tree of Queues frees quota.
     if preemptor.tree:
         chosen |= columns.leaving & np.isin(columns.queues, [*preemptor.tree])
     slots = np.flatnonzero(chosen & (columns.rows >= 0) & ~columns.nominated)
@@ -158,6 +147,7 @@ def with_leaving(preemptor: Preemptor) -> Preemptor:
     leaving = {pod: row for pod, row in pods if pod is not None}
     always, beside_victims = list[Pod](), defaultdict[int, list[Pod]](list)
     fits = [True] * len(cluster.nodes)
+    # To save time, pods whose end makes no room are removed only from nodes with a victim.
     if preemptor.by_requests and len(slots):
         fits = _fits_only_after(preemptor.pods[0], slots, cluster).tolist()
     for pod, row in leaving.items():
@@ -184,7 +174,7 @@ def with_leaving(preemptor: Preemptor) -> Preemptor:
 
 
 def _fits_only_after(pod: Pod, slots: IntArray, cluster: ClusterView) -> BoolArray:
-    """Return bool[nodes]: True where the pod's requests fit only if the pods in `slots` end."""
+    """Return bool[nodes]: where the pod's requests fit only without the pods in `slots`."""
     columns, nodes, demand = cluster.pod_columns, cluster.nodes, pod.spec.demand.resources
     at, number = columns.rows[slots], len(cluster.nodes)
     nominated, amounts = columns.nominated_demand(demand, pod.spec.priority, pod.uid, number)
@@ -199,14 +189,10 @@ def _fits_only_after(pod: Pod, slots: IntArray, cluster: ClusterView) -> BoolArr
 
 
 class _Reprieve:
-    """Finds the units that must leave, and counts the searches for nodes.
-
-    First the last units are removed, more in each try, until the preemptor fits; a group's first
-    try removes as many units as it has members. Then unneeded units are added back, the most
-    important first. `rows` has the nodes of the last successful search: the row by pod uid.
-    """
+    """Finds the units that must leave, and counts the searches for nodes."""
 
     def __init__(self, preemptor: Preemptor, units: Sequence[Unit]) -> None:
+        # The nodes' rows by pod uid, of the last successful search.
         self.rows: Mapping[Uid, int] = {}
         self._preemptor = preemptor
         self._place = preemptor.place
@@ -228,6 +214,7 @@ class _Reprieve:
 
     def _found(self) -> list[Unit] | None:
         few, some, units = 0, False, self._units
+        # A group probably needs as many units as it has members.
         number = 0 if self._preemptor.what == "pod" else min(len(self._preemptor.pods), len(units))
         while not self._fits_without(units[len(units) - number :]):
             if number == len(units):
@@ -260,16 +247,14 @@ class _Reprieve:
         return self._searches >= _MOST_SEARCHES or self._preemptor.is_last()
 
     def _needed(self, units: Sequence[Unit], *, some: bool = False) -> list[Unit]:
-        """Return those of `units` that must be evicted for the preemptor; add back the others.
-
-        Half of the units are added back together: if they fit, all of them can stay. `some` says
-        that at least one unit must leave. After the last search, all remaining units must leave.
-        """
+        """Return those of `units` that must leave, and add the others back."""
         if not units:
             return []
+        # After the last search, all remaining units must leave.
         if self._is_last():
             self._ended_early = True
             return list(units)
+        # With `some`, at least one unit must leave.
         if not some and self._can_stay(units):
             return []
         if len(units) == 1:
@@ -279,14 +264,14 @@ class _Reprieve:
         return first + self._needed(units[half:], some=not first)
 
     def _on_the_nodes(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return only the victims on the preemptor's nodes if that is enough; else all victims."""
+        """Return only the victims on the preemptor's nodes if their eviction is enough."""
         rows = set(self.rows.values())
         needed = [unit for unit in units if any(row in rows for _, row in unit.pods)]
         others = [unit for unit in units if not any(row in rows for _, row in unit.pods)]
         return needed if self._can_stay(others) else list(units)
 
     def _can_stay(self, units: Sequence[Unit]) -> bool:
-        """Add the units back if the preemptor fits beside them; return whether it does."""
+        """Add the units back if the preemptor fits beside them."""
         for unit in units:
             del self._gone[unit]
         if self._fits():

@@ -24,8 +24,7 @@ PRIORITY_OFFSET: Final = 2**31
 class WholeGroup:
     """The members on all nodes of a group that is only disrupted as a whole.
 
-    `members` has each member with its node's row, except members that are being evicted. `cost` is
-    the result of `cost_of` for these pods.
+    `members` has each member with its node's row, except members that are being evicted.
     """
 
     def __init__(self, group: PodGroupState, cluster: ClusterView) -> None:
@@ -78,8 +77,7 @@ def with_rows(victim: Victim, row: int) -> Sequence[tuple[Pod, int]]:
 def by_importance(victims: Iterable[_Victim], *, members_first: bool = False) -> list[_Victim]:
     """Return the victims, the most important first (MoreImportantVictim).
 
-    Victims of higher priority come first, then groups before pods, then larger groups, then earlier
-    starts. With `members_first`, a pod that names a PodGroup of scheduling.k8s.io counts as a group
+    With `members_first`, a pod that names a PodGroup of scheduling.k8s.io is ordered like a group
     of one pod.
     """
 
@@ -95,8 +93,8 @@ def by_importance(victims: Iterable[_Victim], *, members_first: bool = False) ->
 class PreemptionCost(NamedTuple):
     """The cost of evicting pods, by kube-scheduler's criteria (pickOneNodeForPreemption).
 
-    `highest` is the highest priority, `total` the sum of all priorities made positive, `number` the
-    number of pods, and `earliest` the earliest start among the pods of the highest priority.
+    `total` is the sum of all priorities made positive. `earliest` is the earliest start among the
+    pods of the highest priority.
     """
 
     highest: int
@@ -128,11 +126,8 @@ def started(pod: Pod) -> float:
 
 
 def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
-    """Return whether the victim is terminating, perhaps preempted by a pod of this priority.
-
-    The victim's condition DisruptionTarget says that it was preempted, but not for which pod. With
-    `disruptionBudgets: Strict`, an eviction by the Eviction API counts as a preemption.
-    """
+    """Return whether the victim is terminating, perhaps preempted by a pod of this priority."""
+    # The pod's status does not say for which pod it was preempted.
     preempted = victim.disrupted or (limits.strict and victim.evicted)
     return victim.terminating and preempted and victim.spec.priority < priority
 
@@ -140,8 +135,8 @@ def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
 def protected(cluster: ClusterView, limits: Preemption, now: float) -> BoolArray:
     """Return bool[pod slots]: True for pods that the profile's limits protect.
 
-    The limits protect pods that have not run for long enough. With `disruptionBudgets: Strict`,
-    they also protect pods that the Eviction API refused to evict a short time ago.
+    With `disruptionBudgets: Strict`, these are also pods that the Eviction API refused to evict a
+    short time ago.
     """
     columns, least = cluster.pod_columns, limits.min_runtime_seconds
     found = np.asarray(columns.started > (now - least if least else inf))

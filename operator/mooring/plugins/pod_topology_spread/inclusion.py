@@ -27,10 +27,10 @@ _MOST_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedNodes:
-    """The nodes that a topology spread constraint counts; all have the constraint's label.
+    """The nodes that a topology spread constraint counts.
 
-    `rows` is int64, or None if every node with the label counts. `inhabited` has, by code of the
-    label's value, whether the domain has such a node; the last item is for nodes without the label.
+    `rows` is None if these are all nodes with the constraint's label. `inhabited` says, by code of
+    the label's value, whether the domain has such a node.
     """
 
     domains: LabelColumn
@@ -69,9 +69,8 @@ class NodeInclusion:
     ) -> CountedNodes:
         """Return the nodes that the constraint counts for a pod with this spec.
 
-        `nodes` is a view of all nodes. A node counts if it has the constraint's label and the
-        labels `keys`, and if the constraint's node inclusion policies accept it
-        (matchNodeInclusionPolicies in podtopologyspread/common.go).
+        A node without one of the labels `keys` is not counted (matchNodeInclusionPolicies in
+        podtopologyspread/common.go). `nodes` is a view of all nodes.
         """
         selects = bool(spec.required_nodes or spec.node_selector.requirements)
         by_affinity = constraint.honor_affinity and selects
@@ -96,7 +95,7 @@ def _bytes_of_nodes(key: _Key, value: tuple[int, CountedNodes]) -> int:
 
 
 class _HashedOnce:
-    """A value that computes its hash only once, because the value may be large."""
+    """A value, perhaps large, that computes its hash only once."""
 
     __slots__ = ("_hash", "_value")
 
@@ -116,14 +115,14 @@ _numbers: Final = count()
 
 @cached(8 * 1024 * 1024)
 def _numbers_for(spec: PodSpec) -> tuple[int, int]:
-    """Return two numbers: one identifies the spec's node selectors, the other its tolerations."""
+    """Return numbers that identify the spec's node selectors and its tolerations."""
     selects = _HashedOnce((spec.node_selector, spec.required_nodes))
     return _number(selects), _number(_HashedOnce(spec.tolerations))
 
 
 @cached(8 * 1024 * 1024)
 def _number(_selecting: _HashedOnce) -> int:
-    """Return a number for the value; equal values have equal numbers while they are cached."""
+    """Return a cached number; equal values have equal numbers."""
     return next(_numbers)
 
 

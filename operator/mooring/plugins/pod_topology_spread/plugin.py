@@ -89,7 +89,7 @@ _PARENTS: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rule:
-    """A topology spread constraint of a pod, with the pods that it counts (None: no pods)."""
+    """A topology spread constraint of a pod, with the pods that it counts."""
 
     constraint: SpreadConstraint
     pods: Selection | None
@@ -98,7 +98,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Limit:
-    """The domains that a constraint allows: bool by code of the value of the node label `key`."""
+    """The allowed domains, by code of the value of the node label `key`."""
 
     key: str
     allows: BoolArray
@@ -106,7 +106,7 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _DomainScores:
-    """A constraint's part of the raw score: float64 by domain; 0 without the constraint's label."""
+    """A constraint's part of the raw score, for each domain."""
 
     domains: Domains
     by_code: npt.NDArray[np.float64]
@@ -116,7 +116,7 @@ class _DomainScores:
 class _Scoring:
     """The parts of all constraints in the raw score of a pod.
 
-    A node that lacks a label of `required` scores 0. `required` is () if no node lacks a label.
+    A node without all `required` labels scores 0.
     """
 
     required: tuple[str, ...]
@@ -198,11 +198,8 @@ class PodTopologySpread:
         return scores
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the event changes what a DoNotSchedule constraint counts.
-
-        If the pod has the default constraints, and one of them is DoNotSchedule, return QUEUE for
-        every event of a Service or of a controller of pods.
-        """
+        """Return QUEUE if the event changes what a DoNotSchedule constraint counts."""
+        # A Service or controller may change the selector of the default constraints.
         if event.kind in _PARENTS:
             return queue_if(not pod.spec.spread and any(c.hard for c in self._defaults))
         before, after = event.before, event.after
@@ -217,10 +214,7 @@ class PodTopologySpread:
         return queue_if(_domains(before, pod.spec, rules) != _domains(after, pod.spec, rules))
 
     def _rules(self, pod: Pod, cluster: ClusterView, *, hard: bool) -> tuple[_Rule, ...]:
-        """Return the rules for the pod's constraints, or for the defaults if the pod has none.
-
-        Only DoNotSchedule constraints are used if `hard`, else only ScheduleAnyway constraints.
-        """
+        """Return the rules for the pod's own constraints, else for the default constraints."""
         if pod.spec.spread:
             labels = frozenset(pod.labels.items())
             return _own_rules(pod.spec, labels, hard=hard, empty_counts=self._empty_counts)
@@ -277,12 +271,12 @@ class PodTopologySpread:
 def _weighted(
     counts: npt.NDArray[np.signedinteger], domains: int, constraint: SpreadConstraint
 ) -> npt.NDArray[np.float64]:
-    """Return the raw score for each number of pods; it grows faster if there are more domains."""
+    """Return raw scores for numbers of pods; they grow with the number of domains."""
     return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 
 def _normalized(raw: IntArray) -> IntArray:
-    """Return scores of 0 to 100, lower for more pods; 100 everywhere if all are 0 (scoring.go)."""
+    """Return scores of 0 to 100, lower for higher `raw` (scoring.go)."""
     most = int(raw.max(initial=0))
     if not most:
         return np.full(len(raw), MAX_SCORE, np.int64)
@@ -301,10 +295,7 @@ def _is_counted(pod: object | None, rule: _Rule, cluster: ClusterView) -> bool:
 def _domains(
     node: object | None, spec: PodSpec, rules: tuple[_Rule, ...]
 ) -> list[tuple[str, bool]] | None:
-    """Return the node's domain for each rule, and whether the rule's constraint counts the node.
-
-    Return None if the node does not exist or lacks one of the labels.
-    """
+    """Return, for each rule, the node's domain, and whether the node is counted."""
     if not isinstance(node, Node):
         return None
     constraints = [rule.constraint for rule in rules]
@@ -332,10 +323,7 @@ def _own_rules(
 def _rule(
     constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str], *, empty_counts: bool
 ) -> _Rule:
-    """Return the rule for a constraint, with matchLabelKeys added to its selector (common.go).
-
-    An empty selector matches the pod itself, but other pods only if `empty_counts` is set.
-    """
+    """Return the rule for a constraint, with matchLabelKeys in its selector (common.go)."""
     selector = constraint.selector
     same = [Requirement(k, "In", (labels[k],)) for k in constraint.match_label_keys if k in labels]
     if same:

@@ -1,7 +1,7 @@
 """Evaluates a rule's plan for a pod and many nodes.
 
-`NodeValues` caches the results of steps that read only nodes. Other steps are evaluated once per
-distinct combination of the values that they read; up to 512 KiB of their results are cached.
+`NodeValues` caches the results of steps that read only nodes. Any other step is evaluated once for
+all nodes with the same values; up to 512 KiB of the results are cached.
 """
 
 from collections import OrderedDict
@@ -119,10 +119,9 @@ class Evaluator:
         return total
 
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
-        """Return results, and each node's index in them (None: the results have the nodes' order).
+        """Return results, and each node's index in the results (None: they are in node order).
 
-        If the rule exceeds its limits, it fails on every node. Raises PluginFailed if the nodes
-        have more new values than one attempt may evaluate.
+        Raises PluginFailed if the nodes have more new values than one attempt may evaluate.
         """
         if (why := self._left_out(pod)) is not None:
             failed = np.ones(len(nodes), np.int16)
@@ -145,7 +144,7 @@ class Evaluator:
         return self._left_out(pod) is None and self._of_pod_only(self._plan.step, pod) is True
 
     def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
-        """Return the value of the condition `step`; None if it depends on the node or fails."""
+        """Return the value of a condition, if it depends only on the pod."""
         match step:
             case ConstantValue(bool(value)):
                 return value
@@ -165,7 +164,6 @@ class Evaluator:
         return None
 
     def _of_pod_alone(self, step: Step, pod: Pod) -> Any:
-        """Return the value of a step that reads only the pod, or a Failure."""
         if not isinstance(step, Interpreted):
             raise TypeError("what reads no node is interpreted")
         return self._call(step, self._read_pod(step, pod), pod)
@@ -178,11 +176,7 @@ class Evaluator:
         return why
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
-        """Return the cached results for all nodes; evaluate the rule if no results are cached.
-
-        Pods share results if the variables that the rule reads have equal values for them. All
-        results are dropped when `NodeView.topology_version` or the number of rows changes.
-        """
+        """Return the results for all nodes, cached by what the rule reads of the pod."""
         key = tuple([of_pod(pod, read, self._cluster) for read in self._of_pod_reads])
         as_of = (everything.topology_version, len(everything))
         if self._columns_of != as_of:
@@ -279,7 +273,7 @@ class Evaluator:
         return Value(counts.at(nodes).astype(np.int64), missing)
 
     def _logical(self, step: Operation, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Compute `&&` or `||`; evaluate first the operands that have one value for all nodes."""
+        """Compute `&&` or `||`, first with operands that are equal for all nodes."""
         decisive = step.function == "_||_"
         values: list[Value] = []
         for operand in sorted(step.operands, key=_differs):
@@ -314,7 +308,7 @@ class Evaluator:
         return self._of_nodes[step].at(None if all_rows else nodes.rows, errors)
 
     def _distinct(self, step: Interpreted, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Evaluate the step once per distinct combination of the nodes' values that it reads."""
+        """Evaluate the step once for all nodes with the same values."""
         columns = [codes_of(read, nodes, self._cluster).compact() for read in step.of_node]
         codes, tuples = combined(columns)
         pods = self._read_pod(step, pod)
@@ -325,12 +319,9 @@ class Evaluator:
         return tuple([of_pod(pod, read, self._cluster) for read in step.of_pod])
 
     def _call(self, step: Interpreted, raws: tuple[Any, ...], pod: Pod) -> Any:
-        """Return the step's result for `raws`, the values of `step.reads`; cache the result.
-
-        If the step reads a whole map of labels, only results for the last pod are cached, because
-        most pods have different labels.
-        """
+        """Return the step's cached result for `raws`, the values of `step.reads`."""
         if step in self._of_label_maps:
+            # Most pods have different labels, so only one pod's results are cached.
             kept, key = self._kept_for(pod), (step, raws[: len(step.of_node)])
         else:
             kept, key = self._kept, (step, raws)
@@ -357,7 +348,7 @@ class Evaluator:
 
 
 def _bytes_of(raws: Iterable[Any]) -> int:
-    """Return an upper bound of the bytes of a cached result and of the values `raws`."""
+    """Return an upper bound of the bytes that a cached result for `raws` uses."""
     total = 200
     for raw in raws:
         if isinstance(raw, tuple | frozenset):
@@ -368,7 +359,7 @@ def _bytes_of(raws: Iterable[Any]) -> int:
 
 
 def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Errors) -> Results:
-    """Return `values` as Results, with an error for each infinity and each NaN."""
+    """Return `values` as Results, with errors in place of infinities and NaNs."""
     if values.dtype == np.float64:
         finite = np.isfinite(values)
         if not finite.all():

@@ -115,7 +115,7 @@ def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
 
 
 def _values_of(read: Read, nodes: NodeView) -> int:
-    """Return about how many distinct values of `read` nodes have; a missing label is a value."""
+    """Return about how many distinct values the nodes have for `read`."""
     match read.variable:
         case "node.name":
             return len(nodes)
@@ -163,7 +163,7 @@ def evaluated(step: Interpreted, raws: Sequence[Any]) -> Any:
 
 
 def _too_long(variable: str, raw: Any) -> str | None:
-    """Return why the value is too large to be evaluated; None if its size is allowed."""
+    """Return why the value is too large to be evaluated, if it is."""
     if type(raw) is str:
         longest = len(raw)
     elif variable not in _SETS:

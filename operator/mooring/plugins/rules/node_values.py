@@ -1,8 +1,7 @@
-"""Evaluates a step of an expression for all nodes, once per distinct value.
+"""Evaluates a step that reads only the node, for all nodes, once per distinct value.
 
-The step must read only the node. The node table's change log says which results are outdated. For
-each row, a hash of the values that were read is kept, and not the values, so that many different
-values of a label use no more memory.
+The node table's change log says which results are outdated. A row has a hash of the values that
+were read, and not the values, to save memory.
 """
 
 from typing import Any, Final
@@ -116,7 +115,7 @@ class NodeValues:
         return Value(data, found_numbers)
 
     def _grow(self) -> None:
-        """Extend the arrays for new rows of the node table; `update` evaluates them."""
+        """Extend the arrays for new rows of the node table."""
         more = len(self._cluster.nodes) - len(self._marks)
         if more > 0:
             self._marks = np.append(self._marks, np.zeros(more, self._marks.dtype))
@@ -124,7 +123,7 @@ class NodeValues:
             self._errors = np.append(self._errors, np.zeros(more, self._errors.dtype))
 
     def _read(self, rows: IntArray) -> tuple[IntArray, list[tuple[Any, ...]]]:
-        """Return a code for each row, and by code the values that the step reads."""
+        """Return a code for each row, and the values that each code stands for."""
         nodes, reads = self._cluster.nodes.take(rows), self._step.of_node
         if len(rows) > _FEW:
             return combined([codes_of(read, nodes, self._cluster).compact() for read in reads])
@@ -160,7 +159,7 @@ class NodeValues:
 
 
 def _renumbered(numbers: IntArray, texts: Errors) -> tuple[IntArray, Errors]:
-    """Remove texts that no row uses; return the rows' new numbers and the remaining texts."""
+    """Remove the unused texts; return the rows' new numbers and the other texts."""
     used, inverse = np.unique(numbers, return_inverse=True)
     known, fewer = ("", *texts.texts), Errors()
     again = np.array([fewer.number(known[n]) if n else 0 for n in used.tolist()], np.int64)

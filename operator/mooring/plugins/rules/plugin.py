@@ -96,7 +96,7 @@ class Rules:
     def _refused(
         self, pod: Pod, nodes: NodeView, refused: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield texts about the counted pods, each with a mask of its nodes among the `refused`."""
+        """Yield texts about the counted pods, each with a mask of refused nodes."""
         counts = self._evaluator.counts
         if not counts:
             yield "", refused
@@ -118,12 +118,10 @@ class Rules:
         return (results if rows is None else results.take(rows)).proportions(reverse=reverse)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the rule is true now for a node that the event concerns.
+        """Return QUEUE if the rule is now true for a node that the event concerns.
 
-        An event of a node or pod concerns its node, if something that the rule reads has changed
-        there. If counted pods come or go, it concerns all nodes in these pods' domains. Return
-        QUEUE also if the pod's own namespace has changed, if any namespace has changed and the rule
-        counts pods by labels of namespaces, or if the evaluation takes too long.
+        Return QUEUE also for an event of a namespace that may matter to the rule, or if the
+        evaluation takes too long.
         """
         if event.kind is Kind.NAMESPACE:
             return queue_if(self._is_about(pod, event))
@@ -134,7 +132,7 @@ class Rules:
         return queue_if(self.filter(pod, nodes, None).any())
 
     def _is_about(self, pod: Pod, event: ClusterEvent) -> bool:
-        """Return whether the event's namespace may matter to the rule for this pod."""
+        """Return whether this event of a namespace may matter to the rule."""
         changed = event.after or event.before
         own = isinstance(changed, Namespace) and changed.name == pod.namespace
         return own or self._evaluator.counts.reads_namespaces()
@@ -148,7 +146,7 @@ class Rules:
         return nodes.only((self._changed_node(event) or "") if reads_event else "")
 
     def _changed_node(self, event: ClusterEvent) -> str | None:
-        """Return the event's node if the rule reads something that has changed there, else None."""
+        """Return the event's node if the rule reads something that changed there."""
         match event.before, event.after:
             case Node() as before, Node() as after:
                 changed = any(_of(before, read) != _of(after, read) for read in self._reads)
@@ -166,7 +164,7 @@ class Rules:
 def _changed_domains(
     counts: "PodCounts", pod: Pod, event: ClusterEvent, cluster: ClusterView
 ) -> Iterator[Node]:
-    """Yield the nodes in whose domains the event may have changed the number of counted pods."""
+    """Yield the nodes in whose domains the number of counted pods may have changed."""
     if event.kind is Kind.NODE:
         nodes = [node for node in (event.before, event.after) if isinstance(node, Node)]
         if len(nodes) == 1 or counts.domains_of(nodes[0]) != counts.domains_of(nodes[-1]):
@@ -197,7 +195,6 @@ def _events(plan: "RulePlan") -> Iterable[tuple[Kind, Action]]:
 
 
 def _of(node: Node, read: "Read") -> Any:
-    """Return the node's value for `read`; None if the value depends on pods."""
     if read.variable == "node.labels" and read.key is not None:
         return node.labels.get(read.key)
     field = _FIELDS.get(read.variable)

@@ -1,8 +1,7 @@
 """Counts pods for a rule: `node.pods(...)` and `domain("label").pods(...)`.
 
-Inter-pod affinity and topology spread use the same counts: every event of a pod or node updates
-them, and rules with equal selectors share a count. The first count examines every pod that the
-selector may include, so it runs in slices.
+Every event of a pod or node updates a count. Rules with equal selectors share a count, also with
+inter-pod affinity and topology spread.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -72,8 +71,7 @@ class PodCounts:
     def described(self, pod: Pod, nodes: NodeView) -> list[tuple[str, BoolArray]]:
         """Return texts such as `rack r7 has 1 of app=db`, each with a mask of its nodes.
 
-        Up to 32 domains have a text each. If there are more domains, one text for all nodes names
-        the domains with the most pods. The text is "" if no pod is counted.
+        For more than 32 domains, return one text about the domains with the most pods.
         """
         counted = [*self._of(pod)]
         if not (counted and len(nodes)):
@@ -91,7 +89,7 @@ class PodCounts:
         ]
 
     def _kinds(self, count: PodCount, pods: Selection, nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: equal numbers for nodes about which an explanation says the same."""
+        """Return int64[nodes]: equal numbers for nodes that an explanation describes alike."""
         counts = self._counts(count, pods)
         numbers: IntArray = counts.at(nodes).astype(np.int64)
         return numbers if count.key is None else nodes.domain_codes(counts.domains)
@@ -119,7 +117,7 @@ class PodCounts:
         return [node.name if c.key is None else node.labels.get(c.key) for c in self._all]
 
     def _of(self, pod: Pod) -> Iterator[tuple[PodCount, Selection]]:
-        """Yield each count and its selection for this pod, without counts whose selector fails."""
+        """Yield each count with its selection for this pod."""
         for count in self._all:
             pods = self._selection(count, pod)
             if not isinstance(pods, Failure):

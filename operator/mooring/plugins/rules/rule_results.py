@@ -20,8 +20,8 @@ _MOST_TABLES: Final = 8
 class Results:
     """The value of an expression for each node, and the number of its error (0: no error).
 
-    `texts[i - 1]` is the text of error number i. Numbers in `values` are finite. Other evaluations
-    may share the arrays, so nobody may write to them. Properties are computed once.
+    `texts[i - 1]` is the text of error number i. Nobody may write to the arrays, because other
+    evaluations may share them.
     """
 
     values: npt.NDArray[Any]
@@ -93,7 +93,7 @@ class Ranks:
 
 
 def _in_proportion(amounts: npt.NDArray[Any]) -> IntArray:
-    """Return 100 * amount / highest amount for each amount, truncated; 0 if all are 0."""
+    """Return 100 * amount / highest amount for each amount, rounded down."""
     highest = amounts.max(initial=0)
     if highest == 0:
         return np.zeros(len(amounts), np.int64)

@@ -1,10 +1,9 @@
 """Values of an expression for many nodes at once, and CEL's operators on such values.
 
-A value is the same for every node, or differs between nodes. Numbers and booleans that differ are
-numpy arrays. Texts that differ are codes into a table of the distinct texts, so that an operation
-runs once per distinct text. If an evaluation fails on a node, the node has an error, as in CEL: the
-number that `Errors` gave to the error's text; 0 is no error. Where a node has an error, its value
-has no meaning.
+A value is the same for every node, or a column. A column of numbers or booleans is an array. A
+column of texts has codes into a table, so that an operation runs once per distinct text. Each node
+also has the number of an error (see `Errors`); 0 is no error. The value of a node with an error has
+no meaning.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,8 +45,7 @@ class Errors:
 class Codes:
     """A column of texts, `table[codes]`; the code -1 is the last item of `table`.
 
-    `code_of` returns the code of a text, or -2 if no node has this text. It is None if it would be
-    slow.
+    `code_of`, if it is fast, returns the code of a text, or -2 if no node has this text.
     """
 
     codes: AnyCodes
@@ -108,7 +106,7 @@ def gathered(
 
 
 def _first(former: Any, later: Any) -> Any:
-    """Return the errors of two operands; if both have an error on a node, the error of `former`."""
+    """Return the errors of two operands; those of `former` have precedence."""
     if isinstance(former, int) and isinstance(later, int):
         return former or later
     if isinstance(former, int) and not former:
@@ -301,7 +299,7 @@ def _of_texts(function: str, left: Value, right: Value, *, errors: Errors) -> Va
 
 
 def _compared(function: str, a: Any, b: Any) -> BoolArray | None:
-    """Compare a column with one text by codes; return None if that is impossible or slow."""
+    """Compare a column with one text by codes, if that is possible and fast."""
     column, text = (a, b) if isinstance(a, Codes) else (b, a)
     if isinstance(text, Codes) or column.code_of is None:
         return None
