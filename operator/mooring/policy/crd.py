@@ -1,8 +1,6 @@
 """Generates the SchedulingProfile CRD from the pydantic models, so that both always agree.
 
-The API server accepts only structural schemas: without references, unions and
-`additionalProperties: false`. The schema has no defaults: an absent field means the default of the
-Mooring version that reads it.
+The schema has no defaults: an absent field means the default of the Mooring version that reads it.
 """
 
 from typing import Any, Final
@@ -61,7 +59,7 @@ def render() -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes a repeated object in full each time, without YAML anchors, for human readers."""
+    """Writes a repeated object in full each time, without YAML anchors."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
@@ -123,7 +121,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema without references, with only keywords that the API server accepts."""
+    """Return the schema with only what the API server accepts, without references."""
     node = _inlined(node, definitions)
     kept: dict[str, Any] = {name: node[name] for name in _KEPT if name in node}
     if "description" in kept:
@@ -143,14 +141,14 @@ def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
 
 
 def _map_values(node: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the schema of the values of a map; None if `node` is not the schema of a map."""
+    """Return the schema of the values, if `node` is the schema of a map."""
     by_pattern = list(node.get("patternProperties", {}).values())
     values = by_pattern[0] if by_pattern else node.get("additionalProperties")
     return values if isinstance(values, dict) else None
 
 
 def _inlined(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with its reference replaced by the definition, and `X or null` by X."""
+    """Return the schema without its reference, and with X for `X or null`."""
     while "$ref" in node or "anyOf" in node:
         if "$ref" in node:
             target = definitions[node["$ref"].rpartition("/")[2]]

@@ -1,9 +1,7 @@
 """The names of kube-scheduler's plugins, and the defaults of a profile.
 
-Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.34.4 to v1.38.0-beta.0.
-
-Mooring does not have the plugins in `ABSENT`. A profile may disable and configure them, but not
-enable them. If a file of kube-scheduler enables them, the import leaves them out with a note.
+Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.34.4 to v1.38.0-beta.0. A
+profile may disable and configure the plugins in `ABSENT`, which Mooring does not have.
 """
 
 from collections.abc import Mapping

@@ -66,7 +66,8 @@ def _url(text: str) -> str:
 
 
 def _without_user(text: str) -> str:
-    """Return the text of a URL, which may be invalid, without secrets, for Events and the log."""
+    """Return the text of a URL without secrets, for Events and the log."""
+    # The URL may be invalid.
     before, _, rest = text.rpartition("@")
     scheme, found, _ = before.partition("://")
     return f"{scheme + found if found else ''}{rest}".partition("?")[0]

@@ -32,10 +32,10 @@ class _Rule:
 
 
 class ProfileMatcher:
-    """The compiled match rules of all profiles.
+    """The compiled match rules of all profiles; immutable.
 
-    If several profiles match a pod, the profile with the highest precedence applies; of equal
-    precedence, the first by name. A matcher is immutable: a changed profile needs a new matcher.
+    If several profiles match a pod, the profile with the highest precedence applies. If precedences
+    are equal, the first profile by name applies.
     """
 
     def __init__(self, profiles: Iterable[SchedulingProfile]) -> None:
@@ -55,8 +55,7 @@ class ProfileMatcher:
     def outranked(self) -> Mapping[str, tuple[str, ...]]:
         """Return the profiles that never apply, each with the profiles that apply in its place.
 
-        For each `schedulerName`, another profile comes first, and each of its two selectors is
-        empty or the same. Other reasons why a profile never applies are not found.
+        Only profiles with equal or empty selectors are compared.
         """
         taken: dict[str, list[str | None]] = {}
         for rules in self._rules.values():
@@ -103,8 +102,7 @@ def compiled(selector: LabelSelector | None) -> CompiledSelector:
 def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
     """Return whether one pod can match both profiles, and both have the same mode and precedence.
 
-    Namespaces and pods may have any labels. Therefore only selectors that contradict each other
-    about the same label exclude such a pod.
+    Pods and namespaces may have any labels.
     """
     a, b = one.spec.match, other.spec.match
     return (
@@ -117,11 +115,9 @@ def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
 
 
 def conflict_in_short(name: str, others: Collection[str]) -> str:
-    """Return `outranked by NAME` if one of `others` applies before `name`, else `outranks NAME`.
-
-    `others` are profiles with the same precedence for the same pods; the first by name applies.
-    The text names only one profile, so that it seldom changes when profiles are created or deleted.
-    """
+    """Return `outranked by NAME` if one of `others` applies before `name`, else `outranks NAME`."""
+    # Of equal profiles, the first by name applies. The text names only one profile, so that it
+    # seldom changes.
     outranking = _first(1, (other for other in others if other < name))
     return f"outranked by {outranking}" if outranking else f"outranks {_first(1, others)}"
 
@@ -146,7 +142,7 @@ def _first(most: int, names: Iterable[str]) -> str:
 
 @dataclass(slots=True)
 class _LabelConstraint:
-    """All requirements on one label; `allowed` has the possible values (None: every value)."""
+    """All requirements on one label; `allowed` is None if every value is allowed."""
 
     allowed: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()
@@ -174,7 +170,7 @@ class _LabelConstraint:
 
 
 def _can_both_match(*selectors: LabelSelector | None) -> bool:
-    """Return whether labels exist that all selectors match; an absent selector matches always."""
+    """Return whether labels exist that all selectors match."""
     wanted: dict[str, _LabelConstraint] = {}
     for selector in filter(None, selectors):
         for key, value in selector.match_labels.items():

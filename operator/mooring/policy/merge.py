@@ -1,8 +1,7 @@
 """Merges a profile into kube-scheduler's defaults; gives the plugins of every extension point.
 
 Source: `apis/config/v1/default_plugins.go` (merge) and `framework/runtime/framework.go` (expansion
-and weights) of v1.36.3. Weights are int32 and a set has at most 64 plugins, so the weighted sum of
-scores cannot overflow an int64.
+and weights) of v1.36.3. The weighted sum of scores cannot overflow an int64.
 """
 
 from collections.abc import Iterable, Mapping
@@ -62,7 +61,7 @@ def plugins_by_point(
 
 
 def _merged(custom: PluginSet, catalog: Catalog, defaults: Mapping[str, int]) -> dict[str, int]:
-    """Return the weights of the plugins at multiPoint: first the defaults, then other plugins."""
+    """Return the weights of the plugins at multiPoint, the defaults first."""
     added = {plugin.name: plugin.weight for plugin in custom.enabled}
     off = {plugin.name for plugin in custom.disabled}
     kept = {} if "*" in off else {n: w for n, w in defaults.items() if n not in off}
@@ -73,11 +72,7 @@ def _merged(custom: PluginSet, catalog: Catalog, defaults: Mapping[str, int]) ->
 def _expanded(
     point: Point, own: PluginSet, multi: Mapping[str, int], catalog: Catalog
 ) -> tuple[PluginUse, ...]:
-    """Return the plugins of one extension point.
-
-    First come the plugins that are enabled both at this point and at multiPoint, then those enabled
-    at multiPoint only, then those enabled at this point only.
-    """
+    """Return the plugins of one extension point, in kube-scheduler's order."""
     named = {plugin.name: plugin.weight for plugin in own.enabled}
     off = {plugin.name for plugin in own.disabled}
 

@@ -239,7 +239,7 @@ class SchedulingProfile:
 def profile_for(
     scheduler_name: str, spec: SchedulingProfileSpec, taken: Container[str] = ()
 ) -> SchedulingProfile:
-    """Return a profile for a scheduler name, with an object name that is similar to it.
+    """Return a profile for a scheduler name, with a similar object name.
 
     Args:
         scheduler_name: The `schedulerName` of pods: any text.

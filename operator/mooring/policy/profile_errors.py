@@ -1,9 +1,7 @@
 """The mistakes in a profile, each with the path of its field.
 
-This package raises `ProfileInvalid` for mistakes in profiles and configurations; the import of
-queues raises ManifestError. The validators of models raise it with paths relative to their model;
-`mooring.policy.reading` adds the path of the model in front, so that callers get paths from the top
-of the user's document.
+The validators of models raise `ProfileInvalid` with paths relative to their model.
+`mooring.policy.reading` adds the path of the model in front.
 """
 
 import re
@@ -22,8 +20,8 @@ class FieldError:
 
     Attributes:
         path: The field, such as `spec.pluginConfig[0].args.hardPodAffinityWeight`.
-        message: One line; with the path it is shown as "<path>: <message>".
-        plugin: The name of the plugin that cannot be imported or built, if that is the mistake.
+        message: One line; users see it as "<path>: <message>".
+        plugin: The name of a plugin that cannot be imported or built.
     """
 
     path: str

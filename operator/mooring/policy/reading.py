@@ -1,7 +1,7 @@
 """Reads a document as a pydantic model, strictly, and reports every mistake with its path.
 
-The rules are those of JSON: text is not a number, a list is not an object, `null` means absent (as
-in the Kubernetes API), and an unknown field is an error.
+Text is not a number, and an unknown field is an error. `null` means absent, as in the Kubernetes
+API.
 """
 
 import ast
@@ -65,10 +65,8 @@ class PolicyModel(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
     ) -> dict[str, Any]:
-        """Return the JSON schema, with the docstrings of fields as their descriptions.
-
-        Pydantic's `use_attribute_docstrings` does the same, but reads all sources at each start.
-        """
+        """Return the JSON schema, with the docstrings of fields as their descriptions."""
+        # Pydantic's `use_attribute_docstrings` does the same, but reads all sources at each start.
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema)["properties"]
         for name, text in _field_docstrings(cls).items():
@@ -78,7 +76,7 @@ class PolicyModel(BaseModel):
 
 
 def _field_docstrings(model: type[PolicyModel]) -> dict[str, str]:
-    """Return the docstrings of the fields, by field name, from the class and its bases."""
+    """Return the docstrings of the fields, by field name."""
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):
         if not issubclass(cls, PolicyModel):
@@ -97,9 +95,8 @@ def _field_docstrings(model: type[PolicyModel]) -> dict[str, str]:
 def read(model: type[Model], document: object, path: str) -> Model:
     """Read the document as the model.
 
-    Raises ProfileInvalid with every mistake, or with the first `MOST_MISTAKES` and a note that
-    there are more; their paths begin with `path`. Rules about several fields of one object are
-    checked only if these fields are valid.
+    Raises ProfileInvalid with the mistakes, at most `MOST_MISTAKES` and a note that there are more.
+    Their paths begin with `path`.
     """
     plain = _plain(document)
     try:
@@ -144,13 +141,9 @@ def _validated(model: type[Model], text: bytes) -> Model:
 def _all_mistakes(
     model: type[BaseModel], document: Any, error: ValidationError
 ) -> list[FieldError]:
-    """Return the mistakes in the document, at most MOST_MISTAKES and a note that there are more.
-
-    `error` has the mistakes of the first reading. Pydantic checks rules about several fields of an
-    object only if each field is valid. So this function removes the wrong fields from `document`
-    and reads it again, until it finds no mistakes. It leaves out later mistakes that may follow
-    from a removed field (see `_may_follow_from`).
-    """
+    """Return the mistakes in the document, including those in `error`."""
+    # Pydantic checks rules about several fields of an object only if each field is valid. So the
+    # wrong fields are removed, and the document is read again, until it has no mistakes.
     found: list[FieldError] = []
     removed, incomplete = set[tuple[str, ...]](), set[tuple[str, ...]]()
     while True:
@@ -178,20 +171,15 @@ def _all_mistakes(
 def _may_follow_from(
     rule: BrokenRule, removed: Collection[tuple[str, ...]], incomplete: Collection[tuple[str, ...]]
 ) -> bool:
-    """Return whether the broken rule may follow from another mistake.
-
-    This is possible if the rule's object is incomplete, or inside of a removed object.
-    """
+    """Return whether the broken rule may follow from another mistake."""
     owner = split_path(rule.owner)
     return owner in incomplete or any(owner[:end] in removed for end in range(len(owner) + 1))
 
 
 def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
-    """Remove the field at the path from the document; return the path of the removed part.
-
-    In place of an item of a list, remove the whole list, so that no item gets a new index. In place
-    of an absent required field, remove its object. An empty path is the whole document.
-    """
+    """Remove the field at the path from the document; return the removed path."""
+    # A list is removed as a whole, so that no item gets a new index. Where a required field is
+    # absent, its object is removed.
     while path:
         *above, last = path
         owner = document
@@ -208,7 +196,7 @@ def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _plain(value: object) -> Any:
-    """Return the value as dicts and lists, without null fields; the input may be a view of kopf."""
+    """Return the value as dicts and lists, without null fields."""
     if isinstance(value, str | int | float):  # first: whether something is a Mapping takes longer
         return value
     if isinstance(value, Mapping):

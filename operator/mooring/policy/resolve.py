@@ -45,11 +45,8 @@ _Entry = TypeVar("_Entry", Enabled, Disabled, PluginConfig)
 class ResolvedProfile:
     """A profile with all defaults filled in.
 
-    Attributes:
-        plugins: The plugins of every extension point, in the order they run.
-        args: The arguments by plugin name; the argument of a rule's plugin is the rule.
-        percentage_of_nodes_to_score: 0 to 100; 0 stands for kube-scheduler's adaptive rule.
-        kubernetes: The rules of the version that the profile names, else of the server.
+    `plugins` are in the order they run. `args` has the arguments by plugin name. A
+    `percentage_of_nodes_to_score` of 0 stands for kube-scheduler's adaptive rule.
     """
 
     plugins: Mapping[Point, tuple[PluginUse, ...]]
@@ -77,13 +74,12 @@ def load_profile(
 ) -> tuple[SchedulingProfile, ResolvedProfile]:
     """Read a SchedulingProfile object and resolve it; for `server` see `resolve`.
 
-    Raises ProfileInvalid with the mistakes, or with the first mistakes if there are very many. A
-    plugin that cannot be imported is a mistake, too. Plugin names are checked even if other fields
-    are invalid.
+    Raises ProfileInvalid with the mistakes, or with the first of very many mistakes.
     """
     try:
         profile = read_profile(document)
     except ProfileInvalid as unreadable:
+        # Plugin names are checked even if other fields are invalid.
         if len(unreadable.errors) < MOST_MISTAKES:
             _resolve(_readable_plugins(document), catalog, server, "spec", unreadable.errors)
         raise
@@ -98,8 +94,8 @@ def resolve(
 ) -> ResolvedProfile:
     """Return the profile of a spec with all defaults filled in and all arguments read.
 
-    `server` has the rules of the API server's version, for a spec without `kubernetesVersion`.
-    Raises ProfileInvalid with every mistake; their paths begin with `path`.
+    `server` has the rules for a spec without `kubernetesVersion`. Raises ProfileInvalid with every
+    mistake; their paths begin with `path`.
     """
     return _resolve(spec, catalog, server, path, ())
 
@@ -111,11 +107,7 @@ def _resolve(
     path: str,
     schema_mistakes: tuple[FieldError, ...],
 ) -> ResolvedProfile:
-    """Return the result of `resolve`; `schema_mistakes` are mistakes that are already known.
-
-    Raises ProfileInvalid with the schema mistakes first; other mistakes that only follow from them
-    are left out.
-    """
+    """Return the result of `resolve`; `schema_mistakes` are already known."""
     known = _LoadedPlugins(catalog)
     mistakes = [*schema_mistakes, *_wrong_names(spec, known, f"{path}.plugins")]
     pinned = spec.kubernetes_version
@@ -152,7 +144,7 @@ def _resolve(
 
 
 def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
-    """Yield the mistakes, but only the first one about each plugin that cannot be loaded."""
+    """Yield the mistakes, for each plugin that cannot be loaded only the first."""
     seen = set[str]()
     for mistake in mistakes:
         if mistake.plugin not in seen:
@@ -162,7 +154,7 @@ def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
 
 
 class _LoadedPlugins:
-    """A catalog in which a plugin that cannot be loaded has no points; `failed` says why."""
+    """A catalog in which plugins that cannot be loaded have no points."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -187,11 +179,8 @@ class _LoadedPlugins:
 
 
 def _readable_plugins(document: object) -> SchedulingProfileSpec:
-    """Return a spec with only the plugins and plugin arguments of a document that has mistakes.
-
-    Every entry keeps its index. An invalid entry keeps only its name, or becomes an entry without a
-    name. An invalid list becomes one entry without a name.
-    """
+    """Return the plugins and plugin arguments of a document that has mistakes."""
+    # Every entry keeps its index. Of an invalid entry, only a valid name is kept.
     spec = _mapping(_mapping(document).get("spec"))
     plugins = _mapping(spec.get("plugins"))
     sets = dict[str, PluginSet]()
@@ -291,10 +280,7 @@ def _wrong_counts(
 def _args(
     entry: PluginConfig, catalog: _LoadedPlugins, path: str, mistakes: list[FieldError]
 ) -> BaseModel | None:
-    """Return the arguments in an entry of pluginConfig; None for a plugin without arguments.
-
-    Append the mistakes in the entry to `mistakes`.
-    """
+    """Return the arguments in an entry of pluginConfig; append mistakes to `mistakes`."""
     if entry.name == RULES:
         mistakes.append(FieldError(f"{path}.name", _NOT_BY_NAME))
         return None
@@ -318,7 +304,7 @@ def _args(
 
 
 def _wrong_type(entry: PluginConfig, path: str) -> Iterator[FieldError]:
-    """Yield mistakes in the `apiVersion` and `kind` that a file may give the arguments."""
+    """Yield mistakes in the `apiVersion` and `kind` of a plugin's arguments."""
     version, kind = entry.args.get("apiVersion"), entry.args.get("kind")
     if version not in (None, _ARGS_VERSION):
         yield FieldError(f"{path}.apiVersion", f'must be {_ARGS_VERSION}, got "{version}"')
@@ -329,10 +315,7 @@ def _wrong_type(entry: PluginConfig, path: str) -> Iterator[FieldError]:
 def _default_args(
     name: str, catalog: Catalog, path: str, mistakes: list[FieldError]
 ) -> BaseModel | None:
-    """Return the default arguments of a plugin; None for a plugin without arguments.
-
-    Append a mistake to `mistakes` if an argument of the plugin has no default.
-    """
+    """Return the default arguments of a plugin; append mistakes to `mistakes`."""
     model = catalog.args_model(name)
     if model is None:
         return None
@@ -348,11 +331,7 @@ def _default_args(
 
 
 def _read_args(name: str, model: type[BaseModel], given: Mapping[str, Any], path: str) -> BaseModel:
-    """Read the arguments of a plugin.
-
-    Raises ProfileInvalid with every mistake. If the plugin's model raises any other exception, this
-    is a mistake that names the plugin.
-    """
+    """Read the arguments of a plugin; raise ProfileInvalid for any failure."""
     try:
         return read(model, given, path)
     except (KeyboardInterrupt, ProfileInvalid):
@@ -364,11 +343,8 @@ def _read_args(name: str, model: type[BaseModel], given: Mapping[str, Any], path
 
 
 def _with_extenders(args: BaseModel, spec: SchedulingProfileSpec) -> BaseModel:
-    """Return NodeResourcesFit's arguments with the resources that extenders manage as ignored.
-
-    These resources replace the list `ignoredResources`, as in buildExtenders in kube-scheduler's
-    scheduler.go.
-    """
+    """Return NodeResourcesFit's arguments, ignoring the resources that extenders manage."""
+    # These replace `ignoredResources`, as in buildExtenders in kube-scheduler's scheduler.go.
     managed = tuple(
         resource.name
         for extender in spec.extenders

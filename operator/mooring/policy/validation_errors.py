@@ -1,8 +1,6 @@
 """Converts pydantic's validation errors to `FieldError`s with messages for users.
 
-Pydantic gives the place of an error as a tuple of field names, indexes, map keys and tags of
-unions, and names only one bound of a range. A user needs the path in the file, the whole allowed
-range, and the name that was probably meant.
+A user needs the path in the file, the whole allowed range, and the name that was probably meant.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -77,14 +75,12 @@ def _broken(
 
 
 def _steps(details: ErrorDetails, document: object) -> tuple[list[int | str], str | None]:
-    """Return the error's location without tags of unions, and the innermost tag or None.
-
-    A step that does not exist in the document is a tag, unless it is the missing field itself.
-    """
+    """Return the error's location without tags of unions, and the innermost tag."""
     steps: list[int | str] = []
     tag = None
     here = document
     absent = [details["loc"][-1]] if details["type"] == "missing" else []
+    # A step that does not exist in the document is a tag.
     for step in details["loc"][: len(details["loc"]) - len(absent)]:
         in_list = isinstance(step, int) and isinstance(here, list)
         in_object = isinstance(step, str) and isinstance(here, dict) and step in here
@@ -117,7 +113,7 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _models_at(model: type[BaseModel], steps: Iterable[int | str]) -> list[type[BaseModel]]:
-    """Return the models that the value at this location may have; a union has several."""
+    """Return the models that the value at this location may have."""
     models = [model]
     for step in steps:
         if isinstance(step, str):
@@ -168,15 +164,12 @@ def _words(expected: str) -> list[str]:
 
 
 def _choice(given: object, choices: list[str]) -> str:
-    """Return the message `must be one of ..., got ...`, with the choice that was probably meant.
-
-    For version numbers nothing is suggested. If `given` is not a text, the message asks for quotes,
-    because 1.37 without quotes is a number.
-    """
+    """Return the message `must be one of ..., got ...`, with the choice probably meant."""
     allowed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     numbers, hint = choices[0][:1].isdigit(), ""
     if isinstance(given, str):
         hint = did_you_mean(given, choices) if not numbers else ""
+    # 1.37 without quotes is a number.
     elif numbers:
         allowed += " in quotes"
     return f"must be {allowed}, got {_shown(given)}{hint}"

@@ -47,7 +47,7 @@ _JITTER: Final = 1.2
 
 
 def _positive_or(default: timedelta) -> AfterValidator:
-    """Return a validator that rejects negative durations; like Go, it replaces 0 by the default."""
+    """Return a validator that rejects negative durations, and replaces 0 as Go does."""
 
     def check(given: timedelta) -> timedelta:
         if given < timedelta(0):
@@ -85,7 +85,7 @@ class _ClientConnection(PolicyModel):
 
 
 class _Plugins(Plugins):
-    """The plugins of a file, also those at extension points that Mooring does not have."""
+    """The plugins of a file, also at extension points that Mooring lacks."""
 
     pod_group_post_filter: PluginSet = PluginSet()
     placement_feasible: PluginSet = PluginSet()
@@ -214,7 +214,7 @@ def _cleaned_profile(profile: object, version: object) -> object:
 
 
 def _cleaned_args(entry: object, version: object) -> object:
-    """Return the entry of pluginConfig without `apiVersion` in its arguments if it is `version`."""
+    """Return the entry of pluginConfig without an `apiVersion` equal to `version`."""
     args = entry.get("args") if isinstance(entry, Mapping) else None
     if not isinstance(entry, Mapping) or not isinstance(args, Mapping):
         return entry
@@ -236,10 +236,8 @@ def _cleaned_set(plugins: object) -> object:
 
 
 def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileSpec:
-    """Return the spec of a profile, with the fields that the file sets for all profiles.
-
-    Fields that are not in the file are not set in the spec.
-    """
+    """Return the spec of a profile, with the fields that hold for all profiles."""
+    # Fields that are not in the file are not set in the spec.
     fields = {name: value for name, value in profile if name in profile.model_fields_set}
     fields.pop("scheduler_name", None)
     fields.pop("percentage_of_placements_to_score", None)
@@ -278,7 +276,7 @@ def _unresolvable(specs: Iterable[SchedulingProfileSpec], catalog: Catalog) -> I
 
 
 def _unknown_without_point(profiles: Iterable[_Profile], catalog: Catalog) -> Iterator[FieldError]:
-    """Yield a mistake for each unknown plugin name at a point that Mooring does not have."""
+    """Yield a mistake for each unknown plugin at points that Mooring lacks."""
     names = {*WithLeftOut(catalog).names(), *KUBE_SCHEDULER_PLUGINS, "*"}
     for (number, profile), point in product(enumerate(profiles), _WITHOUT_POINT):
         path = f"profiles[{number}].plugins.{to_camel(point)}"
@@ -306,7 +304,7 @@ def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield mistakes for repeated and empty names, and for missing names of several profiles."""
+    """Yield mistakes for repeated, empty and missing names."""
     owners = dict[str, int]()
     for number, profile in enumerate(profiles):
         path, name = f"profiles[{number}].schedulerName", profile.scheduler_name
@@ -319,10 +317,8 @@ def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]
 
 
 def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield mistakes if profiles have different queueSort plugins, or different arguments for them.
-
-    All profiles of a file share one queue.
-    """
+    """Yield mistakes if profiles sort the queue differently."""
+    # All profiles of a file share one queue.
     first = profiles[0]
     sorters = {plugin.name for plugin in first.plugins.queue_sort.enabled}
 

@@ -1,7 +1,7 @@
 """Converts queues of Volcano and KAI, whose quotas include the quotas of the queues below.
 
 The nominalQuota of a Queue is its quota minus the quotas of the queues below. The Queue at the root
-has what the quotas leave of the nodes' resources, and lends it.
+has and lends the rest of the nodes' resources.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,8 +17,7 @@ def converted(
 ) -> Iterator[WrittenQueue]:
     """Yield the Queues for a tree of queues, parents first; a queue without parent is below `root`.
 
-    `capacity` has the amount of each resource on all nodes: the quota of all queues together. For a
-    resource that is not in it, the root's own quota or limit is used.
+    `capacity` has the amount of each resource on all nodes.
     """
     known = {root.name: root, **{queue.name: queue for queue in queues}}
     parents = {queue.name: queue.parent or root.name for queue in queues}

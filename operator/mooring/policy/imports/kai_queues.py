@@ -1,8 +1,7 @@
 """Converts KAI's Queues to Mooring's Queues.
 
 Source: `scheduling/v2/queue_types.go`, `resources.go`, `plugins/proportion`. Numbers are
-millicores, megabytes and GPUs; -1 is unlimited. A queue without a limit gets nothing beyond its
-quota. The queues at the top share the resources of the nodes.
+millicores, megabytes and GPUs; -1 is unlimited. The queues at the top share the nodes' resources.
 """
 
 from collections.abc import Iterator, Mapping

@@ -149,7 +149,7 @@ class KueueQueues:
             yield queue
 
     def _add_namespaces(self) -> None:
-        """Restrict each Queue to the namespaces of its LocalQueues; add notes for the user."""
+        """Restrict each Queue to the namespaces of its LocalQueues."""
         namespaces, queues = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
         for namespace, _, queue in self._local:
             namespaces[queue].add(namespace)
@@ -188,7 +188,7 @@ def _quota(raw: Mapping[str, Any], where: str) -> Quota:
 
 
 def _sum(quotas: Sequence[Quota]) -> Quota:
-    """Return the sum of the quotas; it has no borrowingLimit if one of the quotas has none."""
+    """Return the sum of the quotas, without borrowingLimit if one quota has none."""
     borrowing = [each.borrowing_limit for each in quotas if each.borrowing_limit is not None]
     lending = [each.nominal if (lent := each.lending_limit) is None else lent for each in quotas]
     lends_all = all(each.lending_limit is None for each in quotas)

@@ -1,7 +1,6 @@
 """Plugins of kube-scheduler and of scheduler-plugins that Mooring does not have.
 
-The import leaves them out of a profile, with a note for each. Any other unknown name in a file is
-an error, because it is probably a mistake.
+The import leaves them out of a profile. Any other unknown plugin in a file is an error.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -70,13 +69,10 @@ class WithLeftOut:
         return {*self._catalog.names(), *self._left_out}
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """Return a plugin's extension points; None if the plugin is unknown.
-
-        The points of left-out plugins of scheduler-plugins are not known. Therefore they get all
-        points except bind and queueSort; those that sort pods get queueSort, too.
-        """
+        """Return a plugin's extension points; None if the plugin is unknown."""
         if name not in self._left_out:
             return self._catalog.points(name)
+        # The points of scheduler-plugins' plugins are not known. Each gets all possible points.
         possible = frozenset(Point) - {Point.BIND}
         return ABSENT.get(name, possible if name in _SORTING else possible - {Point.QUEUE_SORT})
 

@@ -2,9 +2,7 @@
 
 Source: `scheduler.go` and `framework/plugins/legacy_registry.go` of v1.20. A Policy lists
 everything that runs. Therefore its profile disables all defaults at multiPoint, and enables the
-plugins of the Policy: first the filters, in the order in which predicates run, then plugins that
-only score. A plugin that the Policy uses only as a filter is disabled at score. A plugin that it
-uses only as a score is disabled at filter.
+Policy's plugins, the filters first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,7 +51,7 @@ PROVIDERS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A plugin that the Policy uses; `path` is its field there, `weight` is 0 for a filter."""
+    """A plugin that the Policy uses in its field `path`."""
 
     path: str
     plugin: str
@@ -105,11 +103,7 @@ def _wrong_predicates(policy: Policy) -> Iterator[FieldError]:
 
 
 def _wrong_priorities(policy: Policy) -> Iterator[FieldError]:
-    """Yield the mistakes in the priorities.
-
-    Several priorities may use NodeLabel or ServiceAffinity, with equal weights. They may use any
-    other plugin only once.
-    """
+    """Yield the mistakes in the priorities."""
     weights = dict[str, int]()
     for number, priority in enumerate(policy.priorities or ()):
         path, name = f"priorities[{number}]", priority.name
@@ -144,12 +138,10 @@ def _filters(policy: Policy) -> list[_Use]:
 
 
 def _predicate_name(predicate: Predicate) -> str:
-    """Return the predicate's name in `PREDICATES`.
-
-    A predicate with an argument may have any name; its argument shows which predicate it is.
-    """
+    """Return the predicate's name in `PREDICATES`."""
     if predicate.argument is None:
         return predicate.name
+    # A predicate with an argument may have any name.
     return _CUSTOM[0] if predicate.argument.service_affinity else _CUSTOM[1]
 
 
@@ -192,10 +184,7 @@ def _score(priority: Priority, path: str) -> _Use:
 
 
 def _with_one_strategy(uses: list[_Use]) -> list[_Use]:
-    """Return the plugins, with NodeResourcesFit in place of a single plugin of `STRATEGIES`.
-
-    NodeResourcesFit gets the strategy of that plugin. Several such plugins are kept.
-    """
+    """Return the plugins, with NodeResourcesFit in place of a single plugin of `STRATEGIES`."""
     scoring = [use for use in uses if use.plugin in STRATEGIES]
     if len(scoring) != 1:
         return uses
@@ -237,7 +226,7 @@ def _spec(policy: Policy, uses: Iterable[_Use], catalog: Catalog) -> dict[str, A
 
 
 def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, Any]) -> None:
-    """Merge `more` into the arguments of the plugin; lists are joined without repeated values."""
+    """Merge `more` into the plugin's arguments; join lists without repeated values."""
     for name, value in more.items():
         own = args.setdefault(plugin, {})
         if isinstance(value, list):

@@ -112,7 +112,7 @@ def _as_v1(document: object) -> object:
 
 
 def _as_v1_extender(extender: object) -> object:
-    """Return the extender as in v1, which has `enableHTTPS` and a timeout as text."""
+    """Return the extender with `enableHTTPS` and a timeout as text, as in v1."""
     if not isinstance(extender, Mapping):
         return extender
     modern: dict[str, Any] = dict(extender)

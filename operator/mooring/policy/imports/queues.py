@@ -18,17 +18,14 @@ _NODE: Final = ("", "Node")
 
 
 class _Reader(Protocol):
-    """Reads the objects of one scheduler one by one, and converts all of them to Queues.
-
-    `queues` is called once, after the last object. Its argument has the sum of the Nodes'
-    allocatable amounts, by resource; it is empty without Nodes.
-    """
+    """Reads the objects of one scheduler, and converts all of them to Queues."""
 
     @property
     def kinds(self) -> tuple[str, ...]: ...
 
     def read(self, raw: Mapping[str, Any]) -> None: ...
 
+    # Called once, after the last `read`. `capacity` is empty without Nodes.
     def queues(self, capacity: Mapping[str, int]) -> Iterator[WrittenQueue]: ...
 
 
@@ -91,7 +88,7 @@ class QueueImport:
 
 
 def _check_path(queue: WrittenQueue, found: Mapping[str, WrittenQueue]) -> None:
-    """Raise ManifestError if the parents of a queue form a circle, or are more than DEEPEST."""
+    """Raise ManifestError if the parents form a circle, or are too many."""
     path, step = [queue.name], found.get(queue.parent)
     while step is not None:
         path.append(step.name)

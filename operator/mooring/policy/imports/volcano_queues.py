@@ -1,8 +1,7 @@
 """Converts Volcano's Queues to Mooring's, following Volcano's plugin capacity.
 
 Source: `scheduling/v1beta1/types.go`, `plugins/capacity/capacity.go`. The field `deserved` becomes
-the quota, `guarantee` the part that the queue does not lend, and `capability` its limit. All queues
-are below the queue root, which has the resources of the nodes.
+the quota, `guarantee` the part that the queue does not lend, and `capability` its limit.
 """
 
 from collections.abc import Iterator, Mapping

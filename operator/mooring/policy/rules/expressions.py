@@ -1,7 +1,6 @@
 """Parses and type-checks CEL expressions over a pod and a node.
 
-Rules may call the functions of CEL's standard library, and two functions that count pods. They may
-not call the functions that Kubernetes and cel-go add; those are for device selectors only.
+Rules may call only the functions of CEL's standard library, and two functions that count pods.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +48,7 @@ _IN_NAMESPACES: Final[Sequence[tuple[Type, ...]]] = ((), (list_of(STRING),), (_S
 
 
 def _counting(name: str, *of: Type) -> tuple[Overload, ...]:
-    """Return the signatures of a function that counts pods; `of` is the type before the dot."""
+    """Return the signatures of a function, or method of type `of`, that counts pods."""
     return tuple(
         Overload(f"{name}_{number}", (*of, *pods, *namespaces), INT, bool(of), is_generic=False)
         for number, (pods, namespaces) in enumerate(product(_SELECTED_BY, _IN_NAMESPACES))
@@ -131,7 +130,7 @@ def _mistakes(
 
 
 def _known(name: str) -> str:
-    """Return a hint: the known name that the user probably meant, or all known names."""
+    """Return a hint: the name that the user probably meant, or all names."""
     if name in USES:
         return f": {USES[name]}"
     likely = did_you_mean(".".join(name.split(".")[:2]), (*VARIABLES, *USES))

@@ -64,7 +64,7 @@ def _syntax(message: str) -> str:
 
 
 def _misplaced(text: str, expected: str) -> str:
-    """Return why a token is wrong at its place, where the parser expected another token."""
+    """Return a message about a token that the parser did not expect."""
     if (meant := _WORDS.get(text)) is not None:
         return f'"{text}" is no operator: write {meant}'
     if expected == "<EOF>":
@@ -103,7 +103,7 @@ def _of_two(operator: str, types: Sequence[str]) -> str:
 
 
 def _conversion(types: Sequence[str]) -> str:
-    """Return a hint how to combine values of both types; "" if that is not possible."""
+    """Return a hint how to combine values of both types, if that is possible."""
     both = {*types}
     if both == {"int", "double"}:
         return ": CEL does not mix these, write double(...) around the int"

@@ -1,9 +1,8 @@
 """Plans how an expression is evaluated for all nodes at once.
 
-Operators on numbers, booleans and labels become operations on columns. Conversions of texts,
-regular expressions and macros are interpreted once per distinct value of the columns that they
-read. Parts that only read the pod are interpreted once per pod. Amounts and counts of pods may
-differ on every node, so parts that read amounts or counts must consist of operations on columns.
+Operations on numbers, booleans and labels become operations on columns. Other parts are interpreted
+once per distinct value that they read of nodes. Amounts and counts of pods may differ on every
+node, so they may only be in operations on columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -159,8 +158,8 @@ class SelectedLabels:
 class PodCount:
     """The number of selected pods on the node, or in its domain if `key` is a node's label.
 
-    The expression fails on a node without the label. If `namespaces` is None, the count is for the
-    pod's own namespace, or for the namespaces that `namespace_labels` selects.
+    Without `namespaces`, these are pods of the pod's own namespace, or of the namespaces that
+    `namespace_labels` selects.
     """
 
     key: str | None
@@ -173,8 +172,8 @@ class PodCount:
 class Interpreted:
     """A part of an expression that is interpreted; `type` is the type of its result (`kind_of`).
 
-    `of_node` are the variables that differ between nodes; `of_pod` are the rest. `cost` is an
-    estimate in units of `mooring.policy.rules.cost`.
+    `of_node` are the variables that differ between nodes. `cost` has the unit of
+    `mooring.policy.rules.cost`.
     """
 
     program: Program
@@ -214,13 +213,8 @@ Step = (
 class RulePlan:
     """How to evaluate an expression for many nodes, and the variables that it reads.
 
-    Attributes:
-        step: The step for the whole expression; its operands are steps, too.
-        reads: The variables of the pod and of nodes, with the key if it is written out.
-        whole: Interprets the expression for one node at a time, which is quicker than columns for a
-            few nodes. None if this is too expensive, or if the expression computes a key of a map
-            of the node, or counts pods.
-        counts: The counts of pods in `step`.
+    `whole` interprets the expression for one node at a time, which is quicker for a few nodes. It
+    is None if that is impossible or too expensive.
     """
 
     step: Step
@@ -354,7 +348,7 @@ def _variable(part: Expression) -> str:
 
 
 def _reads(expression: Expression) -> Iterator[Read]:
-    """Yield a Read for every variable of the expression, with the key if the key is constant."""
+    """Yield a Read for every variable, with the key if the key is constant."""
     keyed = _keyed(expression)
     if keyed is not None and isinstance(keyed[1], Constant):
         yield Read(keyed[0], str(keyed[1].value))
@@ -401,10 +395,7 @@ def _domain_of(count: Expression) -> str | None:
 
 
 def _in_order(reads: Iterable[Read]) -> tuple[Read, ...]:
-    """Return the variables that are read, sorted by name.
-
-    Single keys of a variable are left out if the expression also reads the whole variable.
-    """
+    """Return the variables that are read, sorted by name."""
     whole = {read.variable for read in reads if read.key is None} | {*_SETS}
     needed = {Read(r.variable) if r.variable in whole else r for r in reads}
     return tuple(sorted(needed, key=lambda read: (read.variable, read.key or "")))
@@ -415,10 +406,7 @@ def _of_node(reads: Iterable[Read]) -> bool:
 
 
 class _Planner:
-    """Plans how to evaluate one expression.
-
-    `mistakes` are the parts that cannot be planned, `counts` the counts of pods found so far.
-    """
+    """Plans how to evaluate one expression, and collects its mistakes and counts."""
 
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
@@ -484,7 +472,7 @@ class _Planner:
         return self.counts[-1]
 
     def _selected(self, labels: Expression) -> SelectedLabels:
-        """Return the labels that the text `app in (a, b)` or a map of labels selects."""
+        """Return the labels that `app in (a, b)` or a map of labels selects."""
         if isinstance(labels, Constant):
             try:
                 return SelectedLabels(parse_selector(str(labels.value)))
@@ -574,10 +562,7 @@ def _asks_presence(expression: Expression) -> bool:
 
 
 def _is_operation(call: FunctionCall) -> bool:
-    """Return whether the call can be computed for all nodes at once, as an operation on columns.
-
-    That depends on the function and on the types of its operands.
-    """
+    """Return whether the call can be an operation on columns."""
     if call.function == "_?_:_":
         return kind_of(call) in _KNOWN
     if call.function == "@in":
