@@ -1,7 +1,7 @@
 """Keeps pods and groups within the quota of their Queue.
 
 The requests of nominated pods count as used, so that no other pod takes the quota that preemption
-frees for them. Nominated pods of the same Queue with lower priority do not count.
+frees for them.
 """
 
 from collections.abc import Collection
@@ -51,12 +51,7 @@ class CapacityScheduling:
         return quota_rejection((pod,), cluster) or SKIP
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if quota may have become free, or the pod may be in another Queue.
-
-        These events are: a changed Queue or namespace, a pod group that names another Queue, a new
-        claim of the pod, a resized pod, a pod that left a Queue of the same tree, and a changed
-        node if the tree shares the nodes' resources.
-        """
+        """Return QUEUE if quota may have become free, or the pod may be in another Queue."""
         before, after = event.before, event.after
         if isinstance(before, PodGroup) or isinstance(after, PodGroup):
             named = [each.queue if isinstance(each, PodGroup) else "" for each in (before, after)]
@@ -79,8 +74,8 @@ class CapacityScheduling:
 def quota_rejection(pods: Collection[Pod], cluster: ClusterView) -> Unschedulable | None:
     """Return why the Queue of these pods cannot take all of them now; None if it can.
 
-    Return None also if all pods are in no Queue and need no Queue. Pods in different Queues are
-    rejected, and so are pods of which only some are in a Queue.
+    Pods that are not all in the same Queue are rejected. If no pod is in a Queue, and no pod needs
+    a Queue, return None.
     """
     queues, names = cluster.queues, dict[str, QueueState | None]()
     for pod in pods:

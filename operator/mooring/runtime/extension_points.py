@@ -1,15 +1,12 @@
 """Runs a plugin's methods and checks what they return (framework/runtime/framework.go).
 
-numpy would silently stretch an array of the wrong length, and the scheduler could choose a rejected
-node. So each call checks the type, shape and dtype of its result. Texts that users read must be
-valid Unicode and have at most 1,024 characters.
+Each call checks the type, shape and dtype of its result: numpy would silently stretch an array of
+the wrong length, and the scheduler could choose a rejected node.
 
-An exception or a wrong result of a plugin is recorded in the pipeline's `failures` and becomes
-`PluginFailed`, with a text of one line. SystemExit is handled like any exception; KeyboardInterrupt
-is raised again. The methods from `pre_filter` to `score` run too often to be timed here:
-`mooring.runtime.slow_decisions` finds the slow ones. For the metrics, one attempt in ten measures
-its calls (`mooring.runtime.plugin_metrics`); all other attempts call these methods directly,
-because calls are most of a decision's cost.
+An exception or a wrong result is recorded in the pipeline's `failures` and becomes `PluginFailed`.
+SystemExit is handled like any exception; KeyboardInterrupt is raised again. The methods from
+`pre_filter` to `score` run too often to be timed here: `mooring.runtime.slow_decisions` finds the
+slow ones.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -272,9 +269,7 @@ def run_post_filter(
 ) -> PostFilterResult:
     """Run `post_filter`; raise PluginFailed unless its nodes exist and its victims are on them.
 
-    Two kinds of victims may be on other nodes: members of a group that is disrupted as a whole, if
-    another member is on the nominated node, and victims of a pod in a Queue. Candidates are allowed
-    only if extenders take part and have not answered yet.
+    Victims of whole groups, and of a pod in a Queue, may also be on other nodes.
     """
     point = ExtensionPoint.POST_FILTER
     answer = _measured(pipeline, plugin, point, plugin.post_filter, state)
@@ -439,7 +434,7 @@ def wrong_explanation(why: object, nodes: int) -> str:
 
 
 def _wrong_pre_filter(answer: object) -> str:
-    """Return the mistake in a verdict that `pre_filter` returned instead of a state; "" if none."""
+    """Return the mistake in a result of `pre_filter` that is no state."""
     if isinstance(answer, Unschedulable):
         return _wrong_reason(answer.reason)
     if not isinstance(answer, PreFilterResult):
@@ -517,7 +512,7 @@ def _wrong_placements(answer: object, parent: Placement) -> str:
 
 
 def _wrong_verdict(answer: object, *types: type) -> str:
-    """Return why the result is wrong; "" if it is None or a valid object of one of `types`."""
+    """Return why the result is neither None nor a valid object of `types`."""
     if answer is None:
         return ""
     if not isinstance(answer, types):
@@ -532,7 +527,7 @@ def _wrong_verdict(answer: object, *types: type) -> str:
 
 
 def _wrong_reason(reason: object, most: int | None = _LONGEST_REASON) -> str:
-    """Return why a text that users read is wrong; "" if it is not."""
+    """Return why a text that users read is wrong, or ""."""
     if not isinstance(reason, str):
         return f"returned a reason that is {_described(reason)}; it must be a text"
     if most is not None and len(reason) > most:
@@ -553,7 +548,7 @@ def _are_amounts(amounts: object) -> bool:
 
 
 def _is_sort_key(key: object) -> bool:
-    """Return whether sort keys like this can be compared; NaN cannot, because it has no order."""
+    """Return whether sort keys like this can be compared."""
     return isinstance(key, tuple) and all(
         isinstance(item, int | float | str) and item == item  # noqa: PLR0124 - NaN is not
         for item in key
@@ -580,7 +575,7 @@ def _measured(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """Return the method's result; measure the call if the current attempt measures calls."""
+    """Return the method's result; in some attempts, measure the call."""
     metrics = pipeline.metrics
     if not metrics.sampled or point in _NOT_MEASURED:
         return _called(pipeline, plugin, point, method, *arguments)
@@ -614,7 +609,7 @@ def _timed(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """Return `_measured` of the method; record the failure `slow` if the call takes too long."""
+    """Call `_measured`; record the failure `slow` if the call takes too long."""
     failures = pipeline.failures
     began = failures.clock()
     try:
@@ -637,7 +632,7 @@ def _instead(found: object, expected: str) -> str:
 
 
 def _described(found: object) -> str:
-    """Return the type of the result in a few words; its contents may be too long."""
+    """Return the type of the result in a few words."""
     if isinstance(found, np.ndarray):
         return _array(found.dtype, found.shape)
     if found is None:

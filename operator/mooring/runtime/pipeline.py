@@ -84,9 +84,8 @@ class WeightedPlacementScorePlugin:
 class Pipeline:
     """The plugins of a profile by extension point, in the order in which they run.
 
-    A pipeline never changes: a changed profile gets a new one. `generation` is the generation of
-    the profile's API object, 0 for a profile from a file. `percentage_of_nodes_to_score` is 0 for
-    kube-scheduler's adaptive rule.
+    A pipeline never changes. `generation` is 0 for a profile from a file.
+    `percentage_of_nodes_to_score` is 0 for kube-scheduler's adaptive rule.
     """
 
     profile: str
@@ -169,9 +168,8 @@ def build_pipeline(
 ) -> Pipeline:
     """Return the profile's pipeline; build each of its plugins once, with its arguments.
 
-    Without `failures` the plugins' failures are logged, but not counted. Without `metrics` nothing
-    is measured. For `most_per_attempt` see `Evaluations`. Raises ProfileInvalid with the name of
-    every plugin whose constructor fails.
+    Raises ProfileInvalid with the name of every plugin whose constructor fails. For
+    `most_per_attempt` see `Evaluations`.
     """
     failures, evaluations = failures or PluginFailures(), Evaluations(most_per_attempt)
     built = _built_plugins(profile, effective, registry, handle, failures, evaluations)
@@ -223,7 +221,7 @@ def _built_plugins(
     failures: PluginFailures,
     evaluations: Evaluations,
 ) -> dict[str, Any]:
-    """Build all plugins and return them by name; raise ProfileInvalid if any plugin fails."""
+    """Return all plugins by name; raise ProfileInvalid if any plugin cannot be built."""
     handle = replace(
         handle,
         kubernetes=effective.kubernetes,
@@ -270,10 +268,8 @@ def _has(plugin: object, method: str) -> bool:
 
 
 def _keyed(plugins: Iterable[Any], method: str) -> dict[str, Any]:
-    """Return the plugins with this method that depend on the Node object alone, by name.
-
-    The keys of other plugins are not used.
-    """
+    """Return, by name, the plugins with this method whose keys are used."""
+    # These depend on the Node object alone.
     return {
         name: plugin
         for name, plugin in _with_method(plugins, method).items()
@@ -297,7 +293,7 @@ def _values_of(built: Mapping[str, Any], attribute: str) -> Iterator[Any]:
 
 
 def _path_of(name: str, spec: SchedulingProfileSpec) -> str:
-    """Return the path of the plugin's entry in `pluginConfig` or `plugins`; "spec" without one."""
+    """Return the path of the plugin's entry in the profile, or "spec"."""
     for number, entry in enumerate(spec.plugin_config):
         if entry.name == name:
             return f"spec.pluginConfig[{number}]"
@@ -309,7 +305,7 @@ def _path_of(name: str, spec: SchedulingProfileSpec) -> str:
 
 
 class _ConstructorError(Exception):
-    """Raised if a plugin's constructor fails; the text names the plugin and the reason."""
+    """Raised if a plugin's constructor fails."""
 
 
 def _built(
@@ -319,7 +315,7 @@ def _built(
     handle: Handle,
     failures: PluginFailures,
 ) -> Any:
-    """Build the plugin and return it; if that fails, record this and raise _ConstructorError."""
+    """Build the plugin; if that fails, record this and raise _ConstructorError."""
     args, plugin = effective.args.get(name), registry.plugin(name)
     blamed = Blamed(name, registry.distribution(name), ExtensionPoint.CONSTRUCTOR)
     began = failures.clock()
@@ -340,11 +336,8 @@ def _built(
 
 
 def _wrong_attribute(built: object) -> str:
-    """Return the mistake in the attributes of a built plugin; "" if there is none.
-
-    The check is here because formats of pod groups apply to all pods, even to pods of other
-    profiles.
-    """
+    """Return the mistake in the attributes of a built plugin, or ""."""
+    # Wrong formats of pod groups would be used for all pods, even of other profiles.
     formats, policy = getattr(built, "pod_group_formats", ()), getattr(built, "group_policy", None)
     if not isinstance(formats, tuple | list) or not all(map(_is_format, formats)):
         return "its pod_group_formats must be GroupFormats of texts"

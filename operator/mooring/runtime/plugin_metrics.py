@@ -3,13 +3,11 @@
 Equal pods share results (`mooring.scheduling.result_cache`), and a plugin runs once for many nodes.
 So there are three numbers:
 
-- the duration of an extension point: once per decision, even if all results were shared;
-- the duration of a plugin's calls: in one attempt in ten, as in kube-scheduler, because two
-  readings of the clock for each call cost more than some plugins do;
-- the evaluations of a plugin: every decision that used a result of the plugin, new or shared.
+- the duration of an extension point, once per decision, even if all results were shared;
+- the duration of a plugin's calls, in one attempt in ten, because reading the clock takes long;
+- the evaluations of a plugin: the decisions that used its results, new or shared.
 
-Only attempts of the scheduling loop are measured: no decisions of shadow profiles, no suggestions
-of `mooring explain`, and no simulations. Filters that preemption runs count as PostFilter.
+Only attempts of the scheduling loop are measured. Filters that preemption runs count as PostFilter.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator

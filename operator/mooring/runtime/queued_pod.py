@@ -48,8 +48,7 @@ _ENDS: Final = (PodState.BOUND, PodState.GONE)
 class StateTimes:
     """The time that a pod was in each state, in seconds on the scheduler's monotonic clock.
 
-    It is still used after the pod has left the queue. `began` is the start of the first state,
-    and `since` the start of the present `state`.
+    `began` is the start of the first state, and `since` the start of the present `state`.
     """
 
     __slots__ = ("_seconds", "began", "since", "state")

@@ -1,19 +1,16 @@
 """Finds the plugins that make decisions slow, without timing each call in ordinary attempts.
 
-The clock is read before and after each decision, which the metrics need anyway. Timing each call of
-a plugin would cost two more readings per call, and a dry run of preemption makes thousands of
-calls. After a decision that took too long, the next `TIMED_ATTEMPTS` attempts of its profile run
-with a copy of the pipeline that times every deciding method. Each slow decision among them starts
-the count of attempts again. The copy has no cached results, so node-only plugins run for all nodes
-and are timed as well.
+Timing each call of a plugin would cost two readings of the clock, and a dry run of preemption makes
+thousands of calls. So only whole decisions are timed. After a decision that took too long, the next
+`TIMED_ATTEMPTS` attempts of its profile run with a copy of the pipeline that times every deciding
+method. The copy has no cached results, so node-only plugins run for all nodes and are timed as
+well.
 
-The times of all calls at one extension point are added up over an attempt. The time of other
-plugins that a plugin calls, for example of filters in preemption, is left out. A sum beyond the
-limit is a failure of kind `slow`.
+The times of all calls at one extension point are added up over an attempt, without the time of
+other plugins that a plugin calls. A sum beyond the limit is a failure of kind `slow`.
 
-So the first slow decision of a profile is logged without the plugin's name. If no slow decision
-follows, the name stays unknown: to run the decision again at once would double the delay of all
-other pods.
+If no other slow decision follows, the slow plugin stays unknown. To run the decision again at once
+would double the delay of all other pods.
 """
 
 import logging
@@ -84,7 +81,7 @@ class SlowDecisions:
 
 
 class _TimedPipeline:
-    """A copy of a pipeline that adds up the time of its plugins in one attempt."""
+    """A copy of a pipeline that adds up its plugins' times in one attempt."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.remaining = TIMED_ATTEMPTS
@@ -135,7 +132,6 @@ class _TimedPipeline:
         return tuple(self._of(plugin) for plugin in plugins)
 
     def _of(self, plugin: Plugin) -> Any:
-        """Return the plugin wrapped in `_Timed`; the type is Any, because it has every method."""
         return _Timed(plugin, self)
 
 

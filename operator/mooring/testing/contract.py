@@ -7,11 +7,9 @@ The author of a plugin writes a test class, and pytest runs the tests that it in
         plugin = RackAware
         scenarios = [Scenario(nodes=(node("n1", zone="a"), node("n2")), pod=pod("web"))]
 
-The scenarios should make the plugin accept nodes, reject nodes, and skip the pod. In at least one
-scenario the filter must reject a node, and in at least one scenario the scores of two nodes must
-differ. The tests check the shapes and types of `mooring.framework.plugin`. They also check that
-deciding methods change nothing and depend only on their arguments, and that results for all nodes
-and for single nodes are the same.
+In at least one scenario the filter must reject a node, and in at least one scenario the scores of
+two nodes must differ. The tests check shapes and types, and that deciding methods change nothing.
+Results for all nodes and for single nodes must be the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,8 +61,7 @@ class Scenario:
 class PluginContract:
     """Tests the rules for one plugin: inherit it, set `plugin`, `scenarios`, and perhaps `args`.
 
-    As in the scheduler, the filter does not run after SKIP or Unschedulable. The score runs for all
-    nodes, as if every node were feasible.
+    As in the scheduler, the filter does not run after SKIP or Unschedulable.
     """
 
     plugin: ClassVar[type[Any]]
@@ -203,7 +200,7 @@ class PluginContract:
 
 
 class _PluginInScenario:
-    """A plugin that is built for the cluster of one scenario, and the scenario's pod."""
+    """A plugin that is built for one scenario, and the scenario's pod."""
 
     def __init__(self, plugin: type[Any], args: Any, scenario: Scenario) -> None:
         self.state = cluster(*scenario.others, *scenario.nodes)
@@ -264,7 +261,7 @@ class _PluginInScenario:
         return results
 
     def _rejections(self, mask: BoolArray) -> list[tuple[str, Any]]:
-        """Return the rejected nodes by name, with the reasons and whether preemption may help."""
+        """Return the rejected nodes' names, reasons, and whether preemption may help."""
         rejected = self.nodes.take(self.rows[~mask])
         if not len(rejected):
             return []
@@ -295,7 +292,7 @@ def _choices(rows: IntArray) -> Iterable[IntArray]:
 
 
 def _fingerprint(state: ClusterState) -> dict[str, Any]:
-    """Return a copy of all data that a decision could change by mistake, for a comparison."""
+    """Return a copy of all data that a decision could change by mistake."""
     table, rows = state.nodes, state.nodes.row_count
     columns = {
         "present": table.present,

@@ -92,7 +92,7 @@ class FakeApi:
         annotations: The annotations for each pod's Binding, by the pod's namespace/name.
         failure: An error that every write raises, or None.
         writes: The writes given to `later`, until `write_all` runs them.
-        lost: For each of the next updates in order, the part that is lost.
+        lost: The parts that the next updates lose, one for each update.
         recorded: The pod's key, the reason and the note of each Event that `record` got.
     """
 
@@ -251,7 +251,6 @@ class FakeApi:
 
 
 def _merged(target: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `target` after a JSON merge patch (RFC 7386): null deletes a field."""
     result = dict(target) if isinstance(target, Mapping) else {}
     for field, value in patch.items():
         if value is None:

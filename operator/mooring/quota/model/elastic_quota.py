@@ -2,8 +2,7 @@
 
 Source: scheduler-plugins `apis/scheduling/v1alpha1/types.go`, `pkg/capacityscheduling`; Koordinator
 `apis/extension/elastic_quota.go`, `pkg/scheduler/plugins/elasticquota`. In scheduler-plugins an
-ElasticQuota is the quota of its namespace, and all ElasticQuotas lend to each other. In
-Koordinator, labels arrange the quotas in a tree, whose root has the resources of the nodes.
+ElasticQuota is the quota of its namespace. In Koordinator, labels arrange the quotas in a tree.
 """
 
 import json
@@ -94,12 +93,12 @@ def _namespaces(fields: Mapping[str, str]) -> list[str]:
 def queues_of(elastic_quotas: Mapping[str, Queue], others: Collection[str]) -> dict[str, Queue]:
     """Return the Queues of ElasticQuotas by name; add the Queues at the roots of their trees.
 
-    A Queue's quotas include the quotas of the Queues below it. The keys of `elastic_quotas` are
-    namespaces and names; the first of several with one Queue name counts. Queues with names in
-    `others` are left out.
+    The keys of `elastic_quotas` are namespaces and names. Queues with names in `others` are left
+    out.
     """
     last_first = (elastic_quotas[key] for key in sorted(elastic_quotas, reverse=True))
     out = {ROOT, *NO_QUEUES, *others}
+    # If several ElasticQuotas have one Queue name, the first is used.
     found = {queue.name: queue for queue in last_first if queue.name not in out}
     parents = {queue.parent for queue in found.values()}
     for root in (ROOT, ROOT_OF_KOORDINATOR):
@@ -113,8 +112,8 @@ def with_own_quotas(
 ) -> tuple[dict[str, Queue], Mapping[str, int]]:
     """Return the Queues by name, parents first, with their own quotas (see `own_quotas`).
 
-    Also return, by resource, the sum of the quotas below Koordinator's root; it is empty without
-    this root. `allocatable` returns the amount of a resource on all nodes.
+    Also return, by resource, the sum of the quotas below Koordinator's root. `allocatable` returns
+    the amount of a resource on all nodes.
     """
     quotas, named = {name: queue.quotas for name, queue in queues.items()}, dict[str, None]()
     if ROOT_OF_KOORDINATOR in queues:

@@ -1,7 +1,7 @@
 """A Queue of `scheduling.mooring.dev`: quotas for the pods of a team, in a tree of Queues.
 
-The field names are those of Kueue's ClusterQueue and Cohort (apis/kueue/v1beta1), but here one kind
-does the work of both. Only a Queue without child Queues may have pods.
+The field names are those of Kueue's ClusterQueue and Cohort (apis/kueue/v1beta1). Only a Queue
+without child Queues may have pods.
 """
 
 from collections import Counter, defaultdict
@@ -61,25 +61,21 @@ NO_QUOTA: Final = Quota()
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A Queue with the fields of its spec.
-
-    `reclaims` says which pods of other Queues its pods may preempt to get back lent quota. `within`
-    says which pods of this Queue they may preempt. `parent` is "" for the root of a tree.
-    `namespaces` selects the namespaces whose pods may be in the Queue; None: it has no pods.
-    `invalid` says what is wrong with the spec, with the path of the field; if it is set, only
-    `namespaces` is valid. `is_inclusive` says that the quotas include the quotas of the Queues
-    below, as in an ElasticQuota. `status` is the status on the API server.
-    """
+    """A Queue with the fields of its spec; `parent` is "" for the root of a tree."""
 
     name: str
     parent: str = ""
     quotas: Mapping[str, Quota] = field(default_factory=dict)
     weight: float = 1.0
     reclaims: Preempts = Preempts.ANY
+    """Which pods of other Queues the Queue's pods may preempt to get back lent quota."""
     within: Preempts = Preempts.LOWER_PRIORITY
     namespaces: LabelSelector | None = None
+    """The namespaces whose pods may be in the Queue; None: it has no pods."""
     invalid: str | None = None
+    """The mistake in the spec. With a mistake, only the field `namespaces` is valid."""
     is_inclusive: bool = False
+    """Whether the quotas include the quotas of the Queues below, as in an ElasticQuota."""
     uid: str = field(default="", compare=False)
     generation: int = field(default=0, compare=False)
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -102,7 +98,7 @@ def parse_queue(raw: Mapping[str, Any]) -> Queue:
 
 
 def _selector_of(raw: Mapping[str, Any]) -> LabelSelector | None:
-    """Return the namespace selector of an invalid Queue; None if the selector is invalid, too."""
+    """Return the namespace selector of an invalid Queue, if the selector is valid."""
     try:
         spec = mapping(raw, "spec")
         selector = optional_mapping(spec, "namespaceSelector", "spec")
@@ -217,9 +213,8 @@ def own_quotas(
 ) -> Iterator[tuple[str, dict[str, Quota], Mapping[str, int]]]:
     """Yield each queue's name, its own quotas, and the sum of its children's quotas by resource.
 
-    A given quota includes the children's quotas; the own quota is the rest. A given quota is first
-    lowered to the limit, and then raised to the children's sum. Children come before their parent,
-    unless the parents form a circle or the tree is deeper than DEEPEST.
+    A given quota includes the children's quotas; the own quota is the rest. Children come before
+    their parent.
     """
     below = defaultdict[str, Counter[str]](Counter)
     for name in sorted(quotas, key=lambda name: _depth(name, parents), reverse=True):
@@ -228,6 +223,7 @@ def own_quotas(
         for resource in dict.fromkeys((*quotas[name], *sums)):
             given, least = quotas[name].get(resource, NO_QUOTA), sums.get(resource, 0)
             borrowing, lending = given.borrowing_limit, given.lending_limit
+            # The quota is lowered to the limit, and then raised to the sum of the children.
             total = max(given.nominal + min(borrowing or 0, 0), least)
             more = total - given.nominal
             quota = Quota(

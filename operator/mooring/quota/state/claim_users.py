@@ -1,9 +1,7 @@
 """Counts the pods of each Queue that use a ResourceClaim, and the devices that the Queue uses.
 
-A claim counts once in each Queue with pods that name it. It counts as the most devices of each
-class that it may get, as in a ResourceQuota; its requests never change. In `Amounts`, the key
-`claim:NAMESPACE/NAME` has the number of pods that name the claim, and the extended resource of a
-device class has the number of devices.
+A claim counts once in each Queue, with the most devices that it may get, as in a ResourceQuota. In
+`Amounts`, the key `claim:NAMESPACE/NAME` has the number of pods that name the claim.
 """
 
 from collections import Counter

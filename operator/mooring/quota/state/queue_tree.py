@@ -1,8 +1,7 @@
 """One Queue in a tree of Queues, with the usage of its pods and of its child Queues.
 
-The arithmetic is Kueue's (pkg/cache/scheduler/resource_node.go and fair_sharing.go). If a Queue
-does not lend a part of its quota, this part is guaranteed to the Queue, and its parent cannot use
-it. Amounts by resource are millicores, bytes and counts.
+The arithmetic is Kueue's (pkg/cache/scheduler/resource_node.go and fair_sharing.go). Amounts by
+resource are millicores, bytes and counts.
 """
 
 from collections.abc import Mapping
@@ -17,8 +16,7 @@ class QueueState:
 
     `nominal` is its quota plus the quota that its children lend. `guaranteed` is the part that it
     does not lend. `used` is the usage of its pods plus the usage of its children beyond their
-    guaranteed parts. These three have every resource that a Queue of the tree names; other
-    resources are not limited. `path` has the Queue, its parent, and so on to the root.
+    guaranteed parts. `path` leads from the Queue to the root.
     """
 
     __slots__ = (
@@ -79,10 +77,9 @@ class QueueState:
         return sum(c.nominal[resource] - c.guaranteed[resource] for c in self.children)
 
     def note_guaranteed(self, *, lends_all: bool) -> None:
-        """Set `_lends_all` of the Queue and all Queues below it.
+        """Set `_lends_all` of the Queue and of all Queues below it.
 
-        It is True if the Queue and all its ancestors lend their whole quota; `charge` is quick for
-        such a Queue. The argument says whether this is so for all ancestors of this Queue.
+        `lends_all` says whether all ancestors of this Queue lend their whole quota.
         """
         self._lends_all = lends_all and not any(self.guaranteed.values())
         for child in self.children:

@@ -1,8 +1,7 @@
 """Finds which Queues are in force, which Queue each pod is in, and how much each Queue uses.
 
 A Queue comes into force when its spec is valid and its parents are in force. An older version stays
-in force until the newer version can replace it. All pods on nodes and all assumed pods count, also
-those that another scheduler placed.
+in force until the newer version can replace it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -270,10 +269,8 @@ class Queues:
         states: dict[str, QueueState],
         drawing: SelectionIndex[str],
     ) -> Collection[str] | None:
-        """Replace the Queues in force in one step; return the result of `settle`.
-
-        With several steps, a cancelled task could leave half a tree.
-        """
+        """Replace the Queues in force; return the result of `settle`."""
+        # This is one step: with several steps, a cancelled task could leave half a tree.
         before = {name: queue.namespaces for name, queue in self._in_force.items()}
         self.resources = frozenset(r for queue in in_force.values() for r in queue.quotas)
         self._in_force, self._problems, self._states = in_force, problems, states
@@ -291,12 +288,10 @@ class Queues:
         return None if self._names_changed else tuple(self._changed_namespaces)
 
     def _share_nodes(self) -> None:
-        """Set the quota of Koordinator's root to the present resources of the nodes.
-
-        The tree is not made again, because nodes may change every second.
-        """
+        """Set the quota of Koordinator's root to the present resources of the nodes."""
         root = self._states.get(ROOT_OF_KOORDINATOR) if self._nodes_changed else None
         if root is not None:
+            # The tree is not made again, because nodes may change every second.
             for resource in root.nominal.keys() & self._below_root:
                 own = self._nodes.total(resource) - self._below_root[resource]
                 root.set_quota(resource, max(0, own))
@@ -312,7 +307,7 @@ class Queues:
     def _make(
         self, queue: Queue, in_force: Mapping[str, Queue], states: dict[str, QueueState]
     ) -> QueueState:
-        """Return the state of the Queue; create it and the states of its parents if needed."""
+        """Return the state of the Queue; create it and its parents if needed."""
         if (known := states.get(queue.name)) is not None:
             return known
         parent = self._make(in_force[queue.parent], in_force, states) if queue.parent else None
@@ -321,11 +316,10 @@ class Queues:
         return state
 
     def membership(self, pod: Pod) -> Membership:
-        """Return the Queue in which the pod counts once it is on a node, and why it must wait.
+        """Return the pod's Queue, or None, and why the pod must wait, or None.
 
-        The Queue is None for a pod in no Queue; the reason is None for a pod that need not wait.
-        Both may be set: a pod on a node counts in the Queue of its namespace even if its label
-        names no valid Queue. Otherwise, a changed label would free quota.
+        A pod on a node uses the quota of its namespace's Queue if its label names no valid Queue.
+        Otherwise, a changed label would free quota.
         """
         key = pod.namespace, self.name_in(pod)
         found = self._memberships.get(key)
@@ -369,7 +363,7 @@ class Queues:
         return default, _why_inner(default)
 
     def _why_not_named(self, name: str, namespace: str) -> str | None:
-        """Return why the Queue `name` takes no pods of the namespace; None if it takes them."""
+        """Return why the Queue `name` takes no pods of the namespace, if so."""
         state = self._states.get(name)
         if state is None:
             why = self._problems.get(name)
@@ -381,7 +375,7 @@ class Queues:
 
 
 def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
-    """Return an index to find, by a namespace's labels, the Queues that select the namespace."""
+    """Return an index that finds the Queues which select a namespace's labels."""
     found = SelectionIndex[str]()
     for name, queue in in_force.items():
         if queue.namespaces is not None and not queue.namespaces.empty:
@@ -392,10 +386,7 @@ def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
 
 
 def _why_inner(state: QueueState | None) -> str | None:
-    """Return why a Queue with child Queues takes no new pods; None without child Queues.
-
-    Pods that were in the Queue before its first child was created still count.
-    """
+    """Return why the Queue takes no new pods, if it has child Queues."""
     if state is None or not state.children:
         return None
     names = listed([child.name for child in state.children], _MOST_NAMED)
@@ -427,13 +418,10 @@ def below(state: QueueState) -> Iterator[QueueState]:
 def _resolved(
     written: Mapping[str, Queue], former: Mapping[str, Queue]
 ) -> tuple[dict[str, Queue], dict[str, str]]:
-    """Return, by name, the Queues that are in force now, and why the others are not in force.
-
-    The former version of a Queue with a mistake stays in force if it has the same uid. In that
-    case, the former versions of its parents stay in force, too, if the parents have mistakes.
-    """
+    """Return, by name, the Queues in force, and why the others are not."""
     problems = {name: why for name in written if (why := _problem(name, written)) is not None}
     in_force = {name: queue for name, queue in written.items() if name not in problems}
+    # The former version of a Queue with a mistake stays in force, with its parents.
     known = ((former.get(name), written[name].uid) for name in problems)
     kept = [queue for queue, uid in known if queue is not None and queue.uid == uid]
     while kept:
@@ -445,7 +433,7 @@ def _resolved(
 
 
 def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
-    """Return why the Queue cannot be in force, with the path of the field; None if it can be."""
+    """Return why the Queue cannot be in force, with the path of the field."""
     path, queue = [name], written[name]
     pause()
     while True:
@@ -465,7 +453,7 @@ def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
 
 
 def _why_not(state: QueueState, resource: str, amount: int) -> str:
-    """Return why the Queue may not use this amount in addition, and which Queues use the quota."""
+    """Return why the Queue may not use this amount in addition."""
 
     def text(value: int) -> str:
         return amount_text(resource, value)

@@ -28,8 +28,8 @@ _MILLI: Final = 10**6
 class Amounts(NamedTuple):
     """The quota and the usage of a Queue for one resource, in millicores, bytes or counts.
 
-    `nominal` is its quota plus the quota that the Queues below it lend. `used` is its whole usage.
-    `borrowed` is the usage beyond `nominal`. `lent` is the quota that other Queues use.
+    `nominal` includes the quota that the Queues below lend. `lent` is the quota that other Queues
+    use.
     """
 
     nominal: int
@@ -42,8 +42,7 @@ class Amounts(NamedTuple):
 class QueueView:
     """The status of a Queue for users; the counts include the pods of the Queues below.
 
-    `problem` says why this generation is not in force; None if it is. `in_force` is the generation
-    that is in force, or 0.
+    `problem` says why this generation is not in force. `in_force` is the generation in force, or 0.
     """
 
     uid: str
@@ -86,12 +85,7 @@ def queue_views(
 
 
 def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
-    """Return the amounts of each Queue in the tree of `root`, by the Queue's name and resource.
-
-    Nothing records which Queue has borrowed from which other Queue. Therefore `lent` is the largest
-    possible amount: the Queue's quota that is neither used nor guaranteed, but at most what its
-    parent lends plus what its parent's children have borrowed.
-    """
+    """Return the amounts of each Queue in the tree, by name and resource."""
     found = defaultdict[str, dict[str, Amounts]](dict)
     for resource in sorted(root.used):
         taken = {root.name: 0}
@@ -99,6 +93,7 @@ def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
             pause()
             nominal, used = state.nominal[resource], state.used[resource]
             unused = max(0, nominal - max(used, state.guaranteed[resource]))
+            # Nothing records who has borrowed from the Queue, so this is the most that is possible.
             lent = min(unused, taken[state.name])
             borrowed = state.borrowed(resource)
             found[state.name][resource] = Amounts(nominal, used, borrowed, lent)
@@ -152,8 +147,8 @@ def queue_documents(
 ) -> list[dict[str, Any]]:
     """Return the Queues as JSON values, parents first; Queues in a circle of parents come last.
 
-    `elastic_quotas` has the Queue of each ElasticQuota by namespace and name. With `top`, return
-    only the Queue with this name, if it exists, and the Queues below it.
+    The keys of `elastic_quotas` are namespaces and names. With `top`, return only this Queue and
+    the Queues below it.
     """
     named = {**_with_statuses(queues, elastic_quotas), **queues}
     children = defaultdict[str, list[str]](list)
@@ -173,11 +168,8 @@ def queue_documents(
 
 
 def _with_statuses(queues: Mapping[str, Queue], elastic: Mapping[str, Queue]) -> dict[str, Queue]:
-    """Return the Queues of ElasticQuotas, with statuses like those of Queues.
-
-    The amounts are computed from `status.used`, which Mooring has written. The amounts of
-    Koordinator's root and the shares of its children depend on the nodes, and are left out.
-    """
+    """Return the Queues of ElasticQuotas, with statuses like those of Queues."""
+    # The amounts come from `status.used`, which Mooring has written.
     objects = Objects()
     tree = Queues(objects, NodeTable(), lambda _pod: "")
     for kind, read in ((Kind.QUEUE, queues), (Kind.ELASTIC_QUOTA, elastic)):

@@ -107,7 +107,7 @@ class QueueStatusReporter:
         return [name for name, view in self.views.items() if view != before.get(name)]
 
     def _count_waiting(self, queues: Queues) -> None:
-        """Count the waiting pods of all Queues; do nothing before the time `_count_at`."""
+        """Count the waiting pods of all Queues, not before the time `_count_at`."""
         now = self._scheduler.clock()
         if now < self._count_at:
             return
@@ -141,7 +141,7 @@ class QueueStatusReporter:
             )
 
     async def _write_elastic(self, name: str, view: QueueView) -> None:
-        """Write the Queue's usage into the status of its ElasticQuota, if it has one."""
+        """Write the Queue's usage into the status of its ElasticQuota."""
         elastic: Mapping[str, Queue] = self._scheduler.state.objects.of(Kind.ELASTIC_QUOTA)
         found = ((key, queue) for key, queue in elastic.items() if queue.uid == view.uid)
         key, quota = next(found, ("", None))
