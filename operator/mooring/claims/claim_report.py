@@ -42,7 +42,7 @@ class RequestReport:
 
 @dataclass(frozen=True, slots=True)
 class ClaimReport:
-    """A claim of the pod; `name` is the name of the claim's entry in the pod's spec.
+    """A claim of the pod; `name` is its name in the pod's spec.
 
     `claim` is the ResourceClaim's name, or None if it was not created yet. `requests` is empty if
     the claim already has devices.
@@ -80,8 +80,8 @@ class ExplainsClaims(ABC):
 
     @abstractmethod
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return those of `rows` whose nodes might have enough devices if all devices were free.
+        """Return the `rows` whose nodes might have enough devices if all devices were free.
 
         Nodes where few devices must be freed come first. In a cluster with many different nodes,
-        only some of the nodes are examined and returned.
+        the result may lack some nodes.
         """

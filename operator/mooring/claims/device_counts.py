@@ -1,8 +1,8 @@
 """Counts the devices of a class on each node, and how many of these devices are in use.
 
 Plugins score these devices for extended resources that have a DeviceClass (resource_allocation.go
-of kube-scheduler's plugin noderesources). As in kube-scheduler, slices of all generations count. If
-a selector fails for one device of a node, the node's count is 0.
+of kube-scheduler's plugin noderesources). If a selector fails for one device of a node, the node's
+count is 0.
 """
 
 from collections.abc import Hashable, Iterable
@@ -78,10 +78,7 @@ class DeviceCounts:
 
 @dataclass(slots=True, eq=False)
 class _SliceDevices:
-    """The devices of a slice that a class selects, and devices for which a selector fails.
-
-    `places` has the nodes that can use each device, by the device's name; None means no node.
-    """
+    """The devices of a slice that a class selects; `places` is keyed by the device's name."""
 
     slice: ResourceSlice
     selected: list[Device] = field(default_factory=list)
@@ -97,11 +94,7 @@ class _SliceDevices:
 
 
 class _Counts:
-    """Counts the devices of one class on each node.
-
-    `offered`, `used` and `failed` are int64[rows]; `failed` counts devices for which a selector
-    fails.
-    """
+    """Counts the devices of one class on each node, as int64[rows]."""
 
     def __init__(self, device_class: DeviceClass, lists: bool) -> None:  # noqa: FBT001 - a fact
         self.device_class = device_class
@@ -154,7 +147,6 @@ class _Counts:
                 self._count(found, 1)
 
     def _selected(self, each: ResourceSlice, known: dict[Hashable, bool | None]) -> _SliceDevices:
-        """Return the devices that the class selects, and the devices for which a selector fails."""
         found = _SliceDevices(each)
         for device in each.devices:
             # As text, because 1 and True are equal, and selectors tell them apart.
@@ -183,7 +175,7 @@ class _Counts:
         return True
 
     def _count(self, found: _SliceDevices, sign: int) -> None:
-        """Add the devices of a slice to the counts (`sign` 1), or subtract them (-1)."""
+        """Add the slice's devices to the counts (`sign` 1), or subtract them (-1)."""
         each = found.slice
         for device in found.selected:
             place = found.places[device.name]

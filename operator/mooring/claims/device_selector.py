@@ -2,9 +2,8 @@
 
 Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
 
-The CEL compiler is imported only when it is needed, because the import takes 20 ms of CPU and most
-clusters have no DeviceClass. `mooring.mirroring.mirror` imports it when the first DeviceClass
-appears.
+The CEL compiler is imported only when it is needed: the import takes 20 ms of CPU, and most
+clusters have no DeviceClass.
 """
 
 from collections.abc import Mapping
@@ -105,7 +104,6 @@ def _attribute(name: str, value: Value) -> Value:
 
 
 def _by_domain(entries: Mapping[str, Mapping[str, Value]]) -> MapValue:
-    """Return a map of maps; a missing domain reads as an empty map."""
     inner = {domain: MapValue.of_strings(values) for domain, values in entries.items()}
     return MapValue.of_strings(inner, default=EMPTY_MAP)
 
@@ -161,7 +159,7 @@ _NOT_A_BOOL: Final[Mapping[type, str]] = {
 
 
 def _not_a_bool(value: Any) -> str | None:
-    """Return why the value is no bool; None if it is a CEL optional that contains a bool."""
+    """Return why the value is no bool; None for an optional bool."""
     match value:
         case Optional(present=False):
             return "optional.none() dereference"

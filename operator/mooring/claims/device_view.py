@@ -153,7 +153,6 @@ class Devices:
         return key in used.dedicated or key in used.shares or key in used.consumed
 
     def _classes_of(self, device: Device, key: DeviceId) -> Iterator[str]:
-        """Yield the names of the DeviceClasses that select the device; skip failing selectors."""
         for each in self._classes:
             try:
                 if self._selectors.match(each.selectors, device, key, f"class {each.name}"):
@@ -172,7 +171,6 @@ class Devices:
             yield name, (capacity.value.text, used)
 
     def _holder(self, claim: ResourceClaim, key: DeviceId) -> Holder:
-        """Return the claim that holds a device, with the pods that use or will use the claim."""
         allocation = claim.allocation or self._claims.in_flight(claim.uid)
         results = allocation.results if allocation is not None else ()
         pods = dict.fromkeys(
@@ -191,7 +189,7 @@ class Devices:
 def _devices(
     pool: Pool, node: Node, wanted: Callable[[ResourceSlice, Device, Node], bool]
 ) -> Iterator[tuple[ResourceSlice, Device]]:
-    """Yield the pool's devices that the node can use and `wanted` accepts, with their slices."""
+    """Yield the pool's devices that the node can use and `wanted` accepts."""
     for each in pool.slices:
         for device in each.devices:
             elsewhere = each.per_device_node_selection and not node_matches(

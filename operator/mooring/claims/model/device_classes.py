@@ -20,11 +20,10 @@ CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A class of devices: it contains the devices that all its selectors match.
+    """A class of devices: the devices that all its selectors match.
 
-    In `selectors`, None stands for a selector of an unknown type. In `config`, None stands for an
-    entry that is not opaque. `extended_resource` is "" if the class does not name such a resource.
-    `created` is in seconds since the epoch.
+    In `selectors`, None is a selector of an unknown type. In `config`, None is an entry that is not
+    opaque. `extended_resource` may be "". `created` is in seconds since the epoch.
     """
 
     name: str

@@ -61,9 +61,8 @@ class DeviceToleration:
 class ExactRequest:
     """A request for devices of a class: `count` devices, or all devices if `mode` is All.
 
-    `name` is the name of the request or sub-request. `selectors` are CEL expressions; None stands
-    for a selector of an unknown type. `capacity` has the requested amount of each capacity of a
-    device.
+    `selectors` are CEL expressions; None is a selector of an unknown type. `capacity` has the
+    requested amount of each capacity.
     """
 
     name: str
@@ -89,8 +88,8 @@ class DeviceRequest:
 class Constraint:
     """A rule that the devices of some requests have equal or different values of an attribute.
 
-    The attribute is `match_attribute` or `distinct_attribute`; both are None if the type is
-    unknown. If `requests` is empty, all requests are meant.
+    Both attributes are None if the rule's type is unknown. If `requests` is empty, the rule is for
+    all requests.
     """
 
     requests: tuple[str, ...]
@@ -297,10 +296,10 @@ def parse_resource_claim(raw: Mapping[str, Any]) -> ResourceClaim:
 def unreadable_claim(
     raw: Mapping[str, Any], problem: str, known: ResourceClaim | None
 ) -> ResourceClaim:
-    """Return the readable parts of a claim for which `parse_resource_claim` raises an error.
+    """Return a claim with the readable parts of `raw`, which `parse_resource_claim` cannot parse.
 
-    `problem` is the error. No pod can use the claim. Its devices count as in use, because a pod may
-    still use them. They are read from the object and from its earlier version `known`.
+    No pod can use the claim. Its devices stay in use; devices that cannot be read come from its
+    earlier version `known`.
     """
     metadata: Mapping[str, Any] = _readable(lambda: mapping(raw, "metadata"), {})
     annotations: Mapping[str, str] = _readable(
@@ -336,10 +335,7 @@ def _readable(read: Callable[[], _Value], otherwise: _Value) -> _Value:
 
 
 def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocation | None:
-    """Return the readable devices in a malformed claim's allocation; None without an allocation.
-
-    If some devices cannot be read, the devices of the earlier allocation `known` are added.
-    """
+    """Return the devices in a malformed claim's allocation; None without an allocation."""
     status = raw.get("status")
     if status is None or (isinstance(status, Mapping) and status.get("allocation") is None):
         return None
@@ -352,6 +348,7 @@ def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocati
         for device, result in zip(devices, results, strict=True)
         if device is not None
     ]
+    # Some devices cannot be read. A pod may still use the devices of the earlier version.
     if known is not None and (not devices or None in devices):
         found += [result for result in known.results if result not in found]
     return Allocation(tuple(found))
@@ -370,15 +367,12 @@ def resource_claim_template_key(raw: Mapping[str, Any]) -> str:
 
 
 def parse_claim_spec(raw: Mapping[str, Any], where: str) -> ClaimSpec:
-    """Parse the spec of a claim or of a template; equal specs share one object.
-
-    Sharing saves memory and time: all claims of a template have the same spec, and a claim is
-    parsed again whenever its status changes.
-    """
+    """Parse the spec of a claim or of a template; equal specs share one object."""
     try:
         key = orjson.dumps(raw)
     except orjson.JSONEncodeError:
         return _claim_spec(raw, where)
+    # All claims of a template have this spec, and each new status causes it to be parsed again.
     known = _SPECS.get(key)
     if known is None:
         parsed = _claim_spec(raw, where)
@@ -511,7 +505,7 @@ def allocation_fields(allocation: Allocation) -> dict[str, Any]:
 
 
 def _present(**fields: Any) -> dict[str, Any]:
-    """Return the fields that are not empty; False and 0 do not count as empty."""
+    """Return the fields that are not empty; False and 0 are not empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
 
 

@@ -110,8 +110,8 @@ class ResourceSlice:
     Attributes:
         node_name: "" if not set.
         slice_count: The number of slices in this generation of the pool.
-        alike: A key; the devices and counters of slices with equal keys differ only in the names of
-            devices and the values of attributes (see `_alike`).
+        alike: A key. Slices with equal keys have equal devices and counters, apart from names of
+            devices and the values of attributes.
     """
 
     name: str
@@ -198,7 +198,7 @@ def parse_quantities(raw: Mapping[str, Any], field: str, where: str) -> Mapping[
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """A slice's devices and counters; they are parsed once for all slices with equal JSON."""
+    """The devices and counters of slices with equal JSON."""
 
     devices: tuple[Device, ...]
     shared_counters: tuple[CounterSet, ...]
@@ -219,7 +219,6 @@ _DIGEST_BYTES: Final = 16
 
 
 def _content(spec: Mapping[str, Any]) -> _Content:
-    """Return the contents of a slice; slices with equal contents share one object."""
     devices = mappings(spec, "devices", "spec")
     try:
         key = orjson.dumps((devices, spec.get("sharedCounters")))
@@ -245,15 +244,13 @@ def _parsed_content(raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -
 def _alike(
     devices: Sequence[Device], raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> Hashable:
-    """Return the key `ResourceSlice.alike`, without devices' names and attributes' values.
-
-    The key has the types of attributes and the texts of versions: these may make a selector fail.
-    """
+    """Return the key `ResourceSlice.alike`."""
     others = [
         {
             **given,
             "name": None,
             "taints": [(taint.key, taint.value, taint.effect) for taint in device.taints],
+            # Selectors may fail for another type, or for the text of a version.
             "attributes": [
                 (name, [value.text] if type(value) is Version else type(value).__name__)
                 for name, value in device.attributes.items()
@@ -298,7 +295,6 @@ def _device(raw: Mapping[str, Any], where: str) -> Device:
 
 
 def _attribute(raw: Mapping[str, Any], at: str) -> AttributeValue:
-    """Return the attribute's value; if several types are set, the first in the API's order."""
     if raw.get("int") is not None:
         return integer(raw, "int", at)
     if raw.get("bool") is not None:

@@ -23,18 +23,10 @@ def allocation_of(
     rules: KubernetesRules,
     share_id: Callable[[], str],
 ) -> Allocation:
-    """Return the claim's allocation.
+    """Return the claim's allocation: the `devices` of a node, and their configuration.
 
-    Args:
-        claim: The claim to which the devices are allocated.
-        chosen: For each request of the claim, the request itself or the chosen sub-request.
-        devices: The devices taken for the claim, in the order of the search.
-        node_name: The name of the node that has the devices.
-        rules: The rules of the Kubernetes version.
-        share_id: Makes a new id for a share of a device.
-
-    Raises:
-        AllocationError: if the devices' node selectors cannot be combined.
+    `chosen` has each request of the claim, or its chosen sub-request. `share_id` makes a new id for
+    a share of a device. Raises AllocationError if the devices' node selectors cannot be combined.
     """
     config = [*_of_classes(chosen), *_of_claim(claim, chosen, rules)]
     if rules.device_configs_once:
@@ -61,7 +53,6 @@ def _result(taken: Taken, candidate: CandidateDevice, share_id: Callable[[], str
 
 
 def _of_classes(chosen: Sequence[Slot]) -> list[AllocationConfig]:
-    """Return the configuration of each class once, with the names of all requests for the class."""
     by_class: dict[str, list[Slot]] = {}
     for slot in chosen:
         by_class.setdefault(slot.device_class.name, []).append(slot)
@@ -75,12 +66,9 @@ def _of_classes(chosen: Sequence[Slot]) -> list[AllocationConfig]:
 def _of_claim(
     claim: ResourceClaim, chosen: Sequence[Slot], rules: KubernetesRules
 ) -> list[AllocationConfig]:
-    """Return the claim's configuration for the chosen requests and sub-requests.
-
-    Without `device_configs_once`, an entry is repeated for each chosen request that it names.
-    """
     config = []
     for entry in claim.spec.config:
+        # Older versions of Kubernetes repeat an entry for each chosen request that it names.
         times = sum(_named(slot, entry.requests) for slot in chosen) if entry.requests else 1
         if rules.device_configs_once:
             times = min(times, 1)
@@ -89,7 +77,7 @@ def _of_claim(
 
 
 def _for_all(entry: AllocationConfig, chosen: Sequence[Slot]) -> AllocationConfig:
-    """Return the entry, without names of requests if it is for all chosen requests."""
+    """Drop the names of requests if the entry is for all chosen requests."""
     if all(_named(slot, entry.requests) for slot in chosen):
         return AllocationConfig(entry.source, (), entry.opaque)
     return entry
@@ -102,11 +90,7 @@ def _named(slot: Slot, requests: Sequence[str]) -> bool:
 def _node_selector(
     devices: Sequence[CandidateDevice], node_name: str, claim: ResourceClaim
 ) -> NodeSelector | None:
-    """Return a selector for the nodes that can use all devices; None if all nodes can.
-
-    If only one node can use a device, the selector names `node_name`. Raises AllocationError if the
-    devices' selectors cannot be combined.
-    """
+    """Return a selector for the nodes that can use all devices; None if all can."""
     expressions: list[Requirement] = []
     fields: list[Requirement] = []
     for each in devices:

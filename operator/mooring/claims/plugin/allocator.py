@@ -40,13 +40,8 @@ class _Begun:
 class Allocator:
     """Finds devices for the claims of one pod, on one node after the other.
 
-    Args:
-        claims: The claims without an allocation, in the order of the pod's spec.
-        allocated: The devices in use.
-        classes: Returns the device class of this name; None if it does not exist.
-        selectors: Evaluates CEL expressions for devices.
-        rules: The rules of the Kubernetes version.
-        budget: The limit of work for all nodes together.
+    `claims` have no allocation, and are in the order of the pod's spec. `budget` limits the work on
+    all nodes together.
     """
 
     claims: Sequence[ResourceClaim]
@@ -74,9 +69,8 @@ class Allocator:
     ) -> list[Allocation] | None:
         """Return an allocation for each claim on this node; None if the node has too few devices.
 
-        `share_id` makes a new id for each share of a device. `pools` are the pools of the node.
-        Raises AllocationError with kube-scheduler's text if claims or devices have a mistake, or if
-        the search takes too many steps. Raises PluginFailed if the attempt's budget is used up.
+        `pools` are the node's pools. `share_id` makes a new id for each share of a device. Raises
+        AllocationError, or PluginFailed if the attempt's budget is used up.
         """
         self.moves = None
         begun = self._begin(node_name, node_labels, pools)

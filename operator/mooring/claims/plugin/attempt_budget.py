@@ -14,8 +14,7 @@ _UNITS_PER_STEP: Final = 40
 class Budget:
     """Limits the number of steps that searches for devices may take.
 
-    A step is roughly one device that the search examines after it has backtracked for the first
-    time. A search that never backtracks uses no steps.
+    A step is roughly one device that a search examines after its first backtracking.
 
     Args:
         steps: The limit for all nodes together.

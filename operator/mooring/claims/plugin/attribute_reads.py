@@ -1,8 +1,7 @@
 """Finds the attributes of devices that the CEL expressions of claims can read.
 
-Devices are equal for claims if they differ only in attributes that no expression or constraint
-reads, such as a UUID. If an attribute is only compared with constants, it matters only which
-constant it equals.
+Claims cannot distinguish devices that differ only in other attributes, such as a UUID. If an
+attribute is only compared with constants, it matters only which constant it equals.
 """
 
 import re
@@ -43,8 +42,8 @@ _OTHERS: Final = re.compile(r"\bdevice\.(driver|allowMultipleAllocations|capacit
 def attributes_read(expression: str) -> Reads:
     """Return the attributes that a CEL expression may read.
 
-    Only plain references to attributes, and comparisons with texts, are recognised. After any other
-    use of the device, such as a loop over its attributes, all attributes count as read.
+    The result is EVERYTHING if the expression uses the device in a way that is not recognised, such
+    as a loop over its attributes.
     """
     if "\\" in expression or "//" in expression or ("'" in expression and '"' in expression):
         return EVERYTHING  # a comment may stand between a name and what follows it
@@ -102,10 +101,9 @@ def reads_of(
 
 
 def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
-    """Return pairs: an attribute of `names` that expressions use, and the texts compared with it.
+    """Return the attributes of `names` that expressions read, each with the texts compared with it.
 
-    `reads` has the attributes that the expressions use. The texts are None if expressions may use
-    the attribute in other ways, too.
+    The texts are None if expressions may use the attribute in other ways, too.
     """
     if reads is None:
         return [(name, None) for name in names]
@@ -123,7 +121,6 @@ def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
     """Return a key of the value; an expression cannot distinguish values with equal keys.
 
     `texts` are the constants with which the expression compares the value; None for any other use.
-    ASCII texts of equal length have the same key if they are not in `texts`.
     """
     if texts is None or type(value) is not str or value in texts or not value.isascii():
         return value

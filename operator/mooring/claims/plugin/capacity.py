@@ -50,17 +50,10 @@ def capacity_left(
     allocating: Mapping[str, int],
     rules: KubernetesRules,
 ) -> bool:
-    """Return whether enough of each capacity is left, and the device's policies allow the request.
+    """Return whether the device has enough of each capacity, and its policies allow the request.
 
-    Args:
-        requested: The requested amounts; a device without such a capacity is rejected.
-        device: The device.
-        in_use: The amounts of the device that allocated claims consume.
-        allocating: The amounts that this allocation has consumed so far.
-        rules: The rules of the Kubernetes version.
-
-    Raises:
-        CapacityError: if an amount cannot be computed, or is negative.
+    Allocated claims consume the amounts `in_use`; this allocation has consumed the amounts
+    `allocating` so far. Raises CapacityError if an amount cannot be computed, or is negative.
     """
     if any(name not in device.capacity for name in requested):
         return False
@@ -96,10 +89,7 @@ def consumed_capacity(
 def _consumed(
     requested: Quantity | None, capacity: DeviceCapacity, rules: KubernetesRules
 ) -> Quantity:
-    """Return the requested amount, rounded up to a valid amount.
-
-    If `requested` is None, return the policy's default, or the whole capacity without a default.
-    """
+    """Return the requested amount, rounded up to a valid amount."""
     policy = capacity.policy
     if requested is None:
         default = policy.default if policy is not None else None
@@ -117,7 +107,7 @@ def _consumed(
 def _rounded(
     requested: Quantity, span: CapacityRange, least: Quantity, rules: KubernetesRules
 ) -> Quantity:
-    """Return the least valid amount that covers the request: `least` plus a number of steps."""
+    """Return the least valid amount that covers the request."""
     if requested < least:
         return least
     step = span.step
@@ -137,7 +127,7 @@ def _rounded(
 
 
 def _in_thousandths(span: CapacityRange) -> bool:
-    """Return whether all amounts of the range are multiples of a thousandth (useMilli)."""
+    """Return whether all amounts are multiples of a thousandth (useMilli)."""
     amounts = (span.least, span.most, span.step)
     known = [amount.nano for amount in amounts if amount is not None]
     return all(nano % _THOUSANDTH == 0 and abs(nano) <= _MOST * _THOUSANDTH for nano in known) and (
@@ -165,7 +155,6 @@ def _next_step(amount: int, least: int, step: int) -> int:
 
 
 def _violates(consumed: Quantity, policy: CapacityPolicy | None, rules: KubernetesRules) -> bool:
-    """Return whether the policy forbids the amount; the policy's default is always allowed."""
     if policy is None or (policy.default is not None and consumed == policy.default):
         return False
     span = policy.valid_range

@@ -64,9 +64,8 @@ class Selectors:
     ) -> bool:
         """Return whether all expressions select the device.
 
-        `owner` is the class or claim, for errors. Raises AllocationError if an expression fails or
-        cannot be compiled. Raises PluginFailed if the budget is used up; the answers stay in the
-        cache.
+        `owner` (the class or claim) is named in errors. Raises AllocationError if an expression
+        fails or cannot be compiled, and PluginFailed if the budget is used up.
         """
         return self.first_against(expressions, device, device_id, owner) is None
 
@@ -143,7 +142,7 @@ def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selec
 
 
 class _Asked(NamedTuple):
-    """An expression, and the device's values that it reads: the key of a cached answer."""
+    """The key of a cached answer: an expression, and the device's values that it reads."""
 
     expression: str
     attributes_may_be_lists: bool
@@ -175,7 +174,7 @@ _answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
 
 
 class _Remembering:
-    """A CEL expression that is evaluated once for all devices with equal values."""
+    """Evaluates a CEL expression once for all devices with equal values."""
 
     def __init__(self, expression: str, budget: Budget | None, *, lists: bool) -> None:
         self._expression = expression

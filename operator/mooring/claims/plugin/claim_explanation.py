@@ -49,7 +49,7 @@ def _entries(pod: Pod) -> Iterator[PodClaim]:
 
 
 def _state(entry: PodClaim, pod: Pod, cluster: ClusterView) -> tuple[str | None, str]:
-    """Return the claim's name (None before the claim is created) and a text about its state."""
+    """Return the claim's name, or None, and a text about its state."""
     name = entry.claim or pod.claim_names.get(entry.name)
     if not name:
         return None, f"not created yet from ResourceClaimTemplate {entry.template}"
@@ -163,10 +163,9 @@ def devices_to_free(
     classes: NodeClasses,
     allocator: Allocator,
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs: how many devices must be freed, and the row (of `rows`) where this may help.
+    """Yield pairs: how many devices must be freed, and the row where this may help.
 
-    At most `_MOST_ALIKE` rows of each class are yielded. The iterator ends early at the time limit
-    of an attempt.
+    The iterator ends early at the time limit of an attempt.
     """
     numbers, first = np.unique(classes.numbers[rows], return_index=True)
     for number, index in [*zip(numbers.tolist(), first.tolist(), strict=True)][:_MOST_CLASSES]:
@@ -186,11 +185,7 @@ def devices_to_free(
 
 
 def _lacking(asked: Sequence[ExplainedRequest]) -> int | None:
-    """Return how many more devices the claims need on a node; None if freeing devices cannot help.
-
-    If a request has alternatives, the alternative that lacks the fewest devices counts. The number
-    may be 0, because requests are examined one by one.
-    """
+    """Return how many devices the claims lack; None if freeing devices cannot help."""
     least: dict[tuple[str, str], int | None] = {}
     used = 0
     for each in asked:
@@ -201,5 +196,6 @@ def _lacking(asked: Sequence[ExplainedRequest]) -> int | None:
         best = least.setdefault(key, None)
         if lacking <= in_use and (best is None or lacking < best):
             least[key] = lacking
+    # The sum may be 0, because requests are examined one by one.
     numbers = [number for number in least.values() if number is not None]
     return sum(numbers) if used and len(numbers) == len(least) else None

@@ -1,8 +1,7 @@
 """Writes claims: PreBind allocates and reserves, Unreserve removes reservations, PostFilter frees.
 
-Every write names the version of the claim that it changes. If the claim has changed meanwhile, or
-if no answer came, the claim is read and the write is decided anew. So a write is never done twice,
-even if its answer was lost.
+Every write names the version of the claim that it changes. After a conflict, or without an answer,
+the claim is read and the write is decided anew. So a write is never done twice.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,8 +52,8 @@ class ClaimWriter:
     ) -> None:
         """Reserve the claim for the pod, and write the allocation if it is new.
 
-        Then the claim is no longer in flight for the pod. Raises PluginError if the claim has
-        changed since the decision about the pod, or if it changes at each try.
+        Then the claim is no longer in flight for the pod. Raises PluginError if the claim can no
+        longer be used, or if it changes at each try.
         """
         async with self._api.alone(claim.uid):
             claim = self._claims.of_uid(claim.uid) or claim
@@ -103,11 +102,10 @@ class ClaimWriter:
                 await self._delete(latest)
 
     async def unreserve(self, pod: Pod, claims: Iterable[ResourceClaim], holder: Uid) -> None:
-        """Remove the pod from the claims' reservations, unless the pod is on a node again.
+        """Remove the pod's reservations, or delete claims for its extended resources.
 
-        A claim for the pod's extended resources is deleted instead. Then the claims are no longer
-        in flight for `holder`. Errors do not stop the other claims; the first error is raised at
-        the end.
+        Nothing is written if the pod is on a node again. Each claim is in flight for the uid
+        `holder` until its write ends. The first error is raised at the end.
         """
         failed: Exception | None = None
         for claim in claims:
@@ -155,7 +153,7 @@ class ClaimWriter:
     def _reservation(
         self, pod: Pod, claim: ResourceClaim, allocation: Allocation
     ) -> dict[str, Any]:
-        """Return the claim's new status, with the allocation and a reservation for the pod."""
+        """Return the claim's new status, with a reservation for the pod."""
         mine = consumer(claim, pod, self._cluster)
         status: dict[str, Any] = {"reservedFor": _consumers([*claim.reserved_for, mine])}
         known = claim.allocation
@@ -166,12 +164,7 @@ class ClaimWriter:
         return status
 
     async def _unreserve(self, pod: Pod, claim: ResourceClaim) -> None:
-        """Remove the pod from the claim's reservations.
-
-        If the claim has no reservation for the pod and no devices, the finalizer is removed. The
-        claim then has a new version. So an earlier write that arrives late fails: it must not
-        allocate devices that another claim may have by then.
-        """
+        """Remove the pod from the claim's reservations."""
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):
             if latest is None:
@@ -183,6 +176,8 @@ class ClaimWriter:
                     status = {"reservedFor": _consumers(others) or None}
                     latest = await self._update(latest, status=status)
                 elif latest.allocation is None and not latest.malformed:
+                    # The claim gets a new version, so an earlier write that arrives late fails. It
+                    # must not allocate devices that another claim may have by then.
                     latest = await self._without_finalizer(latest)
                 # A reservation for the pod's group stays: other members may use the claim.
             except ReadAgainError:
@@ -214,7 +209,7 @@ class ClaimWriter:
         return await self._update(claim, finalizers=others)
 
     async def _read(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """Return the claim from the API server; None if the claim was deleted or replaced."""
+        """Return the claim from the API server; None if it was deleted or replaced."""
         raw = await self._api.read(_CLAIMS, claim.namespace, claim.name)
         latest = _parsed(raw, claim) if raw is not None else None
         return latest if latest is not None and latest.uid == claim.uid else None
@@ -226,7 +221,7 @@ class ClaimWriter:
         status: Mapping[str, Any] | None = None,
         finalizers: list[str] | None = None,
     ) -> ResourceClaim:
-        """Write status or finalizers to this version of the claim; return the next version."""
+        """Write to this version of the claim; return the next version."""
         patch: dict[str, Any] = {"metadata": {"resourceVersion": claim.resource_version}}
         if finalizers is not None:
             patch["metadata"]["finalizers"] = finalizers
@@ -243,10 +238,7 @@ class ClaimWriter:
 
 
 def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> str | None:
-    """Return why the claim cannot take this allocation any longer; None if nothing prevents it.
-
-    If `is_new` is False, the claim must still have the allocation.
-    """
+    """Return why the claim cannot get this allocation now; None if it can."""
     if claim.malformed:
         return f"a claim cannot be read: {claim.malformed}"
     if claim.deleting:

@@ -1,8 +1,8 @@
 """The constraints of a claim on attributes of its devices (constraint.go).
 
-A value is a pair of type and value, so that the string "1" and the integer 1 differ. None stands
-for a device without the attribute; no constraint admits it. Devices are removed in the reverse
-order in which they were added.
+A value is a pair of type and value, so that the string "1" and the integer 1 differ. None is a
+device without the attribute; no constraint admits it. The device that was added last is removed
+first.
 """
 
 from collections.abc import Hashable, Sequence
@@ -111,9 +111,8 @@ class DistinctAttribute(_OnAttribute):
 class LastDistinctAttribute(_OnAttribute):
     """The constraint `distinctAttribute` before Kubernetes 1.37, which compares only some devices.
 
-    kube-scheduler then keeps only the value that each request got last, and a new value must differ
-    from these. So one request may get the values a, b, a. When a device is removed, its request has
-    no value, even if other devices of the request remain.
+    A new value must differ from the last value of each request. So one request may get the values
+    a, b, a. When a device is removed, its request has no value.
     """
 
     __slots__ = ("_devices", "_values")

@@ -60,8 +60,7 @@ class Counters:
     def most(self, pool: Pool, devices: Iterable[Device]) -> int:
         """Return an upper bound for the number of these devices that fit together.
 
-        The caller must know that each device fits alone. The bound is computed from the scarcest
-        counter in the first counter set of each device.
+        Each device must fit alone. The bound is computed from the first counter set of each device.
         """
         of_set: dict[str, list[Device]] = {}
         for device in devices:
@@ -109,6 +108,5 @@ class Counters:
 
 
 def _taken(device: Device, counter: str) -> int:
-    """Return how much of the counter the device consumes, in the device's first counter set."""
     amount = device.consumes[0].counters.get(counter)
     return amount.nano if amount is not None else 0

@@ -2,9 +2,10 @@
 
 The places of a claim on a node are the number of equal claims that the node can still satisfy. If
 the pod gets half a card, a claim for a whole card loses a place, unless the card was already
-divided. If all devices and claims are alike, this is the measure of Weng et al., "Beware of
-Fragmentation" (USENIX ATC 2023), without the terms that are equal on all nodes. The measure also
-works for partitionable devices, shared counters, consumed capacity and constraints.
+divided.
+
+The measure follows Weng et al., "Beware of Fragmentation" (USENIX ATC 2023). It also works for
+partitionable devices, shared counters, consumed capacity and constraints.
 """
 
 from collections.abc import Hashable, Sequence
@@ -56,10 +57,7 @@ _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node that represents all nodes of its class (not one of the places of a claim).
-
-    `of_class` is the node's class; `unused` is its class if no device were in use.
-    """
+    """A node that represents its class; `unused` is its class without devices in use."""
 
     row: int
     of_class: Hashable
@@ -124,10 +122,7 @@ class DeviceFragmentation:
         return scores
 
     def _classes(self, claims: Sequence[ResourceClaim]) -> tuple[NodeClasses, NodeClasses]:
-        """Return the nodes' classes, and the classes that nodes would have without devices in use.
-
-        All cached counts are dropped if a DeviceClass has changed since the last call.
-        """
+        """Return the nodes' classes, and their classes without devices in use."""
         of_node = self._nodes.classes(self._cluster, claims)
         of_unused = self._unused.classes(self._cluster, claims)
         version = self._cluster.dynamic_resources.classes.version
@@ -165,20 +160,15 @@ class DeviceFragmentation:
         own: bytes,
         waiting: Sequence[ResourceClaim],
     ) -> int:
-        """Return how many places one kind of claims loses if the pod's claims get devices.
-
-        The unit is a thousandth of a place of the pod. `claims` are claims of the kind; `waiting`
-        are the pod's claims, which are of the kind `own`.
-
-        If an empty node can have six such pods or two claims of the kind, a place of the kind
-        counts as three places of the pod.
-        """
+        """Return how many places one kind of claims loses if the pod's claims get devices."""
         before = self._number((at.of_class, kind), at, claims)
         if not before:
             return 0
         after = self._number((at.of_class, own, kind), at, claims, beside=waiting)
         if after >= before:
             return 0
+        # In thousandths of a place of the pod. If an empty node can have six such pods or two
+        # claims of the kind, a place of the kind is worth three places of the pod.
         own_places = self._number((None, at.unused, own), at, waiting, unused=True)
         places = self._number((None, at.unused, kind), at, claims, unused=True)
         return (before - after) * _SCALE * own_places // max(places, 1)
@@ -192,11 +182,7 @@ class DeviceFragmentation:
         unused: bool = False,
         beside: Sequence[ResourceClaim] = (),
     ) -> int:
-        """Return how many places the claims have on the node after the claims `beside` got devices.
-
-        The number is cached under `key`. With `unused`, all devices of the node count as free.
-        Raises PluginFailed if the budget is used up.
-        """
+        """Return how many places `claims` have once the claims `beside` have devices."""
         known = self._places.get(key)
         if known is not None:
             return known
@@ -214,7 +200,7 @@ class DeviceFragmentation:
         unused: bool,  # noqa: FBT001 - as in `_number`
         beside: Sequence[ResourceClaim],
     ) -> int:
-        """Return the number of places, at most MOST_PLACES; for the arguments see `_number`."""
+        """Return the number of places, at most MOST_PLACES."""
         node, pools = self._cluster.node(at.row), self._nodes.pools(at.row)
         if node is None:
             raise ValueError(f"row {at.row} is no node")
@@ -240,7 +226,7 @@ class DeviceFragmentation:
         return places
 
     def _in_use(self, pools: Sequence[Pool]) -> AllocatedDevices:
-        """Return the devices of all claims that hold a device of these pools."""
+        """Return all devices of the claims that use a device of these pools."""
         devices, found = self._cluster.dynamic_resources, AllocatedDevices()
         uids = dict[str, None]()
         for pool in pools:

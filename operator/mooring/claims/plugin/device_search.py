@@ -1,20 +1,19 @@
 """The search for the devices of all claims of a pod on one node (allocateOne of the allocator).
 
 The search goes claim by claim and request by request. For each device it takes the first candidate,
-in the order of pools, slices and devices, with which the rest of the search succeeds. The result is
-the same as kube-scheduler's, device for device.
+in the order of pools, slices and devices, with which the rest of the search succeeds.
+kube-scheduler finds the same devices.
 
-kube-scheduler tries every combination, which takes exponential time if there is no solution. Here
-the search begins anew when the first device is given back, and then skips branches that cannot
-succeed:
+kube-scheduler tries every combination, which may take exponential time. Here the search begins anew
+when the first device is given back, and then skips branches that cannot succeed:
 
-- a request with fewer candidates left than it needs
+- a request for which too few candidates remain
 - a candidate that equals an earlier candidate with which the rest of the search has failed
 - all further requests, if the search for them has failed before in an equal state
 - requests that together need more devices, values or counters than there are
 
-Nothing is skipped if a branch may end in an error or depends on the order of earlier trials,
-because the result could change. A budget limits the work.
+A branch is not skipped if this may change the result: if the branch may end in an error, or depends
+on the order of earlier trials.
 """
 
 from collections.abc import Hashable, Sequence
@@ -34,17 +33,14 @@ Moves = tuple[tuple[int, int, int, int], ...]
 
 
 class _Frame:
-    """An entry of the search's stack: a choice that may be changed later, or a mark."""
+    """An entry of the search's stack: a choice or a mark."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True)
 class _Devices(_Frame):
-    """The choice of one device for a request that has `taken` devices already.
-
-    The search tries the candidate at `position` now, and has tried all candidates before it.
-    """
+    """The choice of device number `taken` of a request: the candidate at `position`."""
 
     slot: Slot
     taken: int
@@ -55,7 +51,7 @@ class _Devices(_Frame):
 
 @dataclass(slots=True)
 class _AllDevices(_Frame):
-    """A device taken for a request for all devices; the search has no other choice to try."""
+    """A device for a request for all devices; there is no other choice."""
 
 
 @dataclass(slots=True)
@@ -70,22 +66,19 @@ class _Alternatives(_Frame):
 
 @dataclass(slots=True)
 class _EndOfClaim(_Frame):
-    """Marks the end of a claim; a failure that goes back past this mark is no longer `too_many`."""
+    """Marks the end of a claim."""
 
 
 @dataclass(slots=True)
 class _State(_Frame):
-    """Marks the beginning of a request; `key` is the state of the search (`Pruning.state`).
-
-    When the search goes back past this mark, it remembers that the state has failed.
-    """
+    """Marks the beginning of a request, with the state of the search (`Pruning.state`)."""
 
     key: Hashable
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The next step: begin a request; `claim` and `request` are indices in `Search.claims`."""
+    """The next step: begin a request, by its indices in `Search.claims`."""
 
     claim: int
     request: int
@@ -93,7 +86,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """The next step: take device number `taken` of a request; try candidates from `start` on."""
+    """The next step: take device number `taken`, from candidate `start` on."""
 
     slot: Slot
     taken: int
@@ -102,7 +95,7 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Fail:
-    """The next step: go back to the last choice, because there is no solution with it."""
+    """The next step: go back to the last choice."""
 
     too_many: bool
     """Whether the only reason is that the claim needs more devices than its status can hold."""
@@ -140,8 +133,7 @@ class Search:
     def run(self) -> bool:
         """Search for a solution; return True if there is one, with its devices in the trial.
 
-        Raises AllocationError if the search ends in an error or takes too many steps. Raises
-        PluginFailed if the attempt has used up its budget.
+        Raises AllocationError, or PluginFailed if the attempt's budget is used up.
         """
         while True:
             match step := self._step:
@@ -182,11 +174,7 @@ class Search:
         }
 
     def _reach(self, claim: int, request: int) -> _Next:
-        """Return the step that begins the request; a failure if no solution can follow.
-
-        After the last request of a claim, the next step is the first request of the next claim.
-        Returns None if all claims have their devices.
-        """
+        """Return the step that begins the request; None if all claims have their devices."""
         if claim == len(self.claims):
             return None
         requests = self.claims[claim]
@@ -203,12 +191,7 @@ class Search:
         return _Slot(alternatives[0], 0, 0)
 
     def _known_to_fail(self, pruning: Pruning, claim: int, request: int) -> _Fail | None:
-        """Return a failure if no solution can follow from this request on; else None.
-
-        No solution can follow if an equal state has failed, or if the remaining requests need more
-        devices, values or counters than exist. A state that has not failed yet is added to the
-        frames, and checking its requests costs steps of the budget.
-        """
+        """Return a failure if no solution can follow from this request on."""
         key = (claim, request, pruning.state(claim))
         if (known := self._failed.get(key)) is not None:
             return known
@@ -221,11 +204,7 @@ class Search:
         return _NO_SOLUTION if pruning.too_many_requests(rest) else None
 
     def _fill(self, slot: Slot, taken: int, start: int) -> _Next:
-        """Take one more device for a request that has `taken` devices; return the next step.
-
-        If the request has all its devices, the next step is to begin the next request. If no device
-        can be added to the request or to its claim, the next step is a failure.
-        """
+        """Take one more device for the request; return the next step."""
         if slot.every is not None and not slot.every:
             return _NO_SOLUTION
         if taken >= slot.count:
@@ -242,10 +221,7 @@ class Search:
         return self._next_candidate(frame)
 
     def _next_candidate(self, frame: _Devices) -> _Next:
-        """Take the first possible candidate from `frame.position` on; return the next step.
-
-        If there is none, the choice is removed from the frames and the next step is a failure.
-        """
+        """Take the first possible candidate, or fail; return the next step."""
         trial, slot, pruning = self.trial, frame.slot, self._pruning
         if self._gave_back:
             self.budget.spend(1 + trial.size - frame.position)
@@ -266,10 +242,7 @@ class Search:
         return _NO_SOLUTION
 
     def _go_back(self, failure: _Fail) -> _Next:
-        """Undo the last choice; return the step that tries another option or goes back further.
-
-        Going back past a `_State` stores this state as failed.
-        """
+        """Undo the last choice; return the next step."""
         frame = self._frames[-1]
         match frame:
             case _Devices():
@@ -277,6 +250,7 @@ class Search:
             case _Alternatives():
                 return self._after_alternative(frame, failure)
             case _EndOfClaim():
+                # Only requests of the same claim fail as `too_many`.
                 failure = _NO_SOLUTION
             case _State() if len(self._failed) < _MOST_STATES:
                 self._failed[frame.key] = failure
@@ -288,11 +262,7 @@ class Search:
         return failure
 
     def _after_device(self, frame: _Devices, failure: _Fail) -> _Next:
-        """Give the device back and try the next candidate; return the next step.
-
-        If the failure is `too_many`, other candidates cannot help and are not tried. After the
-        first device that is given back, the whole search may begin anew (`_begin_anew`).
-        """
+        """Give the device back and try the next candidate; return the next step."""
         self.trial.give_back()
         if failure.too_many:
             self._frames.pop()
@@ -307,10 +277,7 @@ class Search:
         return self._next_candidate(frame)
 
     def _begin_anew(self) -> _Next:
-        """Give all devices back, and return the first step.
-
-        From now on, the search skips branches that cannot succeed.
-        """
+        """Give all devices back; from now on, skip branches that cannot succeed."""
         while self.trial.taken:
             self.trial.give_back()
         self._frames.clear()
@@ -319,11 +286,7 @@ class Search:
         return _Request(0, 0)
 
     def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
-        """Choose the next sub-request, and return the step that tries this sub-request.
-
-        Without a next sub-request, return a failure. It is `too_many` if all sub-requests failed
-        for this reason.
-        """
+        """Return the step that tries the next sub-request, or a failure."""
         frame.all_too_many &= failure.too_many
         frame.chosen += 1
         if frame.chosen < len(frame.slots):

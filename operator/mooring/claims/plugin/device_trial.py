@@ -155,8 +155,7 @@ class DeviceTrial:
     def why_not(self, slot: Slot, position: int) -> str:
         """Return the first reason why the device cannot be taken now; "" without a reason.
 
-        The order of reasons is: selectors, taints, use, capacity, counters, constraints. Raises
-        AllocationError if a selector fails, or if the capacity cannot be computed.
+        Raises AllocationError if a selector fails, or if the capacity cannot be computed.
         """
         candidate = self._candidates[position]
         taint = slot.first_untolerated(candidate.device)
@@ -169,7 +168,7 @@ class DeviceTrial:
         )
 
     def _constraint_or(self, obstacle: str, slot: Slot, position: int) -> str:
-        """Return the obstacle, or the attribute that the device lacks for a constraint."""
+        """Return the obstacle; if an attribute is missing, say which."""
         if obstacle != _CONSTRAINT:
             return obstacle
         specs = self._claims[slot.claim].spec.constraints
@@ -179,10 +178,7 @@ class DeviceTrial:
         return obstacle
 
     def _obstacle(self, slot: Slot, position: int) -> str:
-        """Return why the device cannot be taken: too few counters, a taint or a constraint.
-
-        Return "" if there is no such reason. Whether the device is in use is not checked.
-        """
+        """Return why a free device cannot be taken; "" without a reason."""
         candidate = self._candidates[position]
         if self._needs_counters(candidate, position) and not self._counters.fit(
             candidate.pool, candidate.device
@@ -239,10 +235,10 @@ class DeviceTrial:
         )
 
     def uses(self, claim: int) -> list[tuple[int, tuple[Hashable, ...]]]:
-        """Return the position of each taken device, and how it is used.
+        """Return the position of each taken device, and a key of its use.
 
-        For a shared device, the use is the consumed amounts. Otherwise the use is the number of
-        claims that hold the device, and whether `claim` holds the device.
+        The key is the consumed amounts of a shared device. For another device, the key is the
+        number of its claims, and whether `claim` is among them.
         """
         held: list[tuple[int, tuple[Hashable, ...]]] = [
             (position, (len(claims), claim in claims)) for position, claims in self._holders.items()
@@ -285,10 +281,7 @@ class DeviceTrial:
         return Taken(slot, position, consumed, shared=True, counters=counters, first_share=first)
 
     def _constrain(self, slot: Slot, position: int) -> bool:
-        """Add the device to all constraints of the request, and return True.
-
-        If a constraint rejects the device, nothing is added and the result is False.
-        """
+        """Add the device to all constraints, or to none; return whether all admit it."""
         for added, each in enumerate(self._constraints_on[slot]):
             value = each.values[position]
             if not each.admits(value):
@@ -308,7 +301,7 @@ class DeviceTrial:
         return not holders and self._was_free(self._candidates[position])
 
     def _was_free(self, candidate: CandidateDevice) -> bool:
-        """Return whether other pods' claims have left the device, or a share of it, free."""
+        """Return whether other pods' claims leave the device, or a share, free."""
         if self._rules.shares_exclude_whole and not candidate.device.allow_multiple_allocations:
             return not self._allocated(candidate.id)
         return candidate.id not in self._dedicated
@@ -369,17 +362,15 @@ class DeviceTrial:
 
 
 def _value(attribute: str, driver: str, device: Device, *, by_text: bool) -> Value:
-    """Return the attribute's type and value; None if the device does not have the attribute.
-
-    An attribute whose name has no domain is in the driver's domain. If `by_text` is False, versions
-    that differ only in build metadata are equal.
-    """
+    """Return the attribute's type and value; None if the device lacks the attribute."""
     if attribute not in device.attributes:
         domain, _, name = attribute.partition("/")
+        # A name without a domain is in the driver's domain.
         if domain != driver or name not in device.attributes:
             return None
         attribute = name
     value = device.attributes[attribute]
     if type(value) is Version and not by_text:
+        # Versions that differ only in build metadata are equal.
         value = Version(value.text.partition("+")[0])
     return None if value is None else (type(value), value)

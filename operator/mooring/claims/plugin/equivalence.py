@@ -1,16 +1,15 @@
 """Divides nodes into classes with equal devices, so that one search answers for many nodes.
 
-The result of a search on a node depends on the node's pools in order: their devices, the devices in
-use, and the attribute values that the claims read. A number, the node's signature, stands for all
-of this except the values. It is computed again when the node's labels, its slices or the use of its
-devices change. For a pool that several nodes share, the signature has only the names of the pool
-and of its slices, and which devices the node can use.
+The result of a search on a node depends on the node's pools: their order, their devices, the
+devices in use, and the attribute values that the claims read. A node's signature is a number for
+all of this except the values. Several nodes may share a pool. Of such a pool, the signature has
+only the names of the pool and of its slices, and which devices the node can use.
 
 For each set of attributes that claims read, a column has the class of each node: the nodes of a
 class have equal attribute values, and equal pools except for names.
 
-Columns and results are in one cache, with a limit in bytes. The columns and results of the current
-nodes for the last claims are always kept, so that the next attempt can continue interrupted work.
+Columns and results are in one cache, with a limit in bytes. The columns and results for the last
+claims are always kept, so that the next attempt can continue interrupted work.
 """
 
 from collections import OrderedDict
@@ -103,14 +102,10 @@ class _Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """A node with its pools.
-
-    `keys` name all pools with a slice for the node; `pools` lacks a pool if its newer generation
-    has no slice for the node. `shared` are pools that other nodes may use too; `own` are the slices
-    of all other pools.
-    """
+    """A node with its pools; other nodes may use its `shared` pools, too."""
 
     node: Node
+    # Also the pools whose newer generation has no slice for the node; `pools` lacks these.
     keys: Iterable[PoolKey]
     pools: Sequence[Pool]
     shared: Sequence[Pool]
@@ -121,8 +116,8 @@ class NodeClasses:
     """The class of each node, for claims that read the same attributes.
 
     A node's key is a number for its signature (see the module) and the attribute values of its own
-    pools. Nodes with equal keys are of one class. Nodes with shared pools are also of one class if
-    their keys differ only in the names of these pools and the pools are in equal states.
+    pools. Nodes are of one class if their keys are equal. They are also of one class if their keys
+    differ only in the names of shared pools, and these pools are in equal states.
     """
 
     def __init__(self, reads: Reads) -> None:
@@ -196,7 +191,7 @@ class NodeClasses:
         nodes.spend(units)
 
     def _take_key(self, key: int, nodes: "EquivalentNodes") -> None:
-        """Compute the class of nodes with this key; mark the key as unused if there are none."""
+        """Compute the class of the nodes with this key."""
         signature = int(self._key_signatures[key])
         part, units = nodes.own_part(signature), 1
         if part is None:
@@ -215,7 +210,7 @@ class NodeClasses:
         nodes.spend(units)
 
     def _values(self, slices: Iterable[ResourceSlice]) -> tuple[Hashable, ...]:
-        """Return keys (see `value_seen`) of the attribute values that claims read in the slices."""
+        """Return keys (see `value_seen`) of the attribute values that claims read."""
         values = list[Hashable]()
         for each in slices:
             read, devices = self._read.get(each.alike), each.devices
@@ -315,8 +310,8 @@ class ResultsOnNodes:
 class EquivalentNodes:
     """The pools and classes of all nodes, and the results of searches for devices.
 
-    `classes` and `results` first apply the changes of the cluster. `allocated` are the devices that
-    count as in use; None means the cluster's devices in use.
+    `classes` and `results` first apply the changes of the cluster. If `allocated` is None, the
+    cluster's devices in use are meant.
     """
 
     rules: KubernetesRules
@@ -476,7 +471,7 @@ class EquivalentNodes:
             self._cached -= entry.counted
 
     def _bound(self, *used: NodeClasses | _Results) -> None:
-        """Update the sizes of the used cache entries; drop other entries if necessary."""
+        """Update the sizes of the used cache entries; drop others if necessary."""
         for each in used:
             self._cached += each.bytes - each.counted
             each.counted = each.bytes
@@ -514,7 +509,7 @@ class EquivalentNodes:
         self.signatures = _resized(self.signatures, size)
 
     def _take_nodes(self, rows: Iterable[int], cluster: ClusterView) -> None:
-        """Mark rows as changed if a node came, went, or has a new name or new labels."""
+        """Mark rows as changed if the node's name or labels have changed."""
         for row in rows:
             node, before = cluster.node(row), self._nodes[row]
             self._nodes[row] = node
@@ -527,10 +522,7 @@ class EquivalentNodes:
                 self._moved.add(row)
 
     def _take_slices(self, changed: Collection[str] | None, cluster: ClusterView) -> None:
-        """Read the changed slices, and mark the rows of their nodes as changed.
-
-        `changed` are the names of the slices; None means all slices.
-        """
+        """Read the changed slices (None: all), and mark their nodes as changed."""
         devices = cluster.dynamic_resources
         if changed is None:
             self.inventory = Inventory(devices.slices.all(), self.rules)
@@ -559,11 +551,7 @@ class EquivalentNodes:
                 yield row
 
     def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
-        """Mark signatures and classes as outdated after the use of devices has changed.
-
-        A device of one node changes the node's signature. A device of a shared pool changes the
-        classes of the pool's nodes. `changed` are the devices; None means any device.
-        """
+        """Mark signatures and classes that depend on the changed devices as outdated."""
         if changed is None:
             self._outdated.update(range(len(self._rows)))
             self._outdate_shared(*self._shared)
@@ -580,10 +568,8 @@ class EquivalentNodes:
                 self.signature_versions[signature] += 1
 
     def _take_rows(self) -> None:
-        """Compute the pools and the signatures of all changed nodes.
-
-        Raises PluginFailed if the attempt has used up its budget; the next call continues.
-        """
+        """Compute the pools and the signatures of all changed nodes."""
+        # If the attempt's budget ends (`spend`), the next call continues.
         while self._moved:
             row = self._moved.pop()
             if row < len(self._rows):
@@ -624,11 +610,7 @@ class EquivalentNodes:
             self._rows_of.setdefault(key, set()).add(row)
 
     def _signature(self, known: _Row | None) -> int:
-        """Return a number for all data of the node that searches read.
-
-        The number does not depend on attribute values and on the states of shared pools. The method
-        also adds the signature to `_shared`.
-        """
+        """Return a number for what searches read of the node, except attribute values."""
         if known is None:
             return _NO_NODE
         parts, shared, names = list[Hashable](), list[PoolKey](), list[str]()
@@ -639,6 +621,7 @@ class EquivalentNodes:
             state = None
             if any(each is pool for each in known.shared):
                 shared.append((pool.driver, pool.name))
+                # The state of a shared pool is compared in `NodeClasses`.
                 seen += pool.driver, pool.name, tuple([each.name for each in pool.slices])
             else:
                 state = self._state(pool)
@@ -664,7 +647,7 @@ class EquivalentNodes:
         return known[1]
 
     def _state(self, pool: Pool) -> Hashable:
-        """Return a key for a pool's state: its slices, the use of its devices, its counters."""
+        """Return a key for the pool's slices, counters and devices in use."""
         slices = tuple(
             [
                 (each.alike, len(each.node_selector.terms) if each.node_selector else 0)
@@ -686,10 +669,7 @@ class EquivalentNodes:
         claims: Sequence[ResourceClaim],
         cluster: ClusterView,
     ) -> None:
-        """Search for devices on one node of each class that has no result; add results to `known`.
-
-        If the attempt's budget ends, `known` keeps the results so far and the searches' budget.
-        """
+        """Search on one node of each class that has no result; add results to `known`."""
         places = np.flatnonzero(known.verdicts[numbers] == _UNKNOWN)
         if not len(places):
             return
@@ -712,6 +692,7 @@ class EquivalentNodes:
                     raise AllocationError(_said_of(claims, searches.claims, error.text)) from None
                 result = error
             except AttemptTooLongError:
+                # The next attempt continues with these results and this budget.
                 budget.undo_node()
                 raise
             score = sum(map(score_of, claims, result)) if isinstance(result, list) else 0
@@ -741,7 +722,7 @@ def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], t
 
 
 def _matches(pool: Pool, node: Node) -> Hashable:
-    """Return one bool per device with `perDeviceNodeSelection`: True if the node can use it."""
+    """For each device with `perDeviceNodeSelection`, return whether the node can use it."""
     return tuple(
         [
             node_matches(device, node.name, node.labels)

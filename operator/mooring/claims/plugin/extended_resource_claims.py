@@ -1,8 +1,8 @@
 """The claim for a pod's extended resources that DeviceClasses offer.
 
-See extendeddynamicresources.go of kube-scheduler's plugin. A pod may request a resource that a
-DeviceClass offers. On nodes that do not offer the resource, the pod gets devices of the class.
-PreBind creates one claim for all such resources, so the claim depends on the node.
+A node may offer such a resource itself; on other nodes, the pod gets devices of the class. PreBind
+creates one claim for all such resources, so the claim depends on the node. See
+extendeddynamicresources.go of kube-scheduler's plugin.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -187,12 +187,7 @@ def new_claim(pod: Pod, classes: Mapping[str, str]) -> NewClaim | None:
 def _of_resource(
     containers: Sequence[ContainerRequests], resource: str, device_class: str
 ) -> tuple[list[DeviceRequest], list[Mapped]]:
-    """Return the requests for devices of one resource, and the containers that use each request.
-
-    Each ordinary container and sidecar has its own request. An init container ends earlier and uses
-    the devices of later containers. If the later containers have too few devices, one more request
-    asks for the rest.
-    """
+    """Return the requests for devices of a resource, and each container's requests."""
     lasting = [
         (index, container.name, f"container-{index}-request-{_index_of(resource, container)}", n)
         for index, container in enumerate(containers)
@@ -200,6 +195,8 @@ def _of_resource(
     ]
     mappings = [(name, resource, request) for _, name, request, _ in lasting]
     requests = [_request(request, device_class, n) for _, _, request, n in lasting]
+    # An init container ends earlier and uses the devices of later containers. One more request asks
+    # for the devices that these lack.
     extra: dict[str, int] = {}
     of_init: list[Mapped] = []
     for index, container in enumerate(containers):

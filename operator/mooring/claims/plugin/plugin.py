@@ -245,13 +245,13 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         """Free a claim that makes nodes unsuitable, if no other pod uses the claim.
 
         The devices are freed in a task. The message of the result says what is freed, or why
-        nothing is freed. If PreFilter of another plugin rejected the pod, the message is "not
-        found", as in kube-scheduler; if only CapacityScheduling rejected it, the message is "".
+        nothing is freed.
         """
         rejected_by = state.diagnosis.pre_filter_plugins
         if rejected_by == {CAPACITY_SCHEDULING}:
             return Unschedulable("", resolvable=True)  # no claim keeps the pod off a node
         if state.diagnosis.pre_filter is not None and self.name not in rejected_by:
+            # As in kube-scheduler: PreFilter of another plugin rejected the pod.
             return Unschedulable("not found")
         claims = self.pre_filter(state.pod, state.cluster)
         if not isinstance(claims, PodClaims):
@@ -321,10 +321,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Mark devices of the node of this row as in flight, for a pod that a trial has put there.
+        """Mark devices of the row's node as in flight for a pod of a trial; return why this fails.
 
-        Returns why this fails, or None. A pod that already holds devices keeps the devices. Raises
-        PluginFailed if the attempt has used up its budget.
+        A pod that has devices already keeps them. Raises PluginFailed if the attempt's budget is
+        used up.
         """
         if self._cluster.dynamic_resources.claims.held(pod.uid):
             return None
@@ -337,11 +337,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def unreserve(self, pod: Pod, _node: str) -> None:
-        """In a task, remove the pod's reservations, and delete its claim for extended resources.
-
-        Devices in flight are freed when the pod is forgotten. But a claim that PreBind has begun to
-        write stays in flight until the claim is read again, because the write may have succeeded.
-        """
+        """In a task, remove the pod's reservations, and delete its claim for extended resources."""
         self._expected.pop(pod.uid, None)
         self._new.pop(pod.uid, None)
         begun, known = self._begun.pop(pod.uid, {}), self._cluster.dynamic_resources
@@ -349,6 +345,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         claims = begun | {claim.uid: claim for claim in left}
         if not claims:
             return
+        # PreBind may have written these claims, so they stay in flight until they are read again.
+        # Other devices in flight are freed when the pod is forgotten.
         held = known.claims.held(pod.uid)
         holder = Uid(f"{pod.uid}/unreserve/{next(self._unreserved)}")
         self._cache.hold_claims(holder, {uid: held[uid] for uid in begun if uid in held})
@@ -358,7 +356,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         """Write the devices to the pod's claims, and wait until they are bound.
 
         If necessary, create the claim for extended resources. Raises PluginError if a claim has
-        changed, or if its devices cannot be bound, or not in time.
+        changed, or if its devices are not bound in time.
         """
         new = self._new.get(pod.uid)
         if not pod.spec.resource_claims and new is None:
@@ -382,12 +380,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._new.pop(pod.uid, None)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the event may free or add devices, or may change the pod's claims.
-
-        Every event of a node, class, slice or taint rule returns QUEUE. Exceptions are an update of
-        a node with equal labels and allocatable, and the deletion of a class whose resource the pod
-        does not request. A deleted pod returns QUEUE if it was pending and had claims.
-        """
+        """Return QUEUE if the event may free or add devices, or may change the pod's claims."""
         match event.before, event.after:
             case None, None:  # all devices are known now
                 return QueueingHint.QUEUE
@@ -437,11 +430,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         )
 
     def _freed(self, pod: Pod, claims: PodClaims, nodes: NodeView | None) -> str | None:
-        """Begin to free or delete the first claim that makes some of the nodes unsuitable.
-
-        In a trial, nothing is freed or deleted. Returns PostFilter's message; None if there is no
-        claim to free. If there are several, kube-scheduler may choose another claim.
-        """
+        """Begin to free a claim that makes nodes unsuitable; return PostFilter's message."""
         if claims.extended is not None and claims.extended.stale is not None:
             self._api.later(partial(self._writer.delete, pod, claims.extended.stale))
             return "deletion of ResourceClaim completed"
@@ -454,7 +443,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _unavailable(self, claims: PodClaims, nodes: NodeView | None) -> Iterator[ResourceClaim]:
-        """Yield the claims that are broken or that a node cannot use; none if `nodes` is None."""
+        """Yield the claims that are broken or that a node cannot use."""
         if nodes is None:
             return
         for claim in claims.claims:
@@ -472,10 +461,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims.extended.rejections(nodes)
 
     def _available(self, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return bool[nodes]: True where the pod can use the devices of its allocated claims.
-
-        The node must also offer the extended resources for which there is no DeviceClass.
-        """
+        """Return bool[nodes]: True where the pod can use its allocated devices."""
         if claims.broken:
             return np.zeros(len(nodes), np.bool_)
         fits = nodes.present.copy()
@@ -487,10 +473,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return fits
 
     def _assigned(self, pod: Pod, row: int) -> NewClaim | Unschedulable | None:
-        """Mark devices of the row's node as in flight; return the claim that PreBind must create.
-
-        Returns None if there is no claim to create, or Unschedulable if devices are missing.
-        """
+        """Mark devices as in flight; return the claim that PreBind must create, if any."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -517,11 +500,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return new
 
     async def _created(self, pod: Pod, new: NewClaim, allocation: Allocation) -> ResourceClaim:
-        """Create the claim for the pod's extended resources, and write its devices and reservation.
-
-        Also writes the claim's name to the pod's status. Returns the claim. Raises PluginError if
-        the watch does not show the claim in time, or if the claim was changed meanwhile.
-        """
+        """Create the claim for extended resources, with its devices and reservation."""
         try:
             claim = await self._writer.create(pod, new)
         except Exception:
@@ -537,10 +516,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claim
 
     async def _until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
-        """Wait until all binding conditions of the claims are true.
-
-        Raises PluginError if a device cannot be bound, or is not bound in time.
-        """
+        """Wait until all binding conditions of the claims are true."""
         since, status = self._api.unix_nanoseconds(), "error"
         try:
             if (late := self._first_unbound(uids)) is not None:
@@ -562,10 +538,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             self._count_binding(uids, status, seconds)
 
     def _first_unbound(self, uids: list[str]) -> ResourceClaim | None:
-        """Return the first claim with devices that are not bound yet; None if all are bound.
-
-        Raises PluginError if a claim was deleted, or if a device cannot be bound.
-        """
+        """Return the first claim with devices that are not bound yet."""
         claims = self._cluster.dynamic_resources.claims
         for uid in uids:
             claim = claims.of_uid(uid)
@@ -582,7 +555,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return None
 
     def _count_binding(self, uids: list[str], status: str, seconds: float) -> None:
-        """Record in a metric how long the wait took, if the claims have binding conditions."""
+        """Record in a metric how long devices with binding conditions took."""
         claims = map(self._cluster.dynamic_resources.claims.of_uid, uids)
         allocations = [claim.allocation for claim in claims if claim is not None]
         results = [result for a in allocations if a is not None for result in a.results]
@@ -604,7 +577,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
 
 
 class _BindingFailedError(PluginError):
-    """Raised if a driver says that a device of the pod cannot be bound."""
+    """A driver says that a device of the pod cannot be bound."""
 
 
 def _text(result: Result) -> str:
@@ -614,7 +587,7 @@ def _text(result: Result) -> str:
 
 
 def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
-    """Return a function that makes ids for shares; the ids depend only on the claims."""
+    """Return a function that makes ids, which depend only on the claims."""
     first = claims[0]
     numbers = count()
     return lambda: str(

@@ -76,11 +76,7 @@ class PodClaims:
 
 
 def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedulable:
-    """Return the claims that the pod names, or why the pod must wait for a claim (PreEnqueue).
-
-    Each claim is returned once. kube-scheduler tries to allocate a claim twice if the pod names it
-    twice, and fails.
-    """
+    """Return the claims that the pod names, or why the pod must wait for a claim (PreEnqueue)."""
     found: dict[str, ResourceClaim] = {}
     if pod.spec.resource_claims and cluster.dynamic_resources.unknown is not None:
         return Unschedulable(cluster.dynamic_resources.unknown)
@@ -95,6 +91,8 @@ def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedul
             return Unschedulable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
         if (why_not := _why_unusable(pod, entry, claim, cluster)) is not None:
             return Unschedulable(why_not)
+        # Once for each claim. If a pod names a claim twice, kube-scheduler allocates twice and
+        # fails.
         found[claim.uid] = claim
     return [*found.values()]
 
@@ -123,17 +121,12 @@ def is_owned(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 
 
 def _group(pod: Pod, cluster: ClusterView) -> PodGroup | None:
-    """Return the pod's group as its object defines it; None without a group or its object."""
     group = cluster.pod_groups.of(pod)
     return group.definition if group is not None else None
 
 
 def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
-    """Return the name of the claim that was created for the entry.
-
-    The result is None if the entry needs no claim, and Unschedulable if its claim is not created
-    yet or the entry names no template.
-    """
+    """Return the name of the claim for the entry; None if none is needed."""
     if not entry.template:
         return Unschedulable(
             f'pod "{pod.key}", spec.resourceClaim "{entry.name}": '
@@ -181,10 +174,9 @@ def is_reserved(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 
 
 def may_be_freed(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
-    """Return whether the claim's devices can be freed, because no pod on a node uses the claim.
+    """Return whether the claim's devices can be freed: no pod on a node uses the claim.
 
-    The claim may be reserved for the pod itself, and for members of its group without a node. If no
-    member has a node, the claim may also be reserved for the group.
+    Reservations for the pod itself, and for members of its group without a node, do not matter.
     """
     group = cluster.pod_groups.of(pod)
     for each in claim.reserved_for:
@@ -233,7 +225,7 @@ _TRUE: Final = "True"
 def _with_conditions(
     claim: ResourceClaim,
 ) -> Iterator[tuple[DeviceResult, Sequence[DeviceCondition]]]:
-    """Yield each device that has binding conditions, with the conditions in the device's status."""
+    """Yield each device that has binding conditions, with its conditions in the status."""
     results = claim.allocation.results if claim.allocation is not None else ()
     for result in results:
         if result.binding_conditions:
@@ -242,7 +234,7 @@ def _with_conditions(
 
 
 def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
-    """Return whether the allocation is in flight only for the pod and members of its group."""
+    """Return whether only members of the pod's group have the allocation in flight."""
     group = cluster.pod_groups.key_of(pod)
     for holder in cluster.dynamic_resources.claims.holders(claim.uid):
         placed = cluster.pod(holder)
@@ -254,11 +246,7 @@ def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
 
 
 def _missing_class(claim: ResourceClaim, cluster: ClusterView) -> Unschedulable | None:
-    """Return a message about the first request of the claim whose DeviceClass does not exist.
-
-    A request of an unknown type counts as well. The result is None if there is no such request.
-    Raises ObjectError for a request without a class.
-    """
+    """Return a message about a DeviceClass that does not exist, or None."""
     for request in claim.spec.requests:
         for name, device_class in _classes(request):
             if not device_class:

@@ -2,7 +2,7 @@
 
 A driver publishes a pool as several slices of one generation; the pool is complete when all slices
 exist. The search takes pools, and the slices of a pool, in the order of their names, because
-drivers set priorities by names; but pools with binding conditions come last.
+drivers set priorities by names. Pools with binding conditions come last.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -106,8 +106,7 @@ class Inventory:
     ) -> Pool | None:
         """Return the pool as a node sees it; `slices` are the newest slices for this node.
 
-        Return None if the slices are out of date: the pool has other slices, and a newer generation
-        exists. Pools are cached.
+        Return None if these are not all slices, and the pool has a newer generation.
         """
         built, made_of = self._built.setdefault(key, {}), tuple(map(id, slices))
         if made_of not in built:
@@ -198,7 +197,7 @@ def _pool(
     all_slices: Sequence[ResourceSlice],
     rules: KubernetesRules,
 ) -> Pool | None:
-    """Build the pool that `Inventory.pool` returns; `all_slices` are all slices of the pool."""
+    """Build the pool that `Inventory.pool` returns."""
     generation, count = slices[0].generation, _slice_count(slices, rules)
     others: list[ResourceSlice] = []
     if len(slices) != count:
@@ -218,14 +217,11 @@ def _pool(
 
 
 def _slice_count(slices: Sequence[ResourceSlice], rules: KubernetesRules) -> int:
-    """Return the number of slices that a complete pool has, as its slices state it.
-
-    If slices disagree, the first slice by name decides, but slices for a single node come before
-    the others. In kube-scheduler any slice may decide.
-    """
+    """Return the number of slices that a complete pool has."""
     count = slices[0].slice_count
     if all(each.slice_count == count for each in slices):
         return count
+    # In kube-scheduler, any of these slices may decide.
     first = min(slices, key=lambda each: (not _is_on_node(each, rules), each.name.encode()))
     return first.slice_count
 
@@ -236,7 +232,7 @@ def _built(
     others: Sequence[ResourceSlice],
     with_counters: Sequence[ResourceSlice],
 ) -> Pool:
-    """Build the pool, even if it is invalid; `with_counters` are the slices with its counters."""
+    """Build the pool; `with_counters` are the slices with its counters."""
     devices = tuple(each for each in slices if not each.shared_counters)
     elsewhere = tuple(each for each in others if not each.shared_counters)
     names = [device.name for each in devices for device in each.devices]
@@ -254,7 +250,7 @@ def _built(
 
 
 def _unknown_counter(slices: Iterable[ResourceSlice], sets: Mapping[str, CounterSet]) -> str:
-    """Return a message if devices consume counters that do not exist; "" otherwise."""
+    """Return a message if devices consume counters that do not exist."""
     for device in (device for each in slices for device in each.devices):
         for consumed in device.consumes:
             counters = sets.get(consumed.counter_set)

@@ -20,11 +20,8 @@ _PLENTY = 2**31
 
 
 def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
-    """Return whether the search may skip branches without a change of its result.
-
-    The answer is False before Kubernetes 1.37 if pools of the same name have counters, because the
-    counters then come from the pool that the search reads first.
-    """
+    """Return whether the search may skip branches without a change of its result."""
+    # Before Kubernetes 1.37, counters come from the first pool of their name that the search reads.
     names = [pool.name for pool in node.pools if pool.counter_sets]
     return rules.counters_by_driver or len(names) == len(set(names))
 
@@ -82,8 +79,7 @@ class Pruning:
     def too_many_requests(self, rest: Sequence[Sequence[Slot]]) -> bool:
         """Return whether the remaining requests need more devices, values or counters than exist.
 
-        Requests with admin access are ignored. The answer is False if a selector, a capacity or a
-        constraint may still end the search with an error.
+        The answer is False if the search may still end with an error.
         """
         if self._fails:
             return False
@@ -147,10 +143,7 @@ class Pruning:
         )
 
     def _answer(self, slot: Slot, position: int) -> Hashable:
-        """Return a key that is equal for devices that the request cannot tell apart.
-
-        Sets `_fails` if a selector or a capacity fails for the device.
-        """
+        """Return a key; the request cannot distinguish devices with equal keys."""
         device = self.node.candidates[position].device
         in_all = slot.every is not None and position in slot.every
         try:
@@ -172,9 +165,8 @@ def _amounts(quantities: Mapping[str, Quantity]) -> Hashable:
 def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
     """Return whether all requests can get their devices, if each device serves only one request.
 
-    Args:
-        counts: The number of devices that each request needs.
-        devices: By bit mask of requests: the number of devices that suit exactly these requests.
+    `counts` has the number of devices for each request. `devices` has the number of devices by bit
+    mask of the requests that they suit.
     """
     left = dict(devices)
     given = [dict.fromkeys(devices, 0) for _ in counts]
@@ -186,12 +178,9 @@ def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
 
 
 def _give_one(request: int, left: dict[int, int], given: list[dict[int, int]]) -> bool:
-    """Give the request a device, and if necessary give other requests different devices.
-
-    Returns False if that is impossible. `left` has the free devices by mask, and `given` the
-    devices of each request by mask; both are updated. The method is a shortest augmenting path of a
-    bipartite matching in which equal devices are one node.
-    """
+    """Give the request a device; if necessary, give other requests different devices."""
+    # This is a shortest augmenting path of a bipartite matching in which equal devices are one
+    # node. `left` has the free devices by mask, and `given` the devices of each request.
     came_by: dict[int, tuple[int, int]] = {}
     waiting = deque([request])
     looked_at = set[int]()

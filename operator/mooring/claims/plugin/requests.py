@@ -64,8 +64,6 @@ class Slot:
         request: The request's index in the claim.
         wanted: The parsed request or sub-request.
         parent: The name of the request if this is a sub-request; else "".
-        device_class: The class of the devices.
-        count: The number of devices.
         every: The positions of all matching devices if the request is for all; else None.
         selectable: The results of `Requests.selectable` so far, by position.
     """
@@ -115,11 +113,7 @@ class Requests:
         rules: KubernetesRules,
         consumed: Mapping[DeviceId, Mapping[str, int]],
     ) -> None:
-        """Check all requests; `consumed` has the consumed capacities of shared devices.
-
-        Raises AllocationError with kube-scheduler's text if a request is malformed or asks for more
-        devices than a claim can have.
-        """
+        """Check all requests; `consumed` has the consumed capacities of shared devices."""
         self._claims = claims
         self._node = node
         self._classes = classes
@@ -209,11 +203,7 @@ class Requests:
         return slot
 
     def _all_devices(self, slot: Slot, where: str) -> list[int]:
-        """Return the positions of all devices that the request selects and that are large enough.
-
-        Devices in use count too. Raises AllocationError if a pool is incomplete or invalid, if a
-        selector fails, or if a capacity cannot be computed.
-        """
+        """Return the positions of all large enough devices that the request selects."""
         positions = []
         for pool, start, end in zip(
             self._node.pools, self._node.starts, self._node.starts[1:], strict=False

@@ -51,7 +51,7 @@ class TypicalClaims:
             self._count(uid, cluster)
 
     def _count(self, uid: str, cluster: ClusterView) -> None:
-        """Count the claim again if it has devices in use; otherwise stop counting it."""
+        """Count the claim anew, if it has devices in use."""
         before, devices = self._kinds.pop(uid, None), cluster.dynamic_resources
         if before is not None:
             self._counts[before] -= 1

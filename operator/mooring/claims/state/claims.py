@@ -1,9 +1,10 @@
 """Claims for devices, as decisions see them: in flight, assumed, or mirrored.
 
-See dra_manager.go of kube-scheduler's plugin. An allocation is in flight for a pod from
-Reserve until PreBind has written the allocation. Then the API server's answer is assumed until the
-watch shows it. The devices of these allocations and claims are in use. Claims are identified by
-uid, because a new claim may get the name of a deleted claim.
+An allocation is in flight for a pod from Reserve until PreBind has written it. Then the API
+server's answer is assumed until the watch shows it. The devices of both are in use. See
+dra_manager.go of kube-scheduler's plugin.
+
+Claims are identified by uid, because a new claim may get the name of a deleted claim.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -26,7 +27,7 @@ from mooring.state.objects import Objects
 
 @dataclass(slots=True)
 class _InFlight:
-    """An unwritten allocation and its pods; `gone` is the claim after it was deleted, else None."""
+    """An unwritten allocation and its pods; `gone` is the claim if it was deleted."""
 
     allocation: Allocation
     holders: dict[Uid, None] = field(default_factory=dict)
@@ -128,8 +129,8 @@ class ResourceClaims:
     def assume(self, claim: ResourceClaim) -> ResourceClaim | None:
         """Use the API server's answer until the watch shows this version or a newer version.
 
-        Returns the former version. Does nothing and returns None if the claim is gone, or if the
-        known version is not older.
+        Returns the former version. Does nothing and returns None if the claim was deleted, or if
+        the known version is not older.
         """
         known = self._latest(claim.key)
         if known is None or known.uid != claim.uid or not _is_newer(claim, known):
@@ -154,8 +155,8 @@ class ResourceClaims:
     ) -> list[tuple[ResourceClaim, Allocation]]:
         """Undo `hold` for the pod and these claims; None means all claims.
 
-        A claim may stay in flight for other pods. Returns the claims that are no longer in flight,
-        with their former allocations. The list may have deleted claims.
+        Returns the claims that are not in flight for any pod now, with their former allocations.
+        Some of these claims may be deleted.
         """
         held = self._held.get(pod, {})
         freed = []
@@ -208,10 +209,7 @@ class ResourceClaims:
         return self._assumed.get(key) or self._mirrored.get(key)
 
     def _tried(self, claim: ResourceClaim) -> ResourceClaim:
-        """Return the claim as `asking` and `without` change it for a trial.
-
-        The result may have another spec, or no devices.
-        """
+        """Return the claim as `asking` and `without` change it for a trial."""
         asked = self._asked.get(claim.uid)
         if asked is not None and claim.allocation is None:
             return replace(claim, spec=asked)
@@ -259,10 +257,7 @@ class ResourceClaims:
 
 
 def _is_newer(claim: ResourceClaim, than: ResourceClaim) -> bool:
-    """Return whether the claim is newer than `than`; a claim without a version is the oldest.
-
-    Returns False for another uid, or if the versions cannot be compared.
-    """
+    """Return whether the claim is newer; without a version it is the oldest."""
     if claim.uid != than.uid:
         return False
     versions = claim.resource_version, than.resource_version
