@@ -1,8 +1,8 @@
 """Limits the disks of a cloud on one node: the Max...VolumeCount predicates.
 
-See nodevolumelimits/non_csi.go of Kubernetes before 1.31. A node's limit is for the sum of in-tree
-disks and volumes of the cloud's CSI driver. If a node's in-tree plugin is migrated to the CSI
-driver, NodeVolumeLimits counts instead.
+See nodevolumelimits/non_csi.go of Kubernetes before 1.31. A node's limit is for in-tree disks and
+volumes of the cloud's CSI driver together. If a node's in-tree plugin is migrated to the CSI
+driver, NodeVolumeLimits checks the limit instead.
 """
 
 import re
@@ -44,14 +44,14 @@ _NITRO_LIMIT: Final = 25
 
 @dataclass(frozen=True, slots=True)
 class _CloudDisks:
-    """The pod's disks that the cloud's CSI driver attaches, and its in-tree disks."""
+    """The pod's disks in the cloud, in-tree or of the CSI driver."""
 
     disks: tuple[CSISource, ...]
     storage: Storage
 
 
 class _VolumeCount:
-    """Rejects nodes to which the cloud cannot attach all of the pod's disks."""
+    """Rejects nodes where the cloud cannot attach all of the pod's disks."""
 
     depends_on_node_only: ClassVar[bool] = False
     Args: ClassVar[type[VolumeCountArgs]] = VolumeCountArgs

@@ -31,12 +31,10 @@ _NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 
 @dataclass(frozen=True, slots=True)
 class _CSIVolumes:
-    """The pod's volumes by CSI driver, or a message about a missing claim.
-
-    `required` are the drivers that the node must have, sorted by name.
-    """
+    """The pod's volumes by CSI driver, or a message about a missing claim."""
 
     volumes: Mapping[str, Sequence[CSISource]]
+    # The drivers that the node must have, sorted by name.
     required: Sequence[str] = ()
     missing: str | None = None
 
@@ -101,9 +99,9 @@ class NodeVolumeLimits:
     def filter(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> BoolArray:
         """Return bool[nodes]: False if a required driver is missing or a limit would be exceeded.
 
-        If the profile disables PreFilter, `wanted` is None; then the pod's volumes are found here,
-        as in kube-scheduler. All nodes are False if a claim of the pod is missing.
+        All nodes are False if a claim of the pod is missing.
         """
+        # Without PreFilter, the pod's volumes are found here, as in kube-scheduler.
         wanted = wanted or self._wanted(pod)
         fits = np.full(len(nodes), wanted.missing is None)
         storage, rows = self._cluster.storage, nodes.rows
@@ -137,27 +135,22 @@ class NodeVolumeLimits:
         return Explanation.from_masks(masks, resolvable=np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a node was added or can attach more, or if a volume or claim changed.
-
-        Unlike kube-scheduler, also return QUEUE in these cases:
-
-        - a driver without a limit came to a node, or nodes no longer require a driver
-        - another pod on a node now uses a volume of the pod
-        - a volume was detached, and the pod has ephemeral volumes
-        - a StorageClass has another provisioner than before
-        """
+        """Return QUEUE if a node was added or can attach more, or if a volume or claim changed."""
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:
+                # Unlike kube-scheduler: a driver without a limit came to the node.
                 came = self._may_require_drivers and after.limits.keys() - before.limits.keys()
                 helps = bool(came) or any(
                     limit is not None and _rose(limit, after.limits.get(driver))
                     for driver, limit in before.limits.items()
                 )
             case CSIDriver() as before, after:
+                # Unlike kube-scheduler: nodes no longer require the driver.
                 needed = isinstance(after, CSIDriver) and after.required_on_node
                 helps = self._may_require_drivers and before.required_on_node > needed
             case (Pod() as other, None) | (None, Pod() as other):
                 gone = event.action is Action.DELETE
+                # Unlike kube-scheduler: another pod on a node may use a volume of the pod now.
                 helps = any(map(_counts, other.volumes)) and (
                     gone or _have_one_in_common(pod, other, cluster.storage)
                 )
@@ -165,8 +158,10 @@ class NodeVolumeLimits:
                 named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
                 helps = claim.namespace == pod.namespace and claim.name in named
             case VolumeAttachment() as detached, None:
+                # Unlike kube-scheduler: also for a pod with ephemeral volumes.
                 helps = any(_detached(volume, detached) for volume in pod.volumes)
             case StorageClass() as before, StorageClass() as after:
+                # Unlike kube-scheduler: the class may have another provisioner now.
                 helps = before.provisioner != after.provisioner
             case _:
                 helps = True
@@ -188,13 +183,10 @@ def _have_one_in_common(pod: Pod, other: Pod, storage: Storage) -> bool:
 
 
 def _new(volumes: Sequence[CSISource], rows: IntArray, storage: Storage) -> IntArray:
-    """Return int64[rows]: how many of these volumes no pod on the node uses yet.
-
-    A volume that is attached to a node, but that no pod uses there, counts twice, as in
-    kube-scheduler.
-    """
+    """Return int64[rows]: how many of these volumes no pod on the node uses yet."""
     new = np.full(len(rows), len(volumes), np.int64)
     for volume in volumes:
+        # A volume that is attached, but that no pod uses, counts twice, as in kube-scheduler.
         used = storage.attachments.rows_using(volume)
         if used:
             new -= np.isin(rows, list(used))
@@ -213,7 +205,7 @@ def _counts(volume: PodVolume) -> bool:
 
 
 def _detached(volume: PodVolume, attachment: VolumeAttachment) -> bool:
-    """Return whether the deleted `attachment` may have made room for the pod with this volume."""
+    """Return whether the deleted attachment may have made room for this volume."""
     if isinstance(volume, Disk):
         return CSI_DRIVERS.get(volume.kind) == attachment.attacher
     return isinstance(volume, ClaimVolume)

@@ -27,10 +27,7 @@ _IN_USE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _ExclusiveVolumes:
-    """Disks that no other pod on the node may use, and claims that no other pod may use at all.
-
-    A claim is given as namespace/name.
-    """
+    """Disks for one pod on the node, and claims (namespace/name) for one pod."""
 
     disks: tuple[PodVolume, ...]
     claims: tuple[str, ...]
@@ -96,17 +93,14 @@ class VolumeRestrictions:
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a pod freed a disk or claim, or if a node or the pod's claim was added.
-
-        For a pod with claims, a deleted node returns QUEUE too, unlike in kube-scheduler, because
-        the claims of the node's pods become free.
-        """
+        """Return QUEUE if a disk or claim became free, or a node or the pod's claim was added."""
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
         match event.before, event.after:
             case Pod() as gone, None:
                 shared = claims if gone.namespace == pod.namespace else set[str]()
                 return queue_if(any(_frees(volume, pod, shared) for volume in gone.volumes))
             case Node(), None:
+                # Unlike kube-scheduler: the claims of the deleted node's pods become free.
                 return queue_if(bool(claims))
             case None, PersistentVolumeClaim() as claim:
                 return queue_if(claim.namespace == pod.namespace and claim.name in claims)

@@ -58,8 +58,7 @@ class VolumeZone:
     ) -> Skip | tuple[_Topology, ...] | Unschedulable:
         """Return the zones and regions in the labels of the pod's bound volumes; SKIP if none.
 
-        Returns Unschedulable, with the reason, if a claim is missing, or has no volume and does not
-        wait for its first consumer.
+        Returns Unschedulable, with the reason, if a claim cannot get a volume.
         """
         topologies: list[_Topology] = []
         for volume in pod.volumes:
@@ -76,10 +75,10 @@ class VolumeZone:
     ) -> BoolArray:
         """Return bool[nodes]: True if the node matches the zone and region labels of all volumes.
 
-        Nodes without zone and region labels match, too. If the profile disables PreFilter,
-        `topologies` is None; then the volumes' labels are read here, as in kube-scheduler.
+        Nodes without zone and region labels match, too.
         """
         if topologies is None:
+            # The profile disables PreFilter; kube-scheduler reads the labels here, too.
             found = self.pre_filter(pod, self._cluster)
             if isinstance(found, Unschedulable):
                 return np.zeros(len(nodes), np.bool_)
@@ -108,14 +107,11 @@ class VolumeZone:
         return Explanation.single(reason, len(nodes), resolvable=False)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if a node or volume was added or changed zones, or the pod's claim changed.
-
-        A StorageClass that now waits for the first consumer returns QUEUE too: it may have been
-        created again while no watch was open.
-        """
+        """Return QUEUE if a node or volume is new or changed zones, or the pod's claim changed."""
         before, after = event.before, event.after
         match after:
             case StorageClass():
+                # The class may have been created again while no watch was open.
                 waited = isinstance(before, StorageClass) and before.waits_for_consumer
                 return queue_if(after.waits_for_consumer and not waited)
             case PersistentVolumeClaim():
@@ -132,10 +128,7 @@ class VolumeZone:
 def _volume_of(
     namespace: str, name: str, cluster: ClusterView
 ) -> PersistentVolume | Unschedulable | None:
-    """Return the volume of a claim; None while the claim waits for its first consumer.
-
-    Returns Unschedulable, with the reason, if there is no volume for another reason.
-    """
+    """Return the claim's volume; None while the claim waits for its first consumer."""
     if not name:
         return Unschedulable("PersistentVolumeClaim had no name")
     claim: PersistentVolumeClaim | None
@@ -156,7 +149,7 @@ def _volume_of(
 
 
 def _topologies(volume: PersistentVolume) -> Iterator[_Topology]:
-    """Yield the volume's zones and regions; skip a label with an empty part."""
+    """Yield the volume's zones and regions; skip labels with an empty part."""
     for key in _KEYS:
         if key in volume.labels:
             values = tuple(part.strip() for part in volume.labels[key].split(ZONE_DELIMITER))

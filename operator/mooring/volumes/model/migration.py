@@ -30,10 +30,9 @@ _AWS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 
 def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
-    """Return the CSI volume of a migrated disk; None if no CSI driver attaches the disk.
+    """Return the CSI volume of a migrated disk; None without a CSI driver or a valid name.
 
-    `labels` are the labels of the disk's PersistentVolume. A disk in a pod's spec has no labels.
-    The result is also None if the disk's name cannot be translated.
+    `labels` are the labels of the disk's PersistentVolume, or {} for a disk in a pod's spec.
     """
     driver = CSI_DRIVERS.get(disk.kind)
     if driver is None:
@@ -51,10 +50,10 @@ def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
 
 
 def migrated_affinity(volume: PersistentVolume) -> NodeSelector | None:
-    """Return the volume's node affinity, as the CSI driver of a migrated disk would write it.
+    """Return the volume's node affinity, with the zone label of a migrated disk's CSI driver.
 
-    The driver's zone label replaces the common label. If no term names zones, the zones in the
-    volume's labels are added. None allows every node.
+    If the affinity names no zones, the zones in the volume's labels are added. None allows every
+    node.
     """
     affinity = volume.node_affinity
     key = _ZONE_LABELS.get(volume.source.kind) if isinstance(volume.source, Disk) else None
@@ -81,7 +80,7 @@ def _rewritten(
 
 
 def _topology_labels(volume: PersistentVolume) -> tuple[str, str]:
-    """Return the keys of the volume's zone label and region label, which may be beta labels."""
+    """Return the keys of the volume's zone label and region label."""
     terms = volume.node_affinity.terms if volume.node_affinity is not None else ()
     asked = {r.key for term in terms for r in term.expressions}
     for keys in (asked, volume.labels):

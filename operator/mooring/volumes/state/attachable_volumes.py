@@ -1,8 +1,8 @@
 """Finds the CSI volumes that a node must attach for a pod's claims and disks.
 
 kube-scheduler treats an in-tree plugin as migrated on every node that has a CSINode
-(nodevolumelimits/csi.go). A node without a CSINode has no limits, so here plugins count as migrated
-on every node, with the same result.
+(nodevolumelimits/csi.go). Here, plugins are migrated on every node. The result is the same, because
+a node without a CSINode has no limits.
 """
 
 from typing import Final
@@ -40,10 +40,10 @@ class AttachableVolumes:
         self._claims_of: dict[str, set[str]] = {}
 
     def source(self, key: str) -> CSISource | None:
-        """Return the CSI volume of the claim `key`; None if it is unknown or counts for no limit.
+        """Return the CSI volume of the claim `key`; None if it is unknown or has no limit.
 
         For a claim without a known volume, the result has the driver of the claim's class, and the
-        claim's key in place of the volume's name.
+        claim's key as the volume's name.
         """
         claim: PersistentVolumeClaim | None
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)
@@ -115,7 +115,7 @@ class AttachableVolumes:
             self._bind(key, "")
 
     def _resolve(self, key: str) -> None:
-        """Find the claim's present volume, and move the claim's uses to this volume."""
+        """Find the claim's volume anew, and move the claim's uses to it."""
         before, after = self._sources.get(key), self.source(key)
         self._sources[key] = after
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)

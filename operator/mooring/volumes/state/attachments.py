@@ -51,16 +51,14 @@ class Attachments:
         self._add(self._observed, self._used, source, row, times)
 
     def _add(self, counters: _Uses, others: _Uses, source: CSISource, row: int, times: int) -> None:
-        """Add `times` uses of the volume to `counters`, and update the node's number of volumes.
-
-        The volume counts while it is in `counters` or in `others`.
-        """
+        """Add `times` uses of the volume to `counters`; update the node's number of volumes."""
         rows = counters.setdefault(source, Counter())
         before = rows[row]
         add_count(rows, row, times)
         after = rows[row]
         if not rows:
             del counters[source]
+        # The volume is on the node while it is in `counters` or in `others`.
         if bool(before) != bool(after) and row not in others.get(source, _NONE):
             self._count(source.driver, row, 1 if after else -1)
 
@@ -120,10 +118,7 @@ class ObservedAttachments:
             self._attachments.observe(*found, 1)
 
     def _found(self, attachment: VolumeAttachment) -> tuple[CSISource, int] | None:
-        """Return the attachment's CSI volume and its node's row; None if either is not known.
-
-        The result is also None for a volume of another kind, or without an attacher.
-        """
+        """Return the attachment's CSI volume and its node's row, if both are known."""
         row = self._nodes.row_of.get(attachment.node_name)
         volume: PersistentVolume | None = self._objects.of(Kind.PERSISTENT_VOLUME).get(
             attachment.volume_name

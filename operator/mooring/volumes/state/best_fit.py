@@ -129,11 +129,9 @@ class BestFitIndex(Generic[_Item]):
                 positions = positions[smallest[affinities[positions]] != positions]
 
     def _smallest_of_each(self, positions: IntArray) -> IntArray:
-        """Return int64[affinities + 1]: for each node affinity the smallest of the positions.
-
-        The positions are ascending. The last entry is NO_POSITION, for NO_AFFINITY (-1).
-        """
+        """Return int64[affinities + 1]: for each affinity, the smallest of the positions."""
         affinities, number = self._read_columns()[0], len(self._affinities)
+        # The positions are ascending. The last element is for NO_AFFINITY (-1).
         smallest = np.full(number + 1, NO_POSITION)
         for first in (positions[: 2 * number + _MANY], positions):
             # Of several positions with one affinity the one written last stays.
@@ -163,7 +161,7 @@ class BestFitIndex(Generic[_Item]):
         return found
 
     def _columns_to_update(self) -> IntArray | None:
-        """Return the columns if an update is cheaper than building them again; else None."""
+        """Return the columns if an update is cheaper than building them again."""
         self._changes += 1
         return self._columns if self._changes <= _MANY else None
 

@@ -46,10 +46,11 @@ class Capacities:
     def capacity(self, storage_class: str, size: Quantity, rows: IntArray) -> IntArray:
         """Return int64[rows]: the bytes that each node offers for a volume of this class and size.
 
-        If several objects allow the size, the object with the smallest maximum size is used, then
-        the first by name. The capacity is UNKNOWN (-1) if no object allows the size, or if the
-        object states no capacity.
+        The result is UNKNOWN (-1) if no object allows the size, or if the object states no
+        capacity.
         """
+        # The object with the smallest sufficient maximum size is used, or the first of these by
+        # name.
         capacities = self.of(storage_class)
         large_enough = np.arange(capacities.at_least(size.nano), len(capacities))
         smallest = np.full(len(rows), NO_POSITION)
@@ -62,12 +63,10 @@ class Capacities:
 
 
 def _affinity(capacity: CSIStorageCapacity) -> NodeSelector | None:
-    """Return a selector of the nodes that can use the capacity; None selects all nodes.
-
-    An empty topology stands for all nodes, and a missing topology for no node.
-    """
+    """Return a selector of the nodes that can use the capacity; None selects all nodes."""
     topology = capacity.node_topology
     if topology is None:
+        # A missing topology stands for no node.
         return NodeSelector()
     if topology.empty:
         return None

@@ -58,10 +58,10 @@ class NodeAffinities:
         return number
 
     def by_row(self) -> Sequence[IntArray]:
-        """Return columns (int64[rows]) that together say which affinities each node matches.
+        """Return columns (int64[rows]) with the numbers of the affinities that each node matches.
 
-        Each affinity belongs to one column. The column has the affinity's number in the rows of
-        nodes that match it. Rows of nodes that match no affinity of the column have NO_AFFINITY.
+        The number of an affinity is in one column only. A row has NO_AFFINITY if the node matches
+        no affinity of the column.
         """
         if self._version != self._nodes.topology_version:
             self._columns = self._built()
@@ -89,7 +89,7 @@ class NodeAffinities:
 
 
 def _one_label(affinity: NodeSelector | None) -> tuple[str, str] | None:
-    """Return label and value if the affinity requires one value of one label; else None."""
+    """Return label and value if the affinity requires just these; else None."""
     if affinity is None or len(affinity.terms) != 1:
         return None
     (term,) = affinity.terms

@@ -75,5 +75,5 @@ class Storage:
 
 
 def _identity(volume: PersistentVolume | None) -> tuple[Any, Any] | None:
-    """Return the source and labels, which determine the CSI volume of a PersistentVolume."""
+    """Return what determines the CSI volume of a PersistentVolume."""
     return (volume.source, volume.labels) if volume is not None else None

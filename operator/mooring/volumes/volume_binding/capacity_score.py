@@ -24,12 +24,10 @@ from mooring.volumes.volume_binding.find_volumes import (
 
 
 class _ClassUsage:
-    """The bytes that claims request of a storage class, and its capacity, as int64[nodes].
-
-    `counts` is True for nodes where a volume was found or the capacity is known.
-    """
+    """The requested bytes and the capacity of a storage class, on each node."""
 
     def __init__(self, nodes: int) -> None:
+        # True for nodes where a volume was found or the capacity is known.
         self.counts = np.zeros(nodes, np.bool_)
         self.requested = np.zeros(nodes, np.int64)
         self.capacity = np.zeros(nodes, np.int64)

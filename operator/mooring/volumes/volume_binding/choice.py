@@ -1,8 +1,9 @@
 """Chooses a volume for an unbound claim on each node.
 
 A volume whose claimRef names the claim is preferred. Otherwise the smallest available volume that
-matches the claim and the node is chosen. Of equally small volumes, the first by name is chosen;
-kube-scheduler chooses any (FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
+matches the claim and the node is chosen (FindMatchingVolume in component-helpers
+storage/volume/pv_helpers.go). If several are equally small, the first by name is chosen;
+kube-scheduler chooses any.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,12 +50,10 @@ class Choice:
 
 
 class _Taken:
-    """The available volumes of a storage class that the pod's smaller claims have not taken.
-
-    A volume's position is its index in `available.items`.
-    """
+    """The volumes of a storage class that the pod's smaller claims leave available."""
 
     def __init__(self, available: BestFitIndex[PersistentVolume], nodes: NodeView) -> None:
+        # A volume's position is its index in `available.items`.
         self.available = available
         self.nowhere: IntArray = np.full(len(nodes), _NOTHING)
         self._left = available.rows_with(nodes.rows)
@@ -96,14 +95,12 @@ class _Taken:
         return positions
 
     def _selected(self, positions: IntArray, requirement: Requirement) -> IntArray:
-        """Return the `positions` of volumes that meet the requirement on labels.
-
-        The label may have thousands of values. Only the values in the requirement are compared.
-        """
+        """Return the `positions` of volumes that meet the requirement on labels."""
         if requirement.key not in self._keys:
             return positions if requirement.matches(None) else positions[:0]
         numbers, codes = self._values_of(requirement.key)
         selects = np.full(len(numbers), requirement.operator in ("NotIn", "Exists"))
+        # Other values are not compared, because a label may have thousands of values.
         for value in (*requirement.values, None):
             if value in numbers:
                 selects[numbers[value]] = requirement.matches(value)
@@ -117,7 +114,7 @@ class _Taken:
         return frozenset(key for volume in self.available.items for key in volume.labels)
 
     def _values_of(self, key: str) -> tuple[Mapping[str | None, int], IntArray]:
-        """Return an id for each value of a label, and for each volume the id of its value."""
+        """Return an id for each value of a label, and each volume's id."""
         found = self._values.get(key)
         if found is None:
             numbers: dict[str | None, int] = {}
@@ -169,12 +166,12 @@ def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _available_matches(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
-    """Return whether an available volume suits the claim, apart from the claim's selector."""
+    """Return whether the volume suits the claim, apart from the claim's selector."""
     return _matches(volume, claim) and claim.access_modes <= volume.access_modes
 
 
 def _smallest(claim: PersistentVolumeClaim, nodes: NodeView, taken: _Taken) -> Choice:
-    """Return for each node the smallest suitable volume that no earlier claim takes there."""
+    """Choose the smallest suitable volume on each node."""
     available, positions = taken.available, taken.matching(claim)
     if not len(positions):
         return Choice(claim, available.items, available.amounts, taken.nowhere)

@@ -153,11 +153,7 @@ def _check_provisions(
     *,
     exact: bool,
 ) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
-    """Yield pairs: a claim, and bool[nodes] that is True where the claim needs a new volume.
-
-    If a volume cannot be created on a node, the reason is added to `conflicts`, and later claims
-    have False for this node.
-    """
+    """Yield pairs: a claim, and bool[nodes] that is True where it needs a new volume."""
     undecided = np.ones(len(nodes), np.bool_)
     classes: dict[str, _Provisioner] = {}
     for claim, where in without_volume:
@@ -174,15 +170,13 @@ def _check_provisions(
         if rejected.any():
             conflicts[wanted & ~found.allowed] |= BIND_CONFLICT
             conflicts[wanted & found.allowed & ~has_capacity] |= NOT_ENOUGH_SPACE
+            # Later claims are not checked on nodes with a conflict.
             undecided &= ~rejected
         yield claim, wanted
 
 
 class _Provisioner:
-    """The nodes on which the provisioner of a StorageClass can create volumes.
-
-    `allowed` is True for nodes in the class's allowed topologies; False without a provisioner.
-    """
+    """The nodes on which the provisioner of a StorageClass can create volumes."""
 
     def __init__(self, storage_class: StorageClass, nodes: NodeView, cluster: ClusterView) -> None:
         self._class, self._cluster = storage_class, cluster

@@ -90,7 +90,7 @@ _FREED: Final = (Kind.POD, Kind.PERSISTENT_VOLUME, Kind.CSI_DRIVER, Kind.CSI_NOD
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A volume to bind to a claim; `prebound` says whether the claimRef already names the claim."""
+    """A volume to bind to a claim; if `prebound`, its claimRef names the claim already."""
 
     volume: PersistentVolume
     claim: PersistentVolumeClaim
@@ -99,7 +99,7 @@ class _Binding:
 
 @dataclass(frozen=True, slots=True)
 class _Reserved:
-    """The assumptions of Reserve for a pod: volumes to bind, and claims that need a new volume."""
+    """What Reserve assumes for a pod: bindings, and claims that need a new volume."""
 
     bindings: tuple[_Binding, ...]
     to_provision: tuple[PersistentVolumeClaim, ...]
@@ -183,10 +183,7 @@ class VolumeBinding(AssignsInTrials):
         return found if isinstance(found, Unschedulable) else None
 
     def _assumed(self, pod: Pod, node: str) -> _Reserved | Unschedulable | None:
-        """Assume volumes on the node, and return the assumptions; None if the pod needs none.
-
-        Returns Unschedulable, with the reason, and assumes nothing if a claim can get no volume.
-        """
+        """Assume volumes on the node and return them; None if the pod needs none."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -219,12 +216,12 @@ class VolumeBinding(AssignsInTrials):
     async def pre_bind(self, pod: Pod, node: str) -> None:
         """Write volumes and claims, and wait until all of the pod's claims are bound.
 
-        If a write fails, earlier writes stay, as in kube-scheduler. Raises PluginError if a claim
-        is not bound in time or can no longer be bound.
+        Raises PluginError if a claim is not bound in time or can no longer be bound.
         """
         reserved = self._reserved.pop(pod.uid, None)
         if reserved is None:
             return
+        # If a write fails, earlier writes stay, as in kube-scheduler.
         progress = BindingProgress(
             pod,
             node,
@@ -291,17 +288,14 @@ class VolumeBinding(AssignsInTrials):
         return queue_if(may_help)
 
     def _amount(self, capacity: CSIStorageCapacity) -> int:
-        """Return the size of the largest new volume; -1 if it is unknown.
-
-        The unit is a billionth of a byte if sizes are compared exactly, otherwise a byte.
-        """
+        """Return the largest new volume's size in bytes (exact: billionths); -1 if unknown."""
         if capacity.largest is None:
             return -1
         return capacity.largest.nano if self._exact else capacity.largest.whole
 
 
 def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedulable | None:
-    """Return why the claim rejects the pod on every node; None if it does not."""
+    """Return why the claim rejects the pod on every node; None otherwise."""
     claim: PersistentVolumeClaim | None
     claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(f"{pod.namespace}/{volume.claim}")
     said = f'persistentvolumeclaim "{shortened(volume.claim)}"'
@@ -323,11 +317,7 @@ def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedula
 def _claims_of(
     pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView, *, exact: bool
 ) -> PodVolumeClaims | Unschedulable:
-    """Return the pod's known claims without duplicates, divided into bound and unbound claims.
-
-    Return Unschedulable if an unbound claim names a volume, or if its class is unknown or does not
-    wait for a pod (WaitForFirstConsumer).
-    """
+    """Return the pod's claims, or why an unbound claim cannot wait for the pod."""
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
     bound, unbound = [], []
     for claim in filter(None, map(cluster.storage.volumes.claim, keys)):
