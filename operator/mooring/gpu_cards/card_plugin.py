@@ -81,7 +81,7 @@ class CardPlugin(AssignsInTrials):
     )
 
     def __init__(self, args: CardArgs, handle: Handle, *, demand: bool = False) -> None:
-        """Begin to count the cards that `args` names; with `demand`, also find typical requests."""
+        """Begin to count the cards that `args` names and, with `demand`, typical requests."""
         self._format = args.card_format()
         self._cluster = handle.cluster
         self._api = handle.api
@@ -95,7 +95,7 @@ class CardPlugin(AssignsInTrials):
 
     @abstractmethod
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best cards for the pod on the node of this row; None if no cards have room."""
+        """Return the best cards for the pod on the node of this row."""
 
     @abstractmethod
     def _annotations(

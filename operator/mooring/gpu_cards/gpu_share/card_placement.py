@@ -22,9 +22,9 @@ _NOT = np.int64(2**62)
 class PlacedShares:
     """The cards for a pod's shares, on each of many nodes.
 
-    `fits` is bool[row]: True if all shares fit. `chosen` has for each share the cards (int64[row,
-    n]), and `remaining` the amounts left on all cards. Where the shares do not fit, cards and
-    amounts have no meaning.
+    `fits` is bool[row]: True if all shares fit; elsewhere, the other values have no meaning.
+    `chosen` has the cards of each share (int64[row, n]). `remaining` has the amounts that stay
+    free.
     """
 
     fits: BoolArray
@@ -67,9 +67,8 @@ def place_shares(
 ) -> PlacedShares:
     """Choose cards with room for the shares of a pod, on every node; the largest share first.
 
-    Each share gets the best card by `choice`, so a solution may be missed if several shares request
-    compute or several cards. Among equal cards the lowest number is chosen. Only
-    `LeastFragmentation` uses `typical` and `cpu`; without `cpu`, it chooses as `Binpack`.
+    A solution may be missed if several shares request compute or several cards. Without `cpu`,
+    `LeastFragmentation` chooses as `Binpack`.
     """
     now = RemainingCards(remaining.free.copy(), remaining.free_cores.copy(), remaining.free_cards)
     fits = np.ones(len(total), np.bool_)
@@ -81,6 +80,7 @@ def place_shares(
         ok = fitting(share, now, need, suitable)
         fits &= ok.any(axis=1) if share.cards == 1 else ok.sum(axis=1) >= share.cards
         preference = np.where(ok, _preference(now, total, need, choice, typical, cpu), _NOT)
+        # Among equal cards, the lowest number is chosen.
         cards = _smallest(preference, min(share.cards, total.shape[1]))
         chosen[number] = cards
         now.free[rows, cards] -= need[rows, cards]
@@ -112,7 +112,7 @@ def _size(share: CardShare) -> tuple[int, int, int, int]:
 
 
 def _smallest(preference: IntArray, count: int) -> IntArray:
-    """Return int64[row, count]: the columns with the smallest values, the first of equal ones."""
+    """Return int64[row, count]: the first columns with the smallest values."""
     columns: IntArray
     if count == 1:
         columns = np.argmin(preference, axis=1)[:, None]
@@ -129,7 +129,7 @@ def _preference(
     typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> IntArray:
-    """Return int64[row, card]: the share gets the card with the smallest value in the row."""
+    """Return int64[row, card]: the share gets the card with the smallest value."""
     free_after: IntArray = remaining.free - need
     match choice:
         case "Binpack":

@@ -94,11 +94,7 @@ class GPUShare(CardPlugin):
         return Explanation(reasons, np.left_shift(np.uint64(1), case.astype(np.uint64)), case >= 3)
 
     def score(self, pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return int64[nodes], 0-100: how full the node would be with the pod.
-
-        The score is the mean of two percentages: the used memory of the first chosen card, and the
-        used memory of all cards of the node. For `Spread`, the score is 100 minus this mean.
-        """
+        """Return int64[nodes], 0-100: how full (or empty, for `Spread`) the node would be."""
         rows, share = nodes.rows, request.shares[0]
         index, total, sums = np.arange(len(rows)), self._cards.total(rows), self._cards.sums(rows)
         if self._choice != "LeastFragmentation" and _is_plain(request):
@@ -117,13 +113,14 @@ class GPUShare(CardPlugin):
                 axis=0,
             )
         of_card = total[index, card]
+        # The mean of two percentages: the used memory of the first chosen card, and of all cards.
         card_part = _percent(of_card - left, of_card)
         node_part = _percent(sums[:, 0] - sums[:, 1] + taken, sums[:, 0])
         full = (card_part + node_part) // 2
         return full if self._nodes == "Binpack" else _MAX - full
 
     def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
-        """Return the request if only shares are requested; SKIP for whole cards; reject a mix."""
+        """Return the request for shares; SKIP for whole cards; reject a mix."""
         if request.is_whole:
             return SKIP
         return request if request.is_shared else Unschedulable(_MIXED)
@@ -173,7 +170,7 @@ def _cpu(nodes: NodeView, pod: Pod) -> Cpu:
 
 
 def _is_plain(request: CardRequest) -> bool:
-    """Return whether the request is one share of only memory, and any card is allowed."""
+    """Return whether the request is one share of only memory, on any card."""
     share = request.shares[0]
     return request == CardRequest((CardShare(1, share.memory),))
 

@@ -100,10 +100,8 @@ class GPUTopology(CardPlugin):
         return request if request.is_whole else SKIP
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best set of the node's free cards, as `_best` does.
-
-        The pod's own cards count as free. Returns None if there is no such set.
-        """
+        """Return the best set of the node's free cards for the pod."""
+        # The pod may get its present cards again.
         remaining = self._cards.remaining_without(row, pod.uid)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
         untouched = remaining.untouched if suitable is None else remaining.untouched & suitable
@@ -129,10 +127,7 @@ class GPUTopology(CardPlugin):
         return subsets(cards.links, len(cards))
 
     def _best(self, row: int, free: int, request: CardRequest) -> int | None:
-        """Return the best set of `request.whole_cards` cards from `free`, both as bit masks.
-
-        Returns None if too few cards are free, or if the best set lacks the requested links.
-        """
+        """Return the best set of cards from `free`, both as bit masks."""
         sets = self._subsets(row)
         chosen = sets.best(free, request.whole_cards)
         if chosen is None or sets.weakest_link(chosen) < request.link_required:
@@ -146,19 +141,17 @@ def _masks(cards: BoolArray) -> IntArray:
 
 
 def _score(sets: Subsets, free: int, all_free: int, request: CardRequest) -> int:
-    """Return a score of 0-100 for the best set of cards.
-
-    The score is high if few groups of 4 or 8 free cards are broken up. For several cards, the links
-    between them decide two thirds of the score. The score is 0 if too few cards are free.
-    """
+    """Return a score of 0-100 for the best set of cards."""
     chosen = sets.best(free, request.whole_cards)
     if chosen is None:
         return 0
+    # The score is high if few groups of 4 or 8 free cards are broken up.
     before, after = all_free.bit_count(), (all_free & ~chosen).bit_count()
     broken = 60 * (before // 8 > after // 8) + 30 * (before // 4 > after // 4)
     packed = _MAX - broken - 10 * after // max(1, sets.count)
     if request.whole_cards == 1:
         return packed
+    # The links between several cards decide two thirds of the score.
     weakest = sets.weakest_link(chosen)
     if request.link_preferred:
         linked = _MAX * (weakest >= request.link_preferred)

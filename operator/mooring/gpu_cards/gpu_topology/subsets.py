@@ -2,7 +2,7 @@
 
 A set is a bit mask of card numbers; 16 cards have 65,536 sets. Each property of the sets is an
 array indexed by the mask, computed once for each matrix of links. The set with the better weakest
-link is better connected; with equal weakest links, the set with the higher sum of ranks.
+link is better connected. If the weakest links are equal, the higher sum of ranks decides.
 """
 
 from typing import Final
@@ -74,7 +74,7 @@ class Subsets:
         return int(masks[0])
 
     def _add_card(self, card: int, ranks: tuple[int, ...]) -> None:
-        """Compute the links of all sets whose card with the highest number is `card`."""
+        """Compute the links of all sets whose highest card is `card`."""
         size = 1 << card
         weakest, total = np.full(size, _NO_LINK, np.int32), np.zeros(size, np.int32)
         for other in range(card):
@@ -85,7 +85,7 @@ class Subsets:
         self._sum[size : 2 * size] = self._sum[:size] + total
 
     def _best_within(self, group: int) -> npt.NDArray[np.int32]:
-        """Return int32[sets]: the quality of the best subset of `group` cards; -1 without one."""
+        """Return int32[sets]: the quality of each set's best subset of `group` cards."""
         quality = self._weakest * 2**16 + self._sum
         best = np.where(self._cards == group, quality, -1)
         masks = np.arange(len(best))

@@ -1,8 +1,8 @@
 """GPU cards of nodes and the requests of pods for cards, parsed from API objects.
 
 A `CardFormat` has the names of resources and annotations that a cluster uses. All values from nodes
-and pods are limited in size and number. A malformed value on a node counts as absent; on a pod it
-raises `CardRequestError`.
+and pods are limited in size and number. A malformed value on a node is ignored; on a pod it raises
+`CardRequestError`.
 """
 
 import re
@@ -89,14 +89,11 @@ class CardFormat:
     """The annotation of a node with the numbers of cards that must not be used."""
 
     def assigned(self, annotations: Mapping[str, str], request: "CardRequest") -> Assignment | None:
-        """Return the cards in a bound pod's annotations; None if missing or not as requested.
-
-        Each share must have as many cards as requested. Otherwise a user could name fewer cards in
-        the annotation, and used cards would seem free.
-        """
+        """Return the cards in a bound pod's annotations; None if missing or not as requested."""
         index = f"{self.annotation_prefix}_IDX" if self.writes_index(request) else ""
         assignment = parse_assignment(annotations.get(index or self.cards_annotation, ""))
         wanted = [share.cards for share in request.shares]
+        # A user could name fewer cards than requested, and used cards would seem free.
         if assignment is None or [len(cards) for cards in assignment] != wanted:
             return None
         return assignment
@@ -144,9 +141,9 @@ class CardShare:
 class CardRequest:
     """A pod's request for cards, all on one node.
 
-    `products` (empty: any) and `least_memory` (MiB) restrict the cards. `link_required` and
-    `link_preferred` are the lowest allowed and the lowest preferred rank of links between whole
-    cards; 0 means any rank.
+    `products` (empty: any) and `least_memory` (MiB) restrict the cards. `link_required` is the
+    lowest allowed rank of links between whole cards, `link_preferred` the lowest preferred rank; 0
+    means any rank.
     """
 
     shares: tuple[CardShare, ...]
@@ -242,7 +239,7 @@ def _percent(amounts: Mapping[str, int], form: CardFormat) -> int:
 
 
 def _permille(text: str) -> int:
-    """Return a fraction in thousandths, rounded up; raise an error unless 0 < fraction <= 1."""
+    """Return a fraction (above 0, at most 1) in thousandths, rounded up."""
     if re.fullmatch(r"0?\.[0-9]{1,9}|1(\.0{1,9})?|0\.[0-9]{1,9}", text):
         value = -(-int(float(text) * 10**9 + 0.5) // 10**6)
         if value:
@@ -293,11 +290,9 @@ def assignment_text(assignment: Assignment) -> str:
 
 
 def same_cards(wanted: Mapping[str, str], found: Mapping[str, str]) -> bool:
-    """Return whether `found`, the annotations of a pod, assign the same cards as `wanted`.
-
-    `found` must have all wanted annotations with equal values. Two annotations of gpushare are
-    ignored: a device plugin rewrites `_ASSIGNED`, and `_ASSUME_TIME` differs between attempts.
-    """
+    """Return whether `found`, the annotations of a pod, assign the same cards as `wanted`."""
+    # Two annotations of gpushare are ignored: a device plugin rewrites `_ASSIGNED`, and
+    # `_ASSUME_TIME` differs between attempts.
     return all(
         found.get(key) == value
         for key, value in wanted.items()
@@ -371,7 +366,7 @@ def _card_count(node: Node, form: CardFormat) -> int:
 
 
 def _capacity(node: Node, resource: str) -> int:
-    """Return how much of the resource the node would offer if all its cards were healthy."""
+    """Return how much the node would offer if all its cards were healthy."""
     if not resource:
         return 0
     amount = node.allocatable.get(resource, 0) + node.unavailable.get(resource, 0)
@@ -379,14 +374,12 @@ def _capacity(node: Node, resource: str) -> int:
 
 
 def _lost(node: Node, form: CardFormat, count: int, memory: int) -> int:
-    """Return how many of the node's cards are unusable according to its resources.
-
-    The resource with the most unusable cards decides. With HAMi or time slicing, a card counts
-    several times in a resource.
-    """
+    """Return how many of the node's cards are unusable according to its resources."""
+    # The resource with the most unusable cards decides.
     lost = node.unavailable.get(form.count_resource, 0)
     whole = _capacity(node, form.whole_resource)
     if whole:
+        # With HAMi or time slicing, the node offers each card several times.
         lost = max(lost, -(-node.unavailable.get(form.whole_resource, 0) * count // whole))
     if memory and form.memory_resource:
         lost = max(lost, -(-node.unavailable.get(form.memory_resource, 0) // memory))
@@ -419,7 +412,7 @@ def _topology(text: str) -> _Topology:
 
 
 def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return the memory (MiB) and product of each card; both empty unless all cards have both."""
+    """Return the cards' memory (MiB) and products; both empty if malformed."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return (), ()
     memory, products = [], []
@@ -435,7 +428,7 @@ def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def _links(raw: Any) -> Links:
-    """Return the ranks of links; () if malformed. Of [i][j] and [j][i], the lower rank is used."""
+    """Return the ranks of links; () if malformed."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return ()
     count = len(raw)
@@ -444,6 +437,7 @@ def _links(raw: Any) -> Links:
             return ()
         if not all(isinstance(code, str) and len(code) <= 8 for code in row):
             return ()
+    # If the two directions of a link differ, the lower rank is used.
     return tuple(
         tuple(
             0 if i == j else min(link_rank(raw[i][j]), link_rank(raw[j][i])) for j in range(count)

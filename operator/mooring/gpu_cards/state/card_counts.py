@@ -1,9 +1,10 @@
 """The free amounts of each GPU card of each node, as columns with one row per node.
 
 A row depends only on the node's cards and the pods on the node. Therefore a restart gives the same
-counts, and a trial leaves no trace. A pod's cards are unknown if no scheduler chose cards or if the
-annotation is malformed. The pod then counts on the cards where it fits best. Pods with unknown
-cards are counted after all other pods, sorted by name.
+counts, and a trial leaves no trace.
+
+A pod's cards are unknown if no scheduler chose cards or if the annotation is malformed. Then the
+pod is counted on the cards where it fits best, after all other pods, in the order of names.
 
 A node that already exists when counting begins is counted at its first use, or by `count_row`.
 Changes of the node until then are ignored.
@@ -97,7 +98,7 @@ class CardOwner(NamedTuple):
 
 @dataclass(slots=True)
 class _Held:
-    """A counted pod: its namespace/name, its request, and its cards (None if they are unknown)."""
+    """A counted pod: its namespace/name, its request, and its cards if known."""
 
     key: str
     request: CardRequest
@@ -106,11 +107,7 @@ class _Held:
 
 
 class _Row:
-    """The cards of a node, and its pods. `used` and `cores` are the amounts used on each card.
-
-    `elsewhere` has the uids of pods whose cards are unknown or do not exist on the node. `used` and
-    `cores` omit these pods; `guessed` has the cards on which they were last counted.
-    """
+    """The cards of a node, its pods, and the amounts used on each card."""
 
     __slots__ = ("cards", "cores", "elsewhere", "guessed", "held", "used")
 
@@ -119,7 +116,9 @@ class _Row:
         self.held: dict[Uid, _Held] = {}
         self.used = [0] * MAX_CARDS
         self.cores = [0] * MAX_CARDS
+        # Pods whose cards are unknown or do not exist on the node; `used` and `cores` omit them.
         self.elsewhere: set[Uid] = set()
+        # The cards on which these pods were last counted.
         self.guessed: dict[Uid, Assignment] = {}
 
     def put_cards(self, cards: NodeCards) -> None:
@@ -169,12 +168,12 @@ class _Row:
         return _Books(free, free_cores, free_cards, guessed, over)
 
     def _name(self, uid: Uid) -> tuple[str, Uid]:
-        """Return a sort key for a pod: its name, so that a restart guesses the same cards."""
+        """Return a sort key, with which a restart guesses the same cards."""
         return self.held[uid].key, uid
 
 
 class _Books(NamedTuple):
-    """The counts of one node: free amounts of cards, guessed cards of pods, overcommitted cards."""
+    """The counts of one node."""
 
     free: list[int]
     free_cores: list[int]
@@ -186,9 +185,8 @@ class _Books(NamedTuple):
 class Cards:
     """The cards of all nodes in one format, as arrays [row, card] that callers must not change.
 
-    Memory (int64) is in units of `CardFormat.mib_per_unit` MiB, compute in percent of a card.
-    The parameter `uncounted` has the rows that are not counted yet; `read` returns a row's node and
-    its pods.
+    Memory (int64) is in units of `CardFormat.mib_per_unit` MiB, compute in percent of a card. The
+    rows `uncounted` are counted later; `read` returns a row's node and its pods.
     """
 
     def __init__(
@@ -212,8 +210,8 @@ class Cards:
     def typical(self) -> Mapping[CardDemand, int]:
         """The most frequent classes of requests, each with its number of pods.
 
-        `follow` and `publish` compute the classes; before, there are none. Reading this property
-        may be slow: it first counts the cards of all nodes that are not counted yet.
+        There are none before `follow` or `publish`. Reading this property may be slow, because it
+        first counts the cards of all nodes that are not counted yet.
         """
         while self._uncounted:
             self.count_row()
@@ -313,7 +311,7 @@ class Cards:
             self._refresh(row)
 
     def _count_node(self, row: int, node: Node | None) -> bool:
-        """Set the cards of the row's node; return whether its columns must be computed again."""
+        """Set the cards of the row's node; return whether its columns are outdated."""
         cards = node_cards(node, self.format) if node is not None else NO_CARDS
         known = self._rows.get(row)
         if known is None:
@@ -338,7 +336,7 @@ class Cards:
         return changed
 
     def _count_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
-        """Count the pod on the row's node; return whether its columns must be computed again."""
+        """Count the pod on the row's node; return whether its columns are outdated."""
         request = _request(pod, self.format)
         if request is None:
             return self._count_no_more(row, pod.uid)
@@ -370,14 +368,11 @@ class Cards:
         return True
 
     def publish(self, row: int, uid: Uid) -> bool:
-        """Record that the pod was placed; return whether `typical` was computed again.
-
-        `typical` is computed again when the number of pods placed since the last time is at least
-        16 and at least half of all counted pods.
-        """
+        """Record that the pod was placed; return whether `typical` was computed again."""
         if not self.followed or self._uncounted or uid not in self._row(row).held:
             return False
         self._since_published += 1
+        # `typical` changes little until many of the counted pods are new.
         if self._since_published < max(16, sum(self._demand.values()) // 2):
             return False
         self.follow()
@@ -406,7 +401,7 @@ class Cards:
             self.follow()
 
     def _reach(self, rows: IntArray) -> None:
-        """Count the given rows that are not counted yet; enlarge the columns for new rows."""
+        """Count the given rows that are not counted yet; enlarge the columns."""
         if self._uncounted:
             for row in filter(self._uncounted.__contains__, rows.tolist()):
                 self._count_row(row)
@@ -450,13 +445,11 @@ _NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
-    """Return the numbers of unhealthy cards, and one number for each lost card that is not named.
-
-    An unnamed lost card gets the number of an unused card if possible.
-    """
+    """Return the unhealthy cards, and a card for each lost card without a name."""
     if not cards.unnamed:
         return cards.unhealthy
     remaining = [card for card in range(len(cards)) if card not in cards.unhealthy]
+    # Unused cards are preferred.
     remaining.sort(key=lambda card: (used[card] > 0 or cores[card] > 0, -card))
     return cards.unhealthy | frozenset(remaining[: cards.unnamed])
 
@@ -495,7 +488,7 @@ def _take(
     cores: list[int],
     times: int,
 ) -> None:
-    """Add the pod's shares to `used` and `cores`; if `times` is -1, subtract the shares."""
+    """Add the pod's shares to `used` and `cores`, or subtract them (`times` -1)."""
     for share, numbers in zip(request.shares, assignment, strict=True):
         for card in numbers:
             used[card] += times * share.memory_on(cards.memory[card])
@@ -509,11 +502,7 @@ def _guess(
     used: list[int],
     cores: list[int],
 ) -> Assignment:
-    """Guess the cards of a pod without an annotation: the fullest cards with room.
-
-    The pod runs on the node anyway. So if too few cards have room, the emptiest cards without room
-    are added. The pod's shares are added to `used` and `cores`.
-    """
+    """Guess the cards of a pod without an annotation: the fullest cards with room."""
     assignment = []
     usable = [card for card in range(len(cards)) if card not in unhealthy]
     for share in request.shares:
@@ -529,6 +518,8 @@ def _guess(
         others = [card for card in range(len(cards)) if card not in fitting]
         fitting.sort(key=lambda card: (remaining(card), card))
         others.sort(key=lambda card: (-remaining(card), card))
+        # The pod runs on the node anyway. If cards with room are too few, the emptiest others are
+        # added.
         chosen = tuple(sorted((*fitting, *others)[: share.cards]))
         for card in chosen:
             used[card] += share.memory_on(cards.memory[card])

@@ -88,7 +88,6 @@ class CardFormats:
         return changed
 
     def _is_counted(self, placed: PlacedPod) -> bool:
-        """Return whether the pod's node exists, so that its cards can be counted."""
         return not self._nodes.is_unknown(placed.row)
 
     def node_changed(self, row: int, node: Node | None) -> None:
@@ -106,7 +105,7 @@ class CardFormats:
 
 
 def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
-    """Return the pod's cards: from its annotations if it is bound, else the plugin's choice."""
+    """Return the pod's cards: from its annotations, or as the plugin chose them."""
     actual = _actual(placed, form)
     if actual is None and placed.cards is not None and placed.cards[0] == form:
         return placed.cards[1]
@@ -114,11 +113,8 @@ def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
 
 
 def _actual(placed: PlacedPod, form: CardFormat) -> Assignment | None:
-    """Return the cards that the annotations of a bound pod name; None if they name none.
-
-    For a pod that is not bound, the result is None too: its annotations come from a user or from an
-    earlier attempt.
-    """
+    """Return the cards that the annotations of a bound pod name, if any."""
+    # The annotations of an unbound pod come from a user or from an earlier attempt.
     if placed.assumed:
         return None
     try:

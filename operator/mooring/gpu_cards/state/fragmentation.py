@@ -39,8 +39,8 @@ def growth_by_share(
 ) -> IntArray:
     """Return int64[row, card]: how much the node's fragmentation grows if the card gets the share.
 
-    `need` (int64[row, card]) is the memory that the share takes on each card. The result has no
-    meaning where the share does not fit.
+    `need` (int64[row, card]) is the memory of the share on each card. The result has no meaning
+    where the share does not fit.
     """
     after = np.maximum(remaining.free - need, 0)
     before_permille, after_permille = _permille(remaining.free, total), _permille(after, total)
@@ -102,7 +102,7 @@ def growth_by_cpu(
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) -> IntArray:
-    """Return how much fragmentation grows: `lost` per typical pod, minus what the pod takes."""
+    """Return the growth: `lost` per typical pod, minus what the pod takes."""
     if not typical:
         return np.zeros_like(lost)
     growth: IntArray = lost // sum(typical.values()) - taken
@@ -110,17 +110,14 @@ def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) 
 
 
 def _usable(served: IntArray, cards: IntArray, demand: CardDemand, limit: IntArray) -> IntArray:
-    """Return how much free GPU a class of requests can use on each node.
-
-    `served` is the free amount on suitable cards, and `cards` the number of these cards. `limit` is
-    the most GPU that the class can use with the node's free cpu.
-    """
+    """Return how much free GPU a class of requests can use on each node."""
+    # `served` is the free GPU of the suitable `cards`; the free cpu is enough for `limit`.
     usable: IntArray = np.where(cards >= demand.cards, np.minimum(served, limit), 0)
     return usable
 
 
 def _limit(demand: CardDemand, total: IntArray, free_cpu: IntArray) -> IntArray:
-    """Return int64[row, 1]: the most GPU that the class can use with the node's free cpu."""
+    """Return int64[row, 1]: the most GPU that `demand` can use with the free cpu."""
     if not demand.cpu:
         return np.full((len(total), 1), _NO_LIMIT, np.int64)
     each = np.full((len(total), 1), 1000 * demand.cards, np.int64)
@@ -136,6 +133,6 @@ def _serves(free: IntArray, untouched: BoolArray, demand: CardDemand) -> BoolArr
 
 
 def _permille(free: IntArray, total: IntArray) -> IntArray:
-    """Return the free part of each card in thousandths; 0 for cards that must not be used."""
+    """Return the free part of each card in thousandths; 0 for unusable cards."""
     permille: IntArray = np.maximum(free, 0) * 1000 // np.maximum(total, 1)
     return permille
