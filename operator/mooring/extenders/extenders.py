@@ -105,9 +105,8 @@ class Extenders:
     ) -> None:
         """Make the calls in `needed` for several pods at a time; add the results to `answers`.
 
-        Raises:
-            ExtenderError: if an extender that may not be ignored fails, if an object to send cannot
-                be read, or if too many members of a group get different answers.
+        Raises ExtenderError if an extender fails that is not ignorable, if an object cannot be
+        read, or if too many members of a group get different answers.
         """
         remaining = deque(needed)
 
@@ -125,10 +124,8 @@ class Extenders:
     async def bind(self, extenders: Iterable[Extender], pod: Pod, node: str) -> bool:
         """Let the first extender with a bind verb bind the pod; return whether it is bound.
 
-        An extender that fails may still have bound the pod, so the pod's node is read after each
-        failure. If the pod is not on the node, an ignorable extender is skipped, as in
-        kube-scheduler; for another extender, ExtenderError is raised. Raises NotLeading if this
-        replica no longer leads.
+        An ignorable extender that fails is skipped, as in kube-scheduler. Raises ExtenderError if
+        another extender fails, and NotLeading if this replica no longer leads.
         """
         for extender in extenders:
             if not extender.bind_verb:
@@ -139,6 +136,7 @@ class Extenders:
             except NotLeading:
                 raise
             except ExtenderError as error:
+                # An extender that fails may still have bound the pod.
                 if self._bound_node is not None and await self._bound_node(pod) == node:
                     return True
                 if not extender.ignorable:
@@ -184,18 +182,14 @@ class Extenders:
     async def _filter(
         self, asked: Needed, extenders: Iterable[Extender], raw: Json, answers: ExtenderResults
     ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
-        """Return the nodes that pass all extenders, and why each other node was rejected.
-
-        Each extender gets the nodes that passed the previous extender (findNodesThatPassExtenders).
-        An ignorable extender that fails is skipped and added to `answers.ignored`. Raises
-        ExtenderError if an extender fails that is not ignorable.
-        """
+        """Return the nodes that pass all extenders, and why others were rejected."""
         passed, failed = asked.nodes, dict[str, NodeFailure]()
         for extender in extenders:
             if not extender.filter_verb or (extender, "filter") in answers.ignored:
                 continue
             if not passed:
                 break
+            # Each extender gets the nodes that passed the one before (findNodesThatPassExtenders).
             client = self._client(extender)
             decode = partial(decode_filter, sent=passed, extender=extender)
             try:
@@ -217,11 +211,7 @@ class Extenders:
         raw: Json,
         answers: ExtenderResults,
     ) -> dict[str, IntArray]:
-        """Return the weighted scores of the nodes by extender, without extenders that fail.
-
-        Extenders that fail are put into `answers.ignored`. The scores of extenders with the same
-        name (two verbs of one service) are added.
-        """
+        """Return the weighted scores of the nodes by extender."""
         scoring = [
             extender
             for extender in extenders
@@ -231,6 +221,7 @@ class Extenders:
         found = await asyncio.gather(*(self._scores(e, nodes, raw, answers) for e in scoring))
         for extender, scores in zip(scoring, found, strict=True):
             if scores is not None:
+                # Extenders for two verbs of one service may have the same name.
                 total[extender.name] = total.get(extender.name, 0) + scores
         return total
 
@@ -250,12 +241,7 @@ class Extenders:
     async def _preempt(
         self, asked: Needed, extenders: Iterable[Extender], raw: Json, cluster: ClusterView
     ) -> ProcessedCandidates:
-        """Return the preemption candidates that all extenders keep (callExtenders).
-
-        Each extender gets the candidates that the previous extender kept. If no candidates are
-        left, no further extender is called. Candidates without victims are left out at the end. If
-        an extender that is not ignorable fails, the result has its error and no candidates.
-        """
+        """Return the preemption candidates that all extenders keep (callExtenders)."""
         candidates = asked.candidates or ()
         for extender in extenders:
             if not extender.preempt_verb:
@@ -290,7 +276,7 @@ class Extenders:
         return nodes_request(pod, names, [nodes[name] for name in names if name in nodes])
 
     def _client(self, extender: Extender) -> ExtenderClient:
-        """Return the extender's client; make a new one if its certificate files have changed."""
+        """Return the extender's client; changed certificate files need a new client."""
         key = extender, changed_at(extender)
         if key not in self._clients:
             if len(self._clients) >= _MOST_CLIENTS:
@@ -315,10 +301,7 @@ def tls_problem(extender: Extender, *, files: bool = True) -> str | None:
 
 
 def _weighted(answer: bytes, *, nodes: tuple[str, ...], weight: int) -> IntArray | None:
-    """Return the weighted scores of `nodes` (int64) in a plugin's scale; None without scores.
-
-    Raises AnswerError if the answer is malformed or a score is too large.
-    """
+    """Return the weighted scores of `nodes` (int64) in a plugin's scale."""
     scores = decode_priorities(answer, nodes)
     if scores is None:
         return None
@@ -336,15 +319,10 @@ def _left(
     preemptor: Pod,
     cluster: ClusterView,
 ) -> tuple[PreemptionCandidate, ...]:
-    """Return the candidates that an extender keeps (ProcessPreemption).
-
-    Each candidate must have victims, unless the extender got its node without victims
-    (`without_victims`). A candidate that breaks this rule is dropped if the extender is ignorable;
-    otherwise AnswerError is raised. AnswerError is also raised for a malformed answer, and for a
-    pod that may not be a victim.
-    """
+    """Return the candidates that an extender keeps (ProcessPreemption)."""
     victims = decode_preemption(answer).items()
     left = [_chosen(node, uids, number, preemptor, cluster) for node, (uids, number) in victims]
+    # Each candidate must have victims, unless it was sent without victims.
     wrong = [
         found.node for found in left if not found.victims and found.node not in without_victims
     ]
@@ -356,15 +334,11 @@ def _left(
 def _chosen(
     node: str, uids: Iterable[str], violations: int, preemptor: Pod, cluster: ClusterView
 ) -> PreemptionCandidate:
-    """Return the candidate for a node and victims that an extender names (convertToVictims).
-
-    Raises AnswerError if the node does not exist, or if a victim is not on the node or has no lower
-    priority than the preemptor. Members of a group that is disrupted as a whole may be on other
-    nodes.
-    """
+    """Return the candidate that an extender names, or raise AnswerError (convertToVictims)."""
     row = cluster.row(node)
     if row is None or cluster.node(row) is None:
         raise AnswerError(f'claims to preempt on node "{node[:253]}", which is not found')
+    # Members of a group that is disrupted as a whole may be on other nodes.
     there: dict[str, Pod] = {pod.uid: pod for pod in cluster.disrupted_with(row).values()}
     pods: list[Pod] = []
     for uid in uids:

@@ -72,13 +72,12 @@ class ExtenderClient:
     ) -> _Result:
         """POST the body and return the decoded answer; `what` names the call in errors and metrics.
 
-        There is only one try, as in kube-scheduler; the time limit begins after the wait for other
-        calls. `may_send` is called immediately before the request. Raises ExtenderError if no
-        answer comes in time, or if the answer is too large, malformed or not of status 200. Raises
-        NotLeading if `may_send` returned False, so that nothing was sent.
+        Raises ExtenderError if no valid answer comes in time. `may_send` is called just before the
+        request; if it returns False, NotLeading is raised.
         """
         result, blamed = "error", f'extender "{self.extender.name}" failed to {what}'
         await self._places.acquire()
+        # One try only, as in kube-scheduler; its time begins after the wait for other calls.
         began = self.clock()
         try:
             answer = await self._post(verb, body, may_send)
@@ -109,13 +108,9 @@ class ExtenderClient:
             raise ExtenderError(f"{blamed}: {error}") from None
 
     def _leave(self, result: str) -> None:
-        """Adapt the number of calls allowed at the same time, and let waiting calls begin.
-
-        A time-out lowers the number by one, down to 1, because the extender may be able to serve
-        only one call at a time. After as many successful answers as this number, the number grows
-        by one, up to MOST_CALLS.
-        """
+        """Adapt the number of calls allowed at a time; let waiting calls begin."""
         self._answers += result == "success"
+        # The extender may be able to serve only one call at a time.
         if result == "timeout" and self._bound > 1:
             self._bound, self._answers = self._bound - 1, 0
             return
@@ -166,7 +161,7 @@ class ExtenderClient:
 
 
 def _authorization(url: URL) -> dict[str, str]:
-    """Return the header for the user and password in the URL, as Go's client sends it."""
+    """Return the header for the URL's user and password, as in Go."""
     if url.user is None and url.password is None:
         return {}
     user = b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()
@@ -190,9 +185,7 @@ def changed_at(extender: Extender) -> tuple[int, ...]:
 def tls_context(extender: Extender) -> ssl.SSLContext | bool:
     """Return the TLS context for the extender's URL; True means Python's defaults.
 
-    Without trusted certificates, `enableHTTPS` turns verification off, as in kube-scheduler
-    (makeTransport in extender.go). Raises ValueError with the name of an unusable certificate or
-    key.
+    Raises ValueError with the name of an unusable certificate or key.
     """
     tls = extender.tls_config
     if not extender.url_prefix.lower().startswith("https:"):
@@ -201,6 +194,7 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
         if not extender.enable_https:
             return True
         tls = TLSConfig()
+    # As in kube-scheduler (makeTransport in extender.go).
     trusted = bool(tls.ca_data or tls.ca_file)
     verified = not tls.insecure and (trusted or not extender.enable_https)
     try:
@@ -219,13 +213,14 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
 
 
 def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
-    """Load the client certificate; data from the profile is first written to a file for Python."""
+    """Load the client certificate and its key."""
     with ExitStack() as files:
 
         def path(data: bytes, given: str) -> str:
             return files.enter_context(as_file(data)) if data else given
 
         try:
+            # Python reads certificates only from files.
             certificate = path(tls.cert_data, tls.cert_file)
             context.load_cert_chain(certificate, path(tls.key_data, tls.key_file))
         except (OSError, ValueError) as error:

@@ -1,8 +1,8 @@
 """Writes and reads the JSON of extenders (kube-scheduler/extender/v1/types.go, extender.go).
 
-Go sends the capitalised names of struct fields, and reads keys in any case. Here keys are read in
-any case too, because some extenders answer with the lower-case keys of older versions. A value of a
-wrong type is an error, as in Go; unknown keys are ignored.
+Go sends the capitalised names of struct fields, and reads keys in any case. So does this module,
+because some extenders answer with the lower-case keys of older versions. A value of a wrong type is
+an error, as in Go; unknown keys are ignored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -114,8 +114,7 @@ def _name(node: object) -> Any:
 def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
     """Return the scores in a HostPriorityList, in the order of `nodes`; None if it is empty.
 
-    A node that is listed twice gets the sum of its scores; a missing node gets 0. Unknown hosts are
-    ignored. Raises AnswerError for a malformed answer.
+    A missing node gets 0. Raises AnswerError for a malformed answer.
     """
     scores: dict[str, int] = {}
     for item in _read(_loaded(body), list, "the answer"):
@@ -124,6 +123,7 @@ def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
             priority = _read(item, dict, "a priority")
             host = _read(_get(priority, "Host"), str, "Host")
             score = _read(_get(priority, "Score"), int, "Score")
+        # A node that is listed twice gets the sum.
         scores[host] = scores.get(host, 0) + score
     return [scores.get(node, 0) for node in nodes] if scores else None
 
@@ -163,7 +163,7 @@ def _raise_reported(result: Mapping[str, Any]) -> None:
 
 
 def _get(value: Mapping[str, Any], name: str) -> Any:
-    """Return the value of the key in upper or lower case, or None; an exact key is preferred."""
+    """Return the value of the key in any case; prefer the exact key."""
     if name in value:
         return value[name]
     lower = name.lower()
@@ -171,7 +171,7 @@ def _get(value: Mapping[str, Any], name: str) -> Any:
 
 
 def _read(value: object, kind: type[_Kind], where: str) -> _Kind:
-    """Return the value if it is of type `kind`, else raise AnswerError; null counts as empty."""
+    """Return the value if it is of type `kind`, else raise AnswerError."""
     if value is None:
         return kind()
     if type(value) is kind and (kind is not int or -_INT64 <= value < _INT64):

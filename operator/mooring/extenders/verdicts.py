@@ -108,13 +108,14 @@ class OnRows:
     def rejected(self, rows: IntArray, *, named: bool = False) -> tuple[RejectedNodes, ...]:
         """Return which of the nodes on `rows` did not pass, and why; () if all passed.
 
-        `named` adds the extender's name to the reasons. Nodes that were not sent to the extender
-        count as rejected. The event that has made such a node suitable causes a new attempt.
+        `named` adds the extender's name to the reasons.
         """
         rows = rows[~self.passed[rows]]
         if not len(rows):
             return ()
         used, codes = np.unique(self.codes[rows], return_inverse=True)
+        # Nodes that were not sent have no failure. The event that makes one suitable causes a new
+        # attempt.
         failures = [self.failures[code - 1] if code > 0 else None for code in used.tolist()]
         reasons = [_reason(failure, named=named) for failure in failures]
         resolvable = np.array([f is not None and f.resolvable for f in failures], np.bool_)
@@ -228,20 +229,17 @@ class ExtenderResults:
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> Mapping[Uid, OnRows]:
         """Return the results for each row of the cluster, by the uid of the pod.
 
-        With `not_sent`, nodes that were not sent to extenders pass, because preemption may make
-        room there. The extenders get these nodes later.
+        With `not_sent`, nodes that were not sent to extenders pass: preemption may make room there.
         """
         answers = {uid: pod.nodes for uid, pod in self._pods.items() if pod.nodes is not None}
         found = {answer: answer.on(cluster, not_sent=not_sent) for answer in {*answers.values()}}
         return {uid: found[answer] for uid, answer in answers.items()}
 
     def _code(self, failure: NodeFailure) -> int:
-        """Store the failure, and return its position in `_failures` plus 1.
-
-        After _MOST_REASONS failures, one text per extender replaces new reasons.
-        """
+        """Store the failure, and return its position in `_failures` plus 1."""
         if failure not in self._codes:
             if len(self._failures) >= _MOST_REASONS:
+                # One text per extender replaces further reasons.
                 other = f"other reasons of extender {failure.extender}"
                 failure = NodeFailure(other, failure.resolvable, failure.extender)
             if failure not in self._codes:
@@ -250,14 +248,10 @@ class ExtenderResults:
         return self._codes[failure]
 
     def _shared(self, answer: NodesAnswer) -> NodesAnswer:
-        """Return a stored answer that equals this answer, or else store this answer.
-
-        Answers are equal if the same nodes passed with the same scores; reasons may differ, because
-        they may name the pod. If _MOST_DIFFERENT answers are stored, new answers lose their scores.
-        Raises ExtenderError if 2 * _MOST_DIFFERENT other answers are stored already.
-        """
+        """Return a stored answer that equals this answer, or store this answer."""
         if len(self._kept) >= _MOST_DIFFERENT:
             answer = NodesAnswer(answer.asked, answer.codes, {}, answer.failures)
+        # Reasons are not compared, because they may name the pod.
         digest = blake2b((answer.codes == _PASSED).tobytes(), digest_size=16)
         for column in answer.scores.values():
             digest.update(column.tobytes())
@@ -275,14 +269,10 @@ def _spread(column: IntArray, at: IntArray, length: int) -> IntArray:
 
 
 def interested(pipeline: Pipeline, pod: Pod) -> tuple[Extender, ...]:
-    """Return the profile's extenders that are responsible for the pod, in order (IsInterested).
-
-    An extender without managed resources is responsible for every pod; an extender with managed
-    resources is responsible for pods that request such a resource. kube-scheduler also reads
-    limits, but the API server copies limits to requests.
-    """
+    """Return the profile's extenders that are responsible for the pod, in order (IsInterested)."""
     if not pipeline.extenders:
         return ()
+    # kube-scheduler also reads limits, but the API server copies limits to requests.
     requested = pod.spec.demand.resources
     return tuple(
         extender
