@@ -250,7 +250,7 @@ class Search:
             case _Alternatives():
                 return self._after_alternative(frame, failure)
             case _EndOfClaim():
-                # Only requests of the same claim fail as `too_many`.
+                # `too_many` concerns one claim only.
                 failure = _NO_SOLUTION
             case _State() if len(self._failed) < _MOST_STATES:
                 self._failed[frame.key] = failure

@@ -91,8 +91,7 @@ def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedul
             return Unschedulable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
         if (why_not := _why_unusable(pod, entry, claim, cluster)) is not None:
             return Unschedulable(why_not)
-        # Once for each claim. If a pod names a claim twice, kube-scheduler allocates twice and
-        # fails.
+        # If a pod names a claim twice, kube-scheduler tries to allocate it twice and fails.
         found[claim.uid] = claim
     return [*found.values()]
 
