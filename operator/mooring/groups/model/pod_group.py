@@ -436,11 +436,7 @@ class DeclaredByPod(NamedTuple):
 
 
 def _declared_minimums(pod: Pod, form: GroupFormat) -> tuple[int | None, Numbers, Numbers]:
-    """Return what the pod declares: the group's minimum, each role's minimum, and total requests.
-
-    The first value is None if a pod of YuniKorn declares no task groups. Raises ManifestError if a
-    value is malformed.
-    """
+    """Return what the pod declares: minimums of the group and of roles, and requests."""
     if form.source is GroupSource.YUNIKORN:
         if (groups := task_groups_of(pod)) is None:
             return None, (), ()
@@ -536,7 +532,6 @@ def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> di
 
 
 def _network_topology(spec: Mapping[str, Any]) -> GroupTopology:
-    """Parse `networkTopology`; the topology is required if its mode is hard and it names a tier."""
     where = "spec.networkTopology"
     if not (network := mapping(spec, "networkTopology", "spec")):
         return _ANYWHERE
@@ -616,23 +611,17 @@ def _grove_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict
 
 
 def _levels(required: str, preferred: str) -> GroupTopology | None:
-    """Return a topology of two node labels: one domain is required, one inside it is preferred.
-
-    A label may be "", for no such domain. Return None if both are "".
-    """
+    """Return a topology of one required domain and a preferred domain inside it."""
     keys = tuple(dict.fromkeys(key for key in (required, preferred) if key))
     return GroupTopology(keys, required=bool(required)) if keys else None
 
 
 def _check_parts(part: Mapping[str, Any], where: str, annotated: GroupTopology, *path: str) -> None:
-    """Raise ManifestError if a part of the group, for example a role, needs its own domain.
-
-    `path` leads from `topologyConstraint` to the field that names the domain. Nothing is raised if
-    an annotation (`annotated`) confines the whole group to a domain.
-    """
+    """Raise ManifestError if a part of the group, such as a role, needs its own domain."""
     found, where = mapping(part, "topologyConstraint", where), f"{where}.topologyConstraint"
     for name in path[:-1]:
         found, where = mapping(found, name, where), f"{where}.{name}"
+    # If an annotation confines the whole group to a domain, the parts need none.
     if text(found, path[-1], where) and not annotated.keys:
         raise ManifestError(
             f"{where}.{path[-1]}",
@@ -689,10 +678,7 @@ def _preempts(spec: Mapping[str, Any]) -> bool | None:
 
 
 def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:
-    """Parse `disruptionMode`: a text in v1alpha2, later an object with `single` or `all`.
-
-    Returns None if the field is absent.
-    """
+    """Parse `disruptionMode`: a text in v1alpha2, later an object."""
     value = spec.get("disruptionMode")
     if value is None:
         return None
@@ -742,19 +728,17 @@ def _mode(value: str, where: str) -> DisruptionMode:
 
 
 def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict[str, Any]:
-    """Return PodGroup's fields `minimum` and `roles`; `minimum` is at least the sum of the roles'.
-
-    `where` is the path for errors, with `{}` for the index of a role.
-    """
+    """Return PodGroup's fields `minimum` and `roles`."""
     of_roles = {role: least for role, least in roles.items() if least}
     if "" in of_roles:
+        # `where` has `{}` for the index of a role.
         path = where.format([*roles].index(""))
         raise ManifestError(path, "needs a name, because it has a minimum")
     return {"minimum": min(max(minimum, sum(of_roles.values())), MAX_INT32), "roles": of_roles}
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
-    """Return the integer `raw[field]`, or None if absent; it must be `least` to MAX_INT32."""
+    """Return the integer `raw[field]`, or None if it is absent."""
     value = integer(raw, field, where)
     if value is not None and not least <= value <= MAX_INT32:
         shown = str(value) if abs(value) < 10**18 else "out of range"

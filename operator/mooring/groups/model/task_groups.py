@@ -46,14 +46,13 @@ def in_task_group(pod: Pod) -> bool:
 def task_groups_of(pod: Pod) -> TaskGroups | None:
     """Return the task groups that the pod declares, or None if there are none.
 
-    For Spark's driver, only its own task group gets a minimum, because the driver creates the other
-    pods after it has started. The requests cover all task groups. Raises ManifestError if the
-    annotation is malformed.
+    The requests are those of all task groups. Raises ManifestError if the annotation is malformed.
     """
     if not (written := pod.annotations.get(TASK_GROUPS)):
         return None
     found = _parsed(written)
     if pod.labels.get(_SPARK_ROLE) == "driver":
+        # The driver of Spark creates the other pods only after it has started.
         own = pod.annotations.get(TASK_GROUP_NAME)
         return found._replace(minimums=tuple(each for each in found.minimums if each[0] == own))
     return found

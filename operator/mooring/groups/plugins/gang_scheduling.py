@@ -43,10 +43,10 @@ class GangScheduling:
         )
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """Return None if the pod has no group, or if enough members of its group exist.
+        """Return why the pod may not enter the queue, or None.
 
-        Otherwise return why the pod may not enter the queue: members are missing or gated, or the
-        group's object is missing or invalid.
+        A pod of a group waits while members are missing or gated, or while the group's object is
+        missing or invalid.
         """
         group = self._cluster.pod_groups.of(pod)
         if group is None:

@@ -42,11 +42,10 @@ class TopologyPlacementGenerator:
     def generate_placements(
         self, group: PodGroupState, parent: Placement, cluster: ClusterView
     ) -> tuple[Placement, ...] | Unschedulable:
-        """Return a placement for each domain, the smallest domains first.
+        """Return a placement for each domain in the nodes of `parent`, the smallest domains first.
 
-        `parent` has the nodes to divide. For a group without a topology, only `parent` is returned;
-        for a preferred topology, its nodes are the last placement. Unschedulable means that no
-        domain of a required topology is possible.
+        For a preferred topology, `parent` is the last placement; without a topology, it is the only
+        one. Unschedulable means that no domain of a required topology is possible.
         """
         topology = group.definition.topology if group.definition is not None else None
         if topology is None or not topology.keys:
@@ -80,11 +79,7 @@ class TopologyPlacementGenerator:
         placed: IntArray,
         cluster: ClusterView,
     ) -> list[Placement]:
-        """Return a placement for each HyperNode up to the tier `highest`, the lowest tiers first.
-
-        Within a tier, HyperNodes with less free cpu come first. A placement has only nodes of
-        `parent`, and must contain the nodes of members already placed (`placed`).
-        """
+        """Return a placement for each possible HyperNode up to the tier `highest`."""
         objects: Mapping[str, HyperNode] = cluster.objects(Kind.HYPER_NODE)
         if isinstance(highest, str):
             of_name = (each.tier for each in objects.values() if each.tier_name == highest)
@@ -99,22 +94,22 @@ class TopologyPlacementGenerator:
             is_in = np.zeros(len(free), np.bool_)
             is_in[its] = is_parents[its]
             rows = parent.rows[is_in[parent.rows]]
+            # A placement must contain the nodes of members that are already placed.
             if len(rows) and is_in[placed].all():
                 placement = Placement(rows, HYPER_NODE_KEY, name, tier + objects[name].tier)
                 found.append((float(free[rows].sum()), placement))
+        # Lower tiers come first, then HyperNodes with less free cpu.
         found.sort(key=lambda each: (each[1].tier, each[0]))
         return [placement for _, placement in found]
 
     def _rows_of_all(self, cluster: ClusterView) -> Mapping[str, IntArray]:
-        """Return the rows (int64) of each HyperNode's nodes, by the HyperNode's name.
-
-        Lower tiers come first, because a HyperNode contains only HyperNodes of lower tiers.
-        """
+        """Return the rows (int64) of each HyperNode's nodes, by the HyperNode's name."""
         version = cluster.nodes.topology_version, cluster.object_changes(Kind.HYPER_NODE)
         if (kept := self._kept.get(version)) is not None:
             return kept
         known = sorted(cluster.objects(Kind.HYPER_NODE).values(), key=attrgetter("tier"))
         rows_of = dict[str, IntArray]()
+        # A HyperNode contains only HyperNodes of lower tiers.
         for _, of_tier in groupby(known, key=attrgetter("tier")):
             rows_of |= {each.name: _rows_of(each, rows_of, cluster) for each in of_tier}
         self._kept.clear()
@@ -123,7 +118,7 @@ class TopologyPlacementGenerator:
 
 
 def _rows_of(each: HyperNode, lower: Mapping[str, IntArray], cluster: ClusterView) -> IntArray:
-    """Return the rows of the HyperNode's nodes; `lower` has the rows of lower HyperNodes."""
+    """Return the rows of the HyperNode's nodes; `lower` has those of lower HyperNodes."""
     is_in, named = np.zeros(len(cluster.nodes.rows), np.bool_), cluster.rows(each.nodes)
     is_in[named[named >= 0]] = True
     for name, its in lower.items():
@@ -151,11 +146,9 @@ def _match(patterns: tuple[Any, ...], name: str) -> bool:
 def _domains(
     key: str, parent: Placement, tier: int, placed: IntArray, cluster: ClusterView
 ) -> Iterator[Placement]:
-    """Yield a placement for each value of the node label in `parent`, the least free cpu first.
-
-    `placed` has the rows (int64) of members already placed; a placement must contain all of them.
-    """
+    """Yield a placement for each value of the node label, the least free cpu first."""
     column, rows = cluster.nodes.label(key), parent.rows
+    # A placement must contain the nodes of members that are already placed.
     if len(placed):
         if not np.isin(placed, rows).all():
             return

@@ -37,13 +37,11 @@ def place_with_last_alternatives(
 def place_with_later_alternatives(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray
 ) -> Assignment:
-    """Place the members on the candidate nodes; their claims try later alternatives first.
-
-    First every claim tries its last alternative. If all members fit, a binary search then finds the
-    earliest alternatives with which all members still fit.
-    """
+    """Place the members on the candidate nodes; their claims try later alternatives first."""
     low, high = 1, _most_steps(claims)
     best = place_with_last_alternatives(search, claims, candidates)
+    # If all members fit with the last alternatives, a binary search finds the earliest alternatives
+    # with which they still fit.
     while best.complete and low < high:
         steps = (low + high) // 2
         found = _placed(search, claims, candidates, steps)
@@ -65,7 +63,7 @@ def _alternatives(spec: ClaimSpec) -> int:
 def _placed(
     search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray, steps: int
 ) -> Assignment:
-    """Place the members; `claims[n]` first tries its alternative (steps + n) // len(claims)."""
+    """Place the members; each of `steps` moves one claim to its next alternative."""
     specs = dict[tuple[str, int], ClaimSpec]()
     with search.searched.cluster.trial() as trial:
         for number, claim in enumerate(claims):
@@ -79,7 +77,7 @@ def _placed(
 
 
 def _preferring(spec: ClaimSpec, first: int) -> ClaimSpec:
-    """Return the spec with reordered alternatives: the one with index `first` comes first."""
+    """Return the spec in which the alternative with the index `first` comes first."""
     requests = (
         replace(r, first_available=(*r.first_available[at:], *r.first_available[:at][::-1]))
         for r in spec.requests

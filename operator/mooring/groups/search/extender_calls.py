@@ -32,9 +32,9 @@ def needed_about(
 ) -> Sequence[Needed]:
     """Return the next calls of extenders that the decision needs; empty if it needs none.
 
-    `answers` are the extenders' answers so far; None means that no extender is called. `again`
-    checks the nodes that extenders accepted for a member. If a filter now rejects one of these
-    nodes, extenders are asked again about this member.
+    `answers` are the extenders' answers so far; None means that no extender is called. With
+    `again`, extenders are asked again about a member if a filter now rejects a node that they
+    accepted.
     """
     if answers is None:
         return ()
@@ -65,7 +65,7 @@ def _is_filtered_or_scored(pod: Pod, pipeline: Pipeline) -> bool:
 
 
 def _fits(pod: Pod, pipeline: Pipeline, cache: ResultCache) -> BoolArray:
-    """Return bool[rows]: True for nodes that pass the filters for the pod alone."""
+    """Return bool[rows]: True for nodes that the pod fits on without other members."""
     cluster = cache.cluster
     nowhere = np.zeros(len(cluster.nodes), np.bool_)
     if not cluster.node_count:

@@ -178,7 +178,7 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
 
 
 def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
-    """Place the members on these nodes, and record in a metric whether at least `needed` fit."""
+    """Place the members on these nodes, and record the result in a metric."""
     profile, metrics = search.searched.pipeline.profile, search.searched.pipeline.metrics
     began = metrics.clock() if metrics.deciding else 0.0
     assignment = search.place(rows)
@@ -190,11 +190,7 @@ def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
 def _admitted(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, GroupDecision | None]:
-    """Return the search for the members that the quota allows, and why the group must wait.
-
-    The second value is None if the group need not wait. It must wait if members contradict it or
-    are missing, or if its `minResources` or its quota are not free.
-    """
+    """Return the members that the quota allows, and a decision if the group must wait."""
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
         return searched, GroupDecision({}, message=differs)
@@ -220,10 +216,7 @@ def _admitted(
 def _within_quota(
     group: PodGroupState, searched: SearchedMembers
 ) -> tuple[SearchedMembers, Unschedulable | None]:
-    """Return the search for the members that the quota allows, and why these are too few.
-
-    The second value is None if the quota allows enough members.
-    """
+    """Return the members that the quota allows, and the reason if they are too few."""
     members, cluster = searched.members, searched.cluster
     over = _quota_rejection(members, searched.pipeline, cluster)
     if over is None:
@@ -254,9 +247,7 @@ def disagreement(
 ) -> str | None:
     """Return the error if members differ from their group in priority or preemption policy.
 
-    If the group states no policy, members must agree with each other. Returns None if they agree.
-    Only PodGroups of scheduling.k8s.io are checked, and only if the rules of the Kubernetes version
-    say so.
+    Only PodGroups of scheduling.k8s.io are checked. Returns None if there is no error.
     """
     definition = group.definition
     if definition is None or group.key.source is not GroupSource.KUBERNETES:
@@ -273,6 +264,7 @@ def disagreement(
                 "all pods in a single pod group should have the same priority as the pod group's "
                 f"priority, got {spec.priority} and {priority}"
             )
+        # If the group states no policy, members must agree with each other.
         preempts = spec.preempts if preempts is None else preempts
         if spec.preempts is not preempts:
             return (
@@ -287,7 +279,7 @@ def _policy(spec_preempts: object) -> str:
 
 
 def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
-    """Write the lacking resources into an empty `cause` of the best candidates in `tried`."""
+    """Set an empty `cause` of the best candidates to the resources that nodes lack."""
     for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
         :_MOST_NAMED
     ]:
@@ -299,11 +291,7 @@ def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
 
 
 def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) -> str:
-    """Return kube-scheduler's text: `fits` members fit in this attempt, and `left` remain.
-
-    Returns "" if kube-scheduler has no such text: for other kinds of groups, without a minimum, or
-    in older versions.
-    """
+    """Return kube-scheduler's text about the progress of a gang; "" if it has none."""
     known = group.key.source is GroupSource.KUBERNETES and group.minimum
     if not (known and pipeline.kubernetes.group_progress_in_message):
         return ""
@@ -314,11 +302,7 @@ def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) ->
 
 
 def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:
-    """Return a text about the first of the group's `minResources` that is not free, or None.
-
-    The members' own requests count as free, as in the coscheduling plugin (CheckClusterResource). A
-    group that already has its minimum on nodes is not checked.
-    """
+    """Return a text about a resource in `minResources` that is not free, or None."""
     definition = group.definition
     if definition is None or (group.scheduled_pods_count and not group.lacking):
         return None
@@ -326,6 +310,7 @@ def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:
     for resource, amount in definition.min_resources.items():
         left = np.maximum(nodes.allocatable(resource) - nodes.requested(resource), 0)
         free = int(left[nodes.present].sum())
+        # As in the coscheduling plugin (CheckClusterResource), members' own requests count as free.
         for placed in chain(group.assumed.values(), group.assigned.values()):
             free += placed.pod.spec.demand.resources.get(resource, 0)
         if free < amount:
@@ -349,15 +334,13 @@ def preempt_for_group(
 ) -> GroupPreemption:
     """Run the PostFilter plugins for groups; return nodes for the minimum, and the victims.
 
-    `now` is in seconds since the epoch; `unschedulable_seconds` is the time since the first
-    failed attempt for a member. If several plugins reject the group, the last one's reason is
-    returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). Nodes that extenders
-    filtered out (`answers`) are not used. Nothing is preempted if the search budget is spent, or if
-    an extender supports preemption, because extenders preempt only for single pods.
+    `now` is in seconds since the epoch; `unschedulable_seconds` is the time since the first failed
+    attempt for a member. Nodes that extenders filtered out (`answers`) are not used.
     """
     if answers is not None:
         for extender in chain.from_iterable(interested(pipeline, pod) for pod in members):
             if extender.preempt_verb:
+                # Extenders preempt only for single pods.
                 return Unschedulable(_PREEMPT_VERB.format(extender.name))
     waiting = without_node(members, cache.cluster)
     needed, others = group.needed_of(waiting)
@@ -372,6 +355,8 @@ def preempt_for_group(
     state = _GroupDryRun(group, searched).state(now, unschedulable_seconds)
     metrics = pipeline.metrics
     answer: GroupPreemption = Unschedulable("")
+    # If all plugins reject the group, the last reason is returned (RunPodGroupPostFilterPlugins in
+    # schedule_one_podgroup.go).
     for plugin in pipeline.post_filter:
         if not isinstance(plugin, PodGroupPostFilterPlugin):
             continue
@@ -442,7 +427,7 @@ class _GroupDryRun:
         return assignment.rows if assignment.complete else None
 
     def _is_within_quota(self, slots: IntArray) -> bool:
-        """Return whether the quota suffices once the pods in these PodColumns slots have left."""
+        """Return whether the quota suffices once the pods in these slots have left."""
         with self._cluster.queues.without(used_at(slots, self._cluster)):
             return _quota_rejection(self._members, self._pipeline, self._cluster) is None
 
@@ -466,23 +451,16 @@ class _GroupDryRun:
         return best.assignment.rows
 
     def _placements(self, without: Collection[Pod]) -> list[Placement] | Unschedulable:
-        """Return the placements as if the pods in `without` were evicted.
-
-        The pods are removed only if a plugin is from another Python package, because removing them
-        takes long. Mooring's own plugins read no pods here.
-        """
+        """Return the placements as if the pods in `without` were evicted."""
         plugins, sources = self._pipeline.placement_generate, self._pipeline.distributions
+        # Mooring's own plugins read no pods, and to remove the pods takes long.
         if all(sources.get(plugin.name) == SHIPPED_WITH for plugin in plugins):
             return placements_of(self._group, self._pipeline, self._cluster)
         with self._search.searched.without(without).trial():
             return placements_of(self._group, self._pipeline, self._cluster)
 
     def _place(self, without: Collection[Pod], slots: IntArray, rows: IntArray) -> Assignment:
-        """Place the members on these rows as if the pods in `without` were evicted.
-
-        `slots` are the positions of these pods in PodColumns. If not all members fit, repeat the
-        search; every claim then tries its last alternative first.
-        """
+        """Place the members on these rows as if the pods in `without` were evicted."""
         if self._search.is_counted():
             return self._search.place_once_ended(slots, rows)
         search = self._search.without(without)
@@ -497,13 +475,13 @@ def placements_of(
 ) -> list[Placement] | Unschedulable:
     """Return the placements of all PlacementGenerate plugins, the lowest tier first.
 
-    Each plugin divides the placements of the plugin before it; at most 1,024 placements are
-    returned. The result is Unschedulable if a plugin returns it, or if no placement is left.
+    At most 1,024 placements are returned. Unschedulable means that no placement is possible.
     """
     placements = [Placement(cluster.nodes_in_order)]
     metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
     metrics.mark()
     for plugin in pipeline.placement_generate:
+        # Each plugin divides the placements of the plugin before it.
         divided = list[Placement]()
         for parent in placements:
             found = run_generate_placements(pipeline, plugin, group, parent, cluster)
@@ -525,11 +503,7 @@ def _complete(
     tried: list[_Candidate],
     budget: SearchBudget,
 ) -> list[_Candidate]:
-    """Return the placements of the lowest tier on which `place` finds nodes for all members.
-
-    Each placement that was tried is added to `tried`. The search stops when the budget is spent, or
-    after 16 placements that fit.
-    """
+    """Return the placements of the lowest tier on which `place` places all members."""
     for _, tier in groupby(placements, key=lambda placement: placement.tier):
         found = list[_Candidate]()
         for placement in tier:
@@ -565,14 +539,11 @@ def _partial(
 def _needed_only(
     group: PodGroupState, searched: SearchedMembers, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Search again for only the members that the group's minimums need; return the placements.
-
-    Otherwise members of one role that are not needed could take the nodes for another role. The
-    result is empty for a group without roles, or if it needs all its members.
-    """
+    """Return placements for only the members that the group's minimums need."""
     needed, others = group.needed_of(searched.members)
     if not (group.roles and others):
         return []
+    # Members of one role that are not needed could take the nodes for another role.
     search = GroupSearch(replace(searched, members=needed, others=(*searched.others, *others)))
     found = _complete(search.place, placements, [], searched.budget)
     wanted = len(searched.members)
@@ -584,7 +555,7 @@ def _needed_only(
 def _with_later_alternatives(
     group: PodGroupState, search: GroupSearch, placements: Iterable[Placement]
 ) -> list[_Candidate]:
-    """Return placements where enough members fit if their claims try later alternatives first."""
+    """Return placements for enough members whose claims try later alternatives first."""
     searched, tried = search.searched, list[_Candidate]()
     if not (claims := claims_with_alternatives(searched)):
         return []
@@ -596,7 +567,7 @@ def _with_later_alternatives(
 def _best(
     found: Sequence[_Candidate], group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
 ) -> _Candidate:
-    """Return the candidate with the highest total score; the first one if scores are equal."""
+    """Return the first of the candidates with the highest total score."""
     if len(found) == 1:
         return found[0]
     pipeline.metrics.mark()
@@ -666,7 +637,7 @@ def _message(
     *,
     impossible: bool,
 ) -> str:
-    """Return why members have no node: missing resources, results by domain, reasons of nodes."""
+    """Return why members have no node, for users."""
     wanted = about.assignment.wanted
     if chosen is not None:
         left = wanted - len(about.assignment.rows)
@@ -713,11 +684,8 @@ def place_group(
 ) -> GroupDecision:
     """Find nodes for all members, or at least for the group's minimum, and commit this plan.
 
-    Without a plan, the decision has no rows, and `commit` is not called. `commit` gets the row of
-    each member that has a node, by uid, and the devices that members must get. It raises
-    `PodRejected` if a Reserve or Permit plugin rejects a member; the next plan avoids that node for
-    this member. All plans share one budget. `answers` are the results of the extenders that filter
-    or score nodes.
+    `commit` gets the rows and devices of members by uid. It raises `PodRejected` if a plugin
+    rejects a member. A decision without a plan has no rows. `answers` are the results of extenders.
     """
     budget, rejected = SearchBudget(), dict[str, set[str]]()
     message, plugins = "", frozenset[str]()
@@ -742,6 +710,7 @@ def place_group(
             commit(decision.rows, decision.devices)
         except PodRejected as rejection:
             pod = rejection.pod
+            # The next plan avoids this node for the member.
             rejected.setdefault(pod.uid, set()).add(rejection.node)
             plugins |= {rejection.plugin}
             message = f"member {pod.key}: {rejection.message}"

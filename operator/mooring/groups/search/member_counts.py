@@ -65,7 +65,7 @@ class MemberClass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedClass:
-    """A class of members that can be placed by counting, in the present state of the trial.
+    """A class of members that can be placed by counting, at this moment of the trial.
 
     `needs` are the requests of one member. `eligible` (bool[rows]) is True for nodes where a member
     may run if enough is free.
@@ -101,11 +101,7 @@ class CountingSearch:
 
     @property
     def classes(self) -> list[MemberClass]:
-        """The classes of equal members. No filter can distinguish the members of a class.
-
-        If every class can be counted by spec, labels do not matter: members are equal if their
-        specs and their `rejected` and `extended` (see MemberClass) are equal.
-        """
+        """The classes of members that no filter can distinguish."""
         if self._known_classes is None:
             self._known_classes = self._found_classes()
         return self._known_classes
@@ -133,11 +129,9 @@ class CountingSearch:
         return classes
 
     def _claims_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
-        """Return the requests of each claim of the pod, and the claim's uid if it is allocated.
-
-        Claims of one template may differ, because the template may have been replaced.
-        """
+        """Return the requests of each claim of the pod, and the uid of an allocated claim."""
         claims = self._cluster.dynamic_resources.claims.named_by(pod)
+        # Claims of one template may differ, because the template may have been replaced.
         return tuple((each.spec.asked, each.uid if each.allocation else "") for each in claims)
 
     def all_counted(self) -> list[CountedClass] | None:
@@ -158,10 +152,7 @@ class CountingSearch:
         return self._known_counts
 
     def _all_requests(self) -> list[CountedClass]:
-        """Return a CountedClass for every class, approximate for classes that cannot be counted.
-
-        If any class cannot be counted, classes with equal requests and equal nodes are merged.
-        """
+        """Return a CountedClass for every class, even if that is not exact."""
         counted = self.all_counted()
         if counted is not None:
             return counted
@@ -169,6 +160,7 @@ class CountingSearch:
             alike = dict[tuple[Hashable, bytes], CountedClass]()
             for members in self.classes:
                 found = self.counted(members) or self._requesting(members)
+                # Classes with equal requests and equal nodes are merged.
                 key = frozenset(found.needs.items()), found.eligible.tobytes()
                 if key not in alike:
                     alike[key] = replace(found, members=replace(members, pods=[]))
@@ -241,10 +233,7 @@ class CountingSearch:
         return self._known_counts is not None
 
     def _place_one(self, counted: CountedClass, allowed: BoolArray) -> Assignment:
-        """Place the members of a single class on the nodes with the best scores.
-
-        Call this only if no pod is nominated.
-        """
+        """Place the members of a single class; no pod may be nominated."""
         self.searched.budget.spend(_COST)
         rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
         ranked, fills = self._ranked(counted, rows)
@@ -259,7 +248,7 @@ class CountingSearch:
         return Assignment(found, item.count, packing.tries, packing.impossible)
 
     def _assigned(self, counted: Sequence[CountedClass], packing: Packing) -> Assignment:
-        """Return a node for each placed member; the packing only counts members on each node."""
+        """Choose members for the nodes of the packing, which has only their numbers."""
         rows: Rows = {}
         for each, on_rows in zip(counted, packing.members, strict=True):
             chosen = np.flatnonzero(on_rows)
@@ -294,10 +283,10 @@ class CountingSearch:
             return f"needs {' and '.join(texts)} more" if fits and short else ""
 
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Assignment:
-        """Place the members on the candidate rows as if the pods in these PodColumns slots ended.
+        """Place the members on the candidate rows as if the pods in these slots had ended.
 
-        The first row is filled first. Only requests, and filters that read no pods, are checked. If
-        a class cannot be counted, other filters may reject members; only `impossible` is certain.
+        The first row is filled first. `slots` are positions in PodColumns. If a class cannot be
+        counted, other filters may still reject members; then only `impossible` is certain.
         """
         if self._known_free is None:
             with self.searched.trial():
@@ -330,10 +319,7 @@ class CountingSearch:
             np.add.at(free[index], at, columns.requests(name)[slots])
 
     def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
-        """Return int64[resources, rows]: free amounts minus the requests of nominated pods.
-
-        With `at`, the result is for the nodes of that view and ignores nominated pods.
-        """
+        """Return the free amounts as int64[resources, rows]; with `at`, ignore nominated pods."""
         cluster, nodes = self._cluster, at if at is not None else self._cluster.nodes
         if at is None and len(cluster.nominations):
             nodes = cluster.nodes_with_nominated(nodes.rows, resources[1:], self.searched.lowest)
@@ -348,10 +334,7 @@ class CountingSearch:
         among: BoolArray,
         rank: Callable[[CountedClass, IntArray], tuple[IntArray, bool]],
     ) -> list[Item]:
-        """Return an Item for each class; its nodes are those in `among` with room for a member.
-
-        `rank` sorts the rows, and says whether to fill one node after the other.
-        """
+        """Return an Item for each class, with those rows of `among` where a member fits."""
         resources, items = _resources(counted), list[Item]()
         for each in counted:
             needed = np.array([1, *(each.needs.get(name, 0) for name in resources[1:])], np.int64)
@@ -364,14 +347,12 @@ class CountingSearch:
         return items
 
     def _ranked(self, counted: CountedClass, rows: IntArray) -> tuple[IntArray, bool]:
-        """Return the rows by descending score, and whether to fill one node after the other.
-
-        At most as many rows as members are returned. The seed decides between equal scores.
-        """
+        """Return the best rows, and whether to fill one node after the other."""
         if len(rows) < 2:
             return rows, False
         members, search = counted.members, counted.search
         total, most = scored(search, rows, members.extended).total, len(self.searched.members)
+        # As many rows as members are enough. The seed decides between equal scores.
         if most < len(rows):
             least = np.partition(total, -most)[-most]
             better, equal = np.flatnonzero(total > least), np.flatnonzero(total == least)
@@ -391,15 +372,13 @@ class CountingSearch:
         return ranked, bool(results.prefers_full_nodes)
 
     def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
-        """Return whether the best node, with a member on it, scores no less than the second best.
-
-        Returns None if no other member fits on the best node then.
-        """
+        """Return whether the best node stays the best with a member on it."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             assign_devices(self.searched.pipeline.reserve, members.pods[0], int(ranked[0]))
             again = self.searched.search(members.pods[1])
             if not again.results.fits[ranked[0]]:
+                # No other member fits on the best node then.
                 return None
             at = scored(again, np.sort(ranked[:2]), members.extended).total
         best, second = at if ranked[0] < ranked[1] else at[::-1]
@@ -431,8 +410,8 @@ def _short(
 ) -> list[int]:
     """Return the indices of the resources that the nodes lack.
 
-    All items fit if each row has `ample` of these resources, but not if one of them is left out.
-    The result is empty if the nodes lack nothing, or if `ample` of every resource is too little.
+    All items fit if each row has `ample` of these resources, and all are needed for that. The
+    result is empty if the nodes lack nothing, or if `ample` of every resource is too little.
     """
     short = [*range(len(free))]
     for index in (None, *short):
@@ -447,7 +426,7 @@ def _short(
 
 
 def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) -> bool:
-    """Return whether `pack` places all members in the free amounts, on eligible rows."""
+    """Return whether all members fit into the free amounts of eligible rows."""
     placed = list[Item]()
     for item, mask in zip(items, eligible, strict=True):
         asked = item.requests > 0
@@ -457,7 +436,7 @@ def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) 
 
 
 def _described(resource: str, amount: int) -> tuple[str, int]:
-    """Return the amount as text and as a number; memory is rounded up to 0.001 GiB."""
+    """Return the amount as text and as a number; memory is rounded up."""
     per_unit, unit = _UNITS.get(resource, (1, resource))
     thousandths = -(-amount * 1000 // per_unit)
     text = f"{thousandths / 1000:.3f}".rstrip("0").rstrip(".")

@@ -48,8 +48,7 @@ class Moves(Protocol):
 def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
     """Search a node for every member by backtracking; return whether all members have a node.
 
-    Each member that is put on a node takes a step of every budget. The search ends when a budget is
-    spent; members that have nodes then keep them.
+    When a budget is spent, the search ends, and members that have nodes keep them.
     """
     untried = [moves.candidates(0)]
     """For each member, the rows of nodes that are not tried yet."""
@@ -123,8 +122,7 @@ class _Choice(Enum):
 def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES) -> Packing:
     """Place the members of all items on nodes; `free` is int64[resources, rows].
 
-    Return the first of at most `most_tries` tries that places all members. If there is none, return
-    the result of an exact search if the group is small, or else the try that places the most.
+    Return the first try that places all members, or else the try that places the most.
     """
     first = tuple(range(len(items)))
     if len(items) > 1:
@@ -148,6 +146,7 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
         if int(members.sum()) > best.placed:
             best = Packing(members, tries, complete=False)
         order.failed(failed)
+    # A small group gets an exact search.
     if not impossible and wanted <= _MOST_EXACT_MEMBERS:
         found, finished = _exact(items, free)
         if found is not None:
@@ -175,7 +174,7 @@ class Order:
 def _attempts(
     items: Sequence[Item], free: IntArray, *, impossible: bool
 ) -> Iterator[tuple[Order, _Choice]]:
-    """Yield orders and choices to try; the caller reports a failed try by `Order.failed`."""
+    """Yield orders and choices to try; the caller reports failures to the Order."""
     starts = _starting_orders(items, free)
     if impossible:  # only a part can be placed: the smallest members first give the largest part
         yield Order(starts[0][::-1]), _Choice.BEST_FIT
@@ -191,24 +190,22 @@ def _attempts(
 
 
 def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, ...]]:
-    """Return the orders to try first: by several measures of size, and by spare room.
-
-    The spare room of an item is the number of its members that fit on all nodes, minus its count.
-    """
     if len(items) == 1:
         return [(0,)]
     requests = np.stack([item.requests for item in items])
     total = np.maximum(np.maximum(free, 0).sum(axis=1), 1)
     shares = requests / total
+    # The largest items first, by several measures of size.
     keys = [-shares.max(axis=1), -shares.sum(axis=1)]
     keys += [-shares[:, resource] for resource in range(shares.shape[1])]
+    # The items with the least spare room first.
     keys.append(np.array([int(_capacity(item, free).sum()) - item.count for item in items]))
     orders = (tuple(np.argsort(key, kind="stable").tolist()) for key in keys)
     return list(dict.fromkeys(orders))
 
 
 def _capacity(item: Item, free: IntArray) -> IntArray:
-    """Return int64[rows]: how many members of the item fit on each node, at most its count."""
+    """Return int64[rows]: how many of the item's members fit on each node."""
     fits = np.full(free.shape[1], item.count, np.int64)
     for resource in np.flatnonzero(item.requests > 0).tolist():
         np.minimum(fits, free[resource] // item.requests[resource], out=fits)
@@ -218,7 +215,7 @@ def _capacity(item: Item, free: IntArray) -> IntArray:
 
 
 def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
-    """Return whether a sum of free amounts proves that not all members can be placed."""
+    """Return whether sums of free amounts prove that some member cannot be placed."""
     if any(int(_capacity(item, free).sum()) < item.count for item in items):
         return True
     for resource in range(free.shape[0]):
@@ -234,10 +231,7 @@ def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
 def _try(
     items: Sequence[Item], free: IntArray, order: Sequence[int], choice: _Choice
 ) -> tuple[IntArray, list[int]]:
-    """Pack the items once, in this order (indices of `items`).
-
-    Return `Packing.members`, and the indices of items that have a member without a node.
-    """
+    """Pack the items once, in this order; return also the items that failed."""
     remaining = free.copy()
     members = np.zeros((len(items), free.shape[1]), np.int64)
     failed: list[int] = []
@@ -258,7 +252,7 @@ def _try(
 
 
 def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
-    """Return int64[all rows]: how many members each node gets if `rows` are filled one by one."""
+    """Return the members per node (int64) if `rows` are filled one by one."""
     taken = np.zeros(len(capacity), np.int64)
     before = np.cumsum(capacity[rows]) - capacity[rows]
     taken[rows] = np.clip(count - before, 0, capacity[rows])
@@ -266,7 +260,7 @@ def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
 
 
 def _by_score(item: Item, capacity: IntArray) -> IntArray:
-    """Return int64[all rows]: how many members each node gets if the best scores come first."""
+    """Return the members per node (int64) if the best scores come first."""
     rows = item.ranked
     if item.fills:
         return _filled(rows, capacity, item.count)
@@ -305,10 +299,7 @@ def _by_fit(
 
 
 def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool]:
-    """Search every combination; return a solution or None, and whether the search was finished.
-
-    A solution is like `Packing.members`.
-    """
+    """Search every combination; return a solution or None, and whether the search was finished."""
     eligible = np.stack([item.eligible for item in items])
     rows = np.flatnonzero(eligible.any(axis=0))
     if len(rows) > _MOST_EXACT_ROWS:

@@ -15,11 +15,7 @@ from mooring.state.cluster_view import ClusterView
 
 
 def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupState | None:
-    """Return the group with which the pod is scheduled; None if the pod is scheduled alone.
-
-    A pod is scheduled alone if it has no group, if its profile has no plugin for groups, or if its
-    group is not `is_scheduled_together`.
-    """
+    """Return the group with which the pod is scheduled; None if the pod is scheduled alone."""
     if pipeline.group_policy is None:
         return None
     group = cluster.pod_groups.of(pod)
@@ -29,10 +25,10 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupStat
 def take_members(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
 ) -> dict[Uid, QueuedPod]:
-    """Take the other members of the group that have the profile of `queued` from the queue.
+    """Take the other members of the group from the queue; return `queued` and these members by uid.
 
-    Return by uid first `queued`, and then these members, sorted by priority and age. Gated members
-    stay in the queue.
+    Members with another profile, and gated members, stay in the queue. The result begins with
+    `queued`; the others are sorted by priority and age.
     """
     others = list[QueuedPod]()
     pause()  # there may be 50,000 others
@@ -57,8 +53,8 @@ def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool
 class GroupBackoffs:
     """Keeps the backoff of each group: the longest backoff of its members.
 
-    A member's own backoff may end before that of its group. `postpone` then puts only this member
-    back into the backoff queue, because a group may have ten thousand members.
+    If a member's own backoff ends earlier, `postpone` puts only this member back into the backoff
+    queue, because a group may have ten thousand members.
     """
 
     def __init__(self) -> None:
@@ -86,7 +82,7 @@ class GroupBackoffs:
 def _others(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
 ) -> Iterator[QueuedPod]:
-    """Yield the other members with this pipeline that are neither gated nor in an attempt."""
+    """Yield the other members that can be taken from the queue."""
     for pod in group.unscheduled.values():
         other = scheduler.queue.get(pod.uid)
         if (

@@ -68,11 +68,7 @@ class GroupSearch(CountingSearch):
             return self.place_counted(counted, allowed)
 
     def _place_in_trial(self, allowed: BoolArray, trial: MembersTrial) -> Assignment:
-        """Place the members one by one, in several orders of their classes.
-
-        Every filter checks each member together with the members already placed. If no order
-        succeeds for a small group, backtracking follows.
-        """
+        """Place the members one by one, in several orders of their classes."""
         best: Rows = {}
         why: Diagnosis | None = None
         tries = 0
@@ -91,6 +87,7 @@ class GroupSearch(CountingSearch):
             order.failed(left)
             if tries >= _MOST_TRIES or self.searched.budget.spent:
                 break
+        # No order has succeeded.
         if len(self.searched.members) <= _MOST_BACKTRACKED and not self.searched.budget.spent:
             tries += 1
             found = self._backtrack(allowed, trial)
@@ -100,7 +97,7 @@ class GroupSearch(CountingSearch):
         return Assignment(best, len(self.searched.members), tries, cause=cause)
 
     def _orders(self) -> Iterator[Order]:
-        """Yield orders of member classes to try; the caller calls `Order.failed` if one fails."""
+        """Yield orders of classes to try; the caller reports failures to the Order."""
         totals = self._totals
         shares = [
             max(
@@ -125,7 +122,7 @@ class GroupSearch(CountingSearch):
 
     @cached_property
     def _totals(self) -> Mapping[str, int]:
-        """By requested resource, the amount that all nodes together offer, but at least 1."""
+        """The amount of each requested resource on all nodes together, at least 1."""
         nodes = self.searched.cluster.nodes
         names = {name for c in self.classes for name in c.pods[0].spec.demand.resources}
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
@@ -133,7 +130,7 @@ class GroupSearch(CountingSearch):
     def _one_try(
         self, trial: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
     ) -> list[int]:
-        """Place the classes in this order; return the indices of classes with unplaced members."""
+        """Place the classes in this order; return the indices of incomplete classes."""
         failed: list[int] = []
         for index in order:
             members = self.classes[index]
@@ -159,11 +156,7 @@ class GroupSearch(CountingSearch):
     def _feasible(
         self, pod: Pod, members: MemberClass, allowed: BoolArray
     ) -> tuple[NodeSearch, IntArray, frozenset[int]]:
-        """Return a search for the pod, and the rows that pass every filter in the present trial.
-
-        The third value has those of the rows where the pod may not fit because of nominated pods.
-        `_fits_beside_nominated` checks such a row, but takes long: call it only if necessary.
-        """
+        """Return a search for the pod, the feasible rows, and the unsure rows."""
         search = self.searched.search(pod)
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
@@ -174,10 +167,11 @@ class GroupSearch(CountingSearch):
         self.exclude_rejected(fits, members)
         if members.extended is not None:
             fits &= members.extended.passed
+        # A nominated pod may need the room of an unsure row: `_fits_beside_nominated` tells, but
+        # takes long.
         return search, np.flatnonzero(fits), frozenset(unsure.tolist())
 
     def _fits_beside_nominated(self, search: NodeSearch, row: int) -> bool:
-        """Return whether the pod fits beside the nominated pods; take one step of the budget."""
         self.searched.budget.spend(1)
         pause()
         return not search.rejections_with_nominated(row)
@@ -185,11 +179,7 @@ class GroupSearch(CountingSearch):
     def _choose(
         self, pod: Pod, members: MemberClass, allowed: BoolArray, *, by_fit: bool
     ) -> int | None:
-        """Return the row of the node with the best score for the pod; None if no node fits.
-
-        With `by_fit`, return the row of the fullest node instead. Of equally good nodes, prefer one
-        without nominated pods.
-        """
+        """Return the row of the best node, or with `by_fit` of the fullest node."""
         search, rows, unsure = self._feasible(pod, members, allowed)
         if not by_fit and 0 < len(unsure) * len(self.searched.members) <= _FEW_TRIALS:
             # Scores are normalized over the nodes where the member fits, as for a single pod.
@@ -201,6 +191,7 @@ class GroupSearch(CountingSearch):
                 best = rows[[np.argmin(self._slack(pod, rows))]]
             elif len(rows) > 1:
                 best = rows[scored(search, rows, members.extended).best]
+            # Among equal nodes, prefer a node without nominated pods.
             sure = best[~np.isin(best, [*unsure])] if unsure else best
             if len(sure):
                 return int(sure[self.searched.seed % len(sure)])
@@ -218,19 +209,17 @@ class GroupSearch(CountingSearch):
                 yield row
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return int64[len(rows)]: how much of the requested resources is free on each node.
-
-        Each resource counts in millionths of what all nodes offer; the resources are added up.
-        """
+        """Return how much of the requested resources is free on each row."""
         nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:
             free = nodes.allocatable(name) - nodes.requested(name)
+            # Resources are added up in millionths of what all nodes offer.
             slack += (free * 1_000_000.0 / self._totals.get(name, 1)).astype(np.int64)
         return slack
 
     def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Rows | None:
-        """Search by backtracking; return the row of a node for every member, or None."""
+        """Search a row for every member by backtracking; return None if it fails."""
         classes = self.classes
         order = next(iter(self._orders())).items
         members = [(pod, classes[index]) for index in order for pod in classes[index].pods]

@@ -84,9 +84,8 @@ class GroupReservation:
     ) -> None:
         """Reserve nodes for a group that has waited for `reserveAfter`, or end its reservation.
 
-        Do nothing while members wait for victims. A reservation lasts for `reserveAfter`, too; then
-        another group may get nodes. A failed search is repeated after `reserveAfter`, or earlier if
-        nodes have changed. Nodes that extenders filtered out (`answers`) are not reserved.
+        A reservation, too, lasts for `reserveAfter`. Nodes that extenders filtered out (`answers`)
+        are not reserved.
         """
         pipeline = members[0].pipeline
         after = _after(pipeline)
@@ -124,7 +123,7 @@ class GroupReservation:
             self._state.nominate(pod, self._state.nodes.names[row], reservation=kept)
 
     def _update_backfill(self, group: PodGroupState) -> None:
-        """Renew the reservation if its nodes will be free earlier or later than before."""
+        """Renew the reservation if its nodes will be free at another time than before."""
         nominations = self._cluster.nominations
         nominees = map(nominations.get, group.unscheduled)
         reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
@@ -133,7 +132,7 @@ class GroupReservation:
             self._reserve(group, reserved, until)
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
-        """Return whether to search now; after a failed search, changed nodes shorten the wait."""
+        """Return whether to search now; after a failed search, only after a wait."""
         if group not in self._not_found:
             return True
         at, version = self._not_found[group]
@@ -141,11 +140,7 @@ class GroupReservation:
         return now - at >= (after / _SEARCHES if changed else after)
 
     def _busy_until(self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]]) -> float:
-        """Return the earliest time when all reserved nodes may have room, in epoch seconds.
-
-        Returns minus infinity if the nodes may have room now. A pod is expected to end at its
-        deadline; a pod without a deadline may end at any moment.
-        """
+        """Return when all reserved nodes may have room, in seconds since the epoch."""
         by_row = defaultdict[int, list[Pod]](list)
         for pod, row in reserved:
             by_row[row].append(pod)
@@ -153,7 +148,7 @@ class GroupReservation:
         return max(busy, default=-math.inf)
 
     def _row_busy_until(self, group: PodGroupState, row: int, pods: Sequence[Pod]) -> float:
-        """Return the earliest time when one node may have room for the pods; see `_busy_until`."""
+        """Return when the node may have room for the pods; minus infinity means now."""
         nodes = self._cluster.nodes
         missing = Counter[str]()
         for pod in pods:
@@ -171,19 +166,13 @@ class GroupReservation:
         return free_at if max(missing.values()) <= 0 else -math.inf
 
     def _leaves(self, placed: PlacedPod, group: PodGroupState) -> bool:
-        """Return whether the end of the placed pod makes room for the group.
-
-        Members, pods of a higher priority and pods of a DaemonSet never make room.
-        """
+        """Return whether the end of the pod makes room for the group."""
         pod = placed.pod
         member = pod.uid in group.assumed or pod.uid in group.assigned
         return pod.spec.priority <= group.priority and not _of_daemon_set(pod) and not member
 
     def _earliest_end(self, placed: PlacedPod) -> float:
-        """Return the placed pod's deadline; minus infinity if the pod may end at any moment.
-
-        A pod that has not started counts as started at its creation.
-        """
+        """Return the earliest time when the pod may end; minus infinity means now."""
         pod, columns = placed.pod, self._cluster.pod_columns
         slot = columns.slot(pod.uid, nominated=False)
         evicting = slot is None or columns.evicting[slot]
@@ -195,8 +184,8 @@ class GroupReservation:
     def expire(self, now: float) -> list[Pod]:
         """Withdraw nominations that no attempt will withdraw; return the members that had them.
 
-        These are nominations of incomplete groups, and those older than `reserveAfter` (without it:
-        _NOMINATED_SECONDS), for example of a former leader. Call this method periodically.
+        Call this method periodically. These nominations are too old (for example, of a former
+        leader), or their group is incomplete.
         """
         self._forget_gone()
         nominated, known = self._nominated_groups(), self._nominated_since
@@ -220,7 +209,7 @@ class GroupReservation:
         return withdrawn
 
     def _forget_gone(self) -> None:
-        """Forget groups that no longer exist, and failed searches for groups that are placed."""
+        """Forget groups that no longer exist, and searches for groups that are placed."""
         groups = self._cluster.pod_groups
         self._not_found = {
             group: last
@@ -231,7 +220,7 @@ class GroupReservation:
             self._group = None
 
     def _nominated_groups(self) -> dict[PodGroupState, Pipeline]:
-        """Return the groups with nominated members, each with the pipeline of such a member."""
+        """Return the groups with nominated members, each with a member's pipeline."""
         found: dict[PodGroupState, Pipeline] = {}
         for nominee in self._cluster.nominations:
             queued = self._scheduler.queue.get(nominee.pod.uid)
@@ -266,10 +255,7 @@ class GroupReservation:
         pipeline: Pipeline,
         answers: ExtenderResults | None,
     ) -> Mapping[Uid, int] | None:
-        """Return a row for each member that the minimums need, by uid; None if no nodes suit.
-
-        The members share few nodes; nodes with the most free cpu are tried first.
-        """
+        """Return a row by uid for each member that the minimums need, or None."""
         needed, others = group.needed_of(pods)
         searched = SearchedMembers(
             needed,
@@ -291,6 +277,7 @@ class GroupReservation:
             # If all rows of a placement are not enough, no part of them is.
             if self._promising(search, group, placement.rows) is None:
                 continue
+            # The members share few nodes.
             for rows in self._growing(placement.rows, len(needed), most):
                 found = self._placed(search, group, rows, removals)
                 if found is not None and found.complete:
@@ -302,17 +289,13 @@ class GroupReservation:
     def _placed(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray, removals: SearchBudget
     ) -> Assignment | None:
-        """Place the members on these rows as if the pods there had ended.
-
-        Return None if some members certainly do not fit, or if the search's budget or `removals` is
-        spent. `removals` limits the number of pods that trials remove. In the result, members may
-        still have no node.
-        """
+        """Place members as if the pods on these rows had ended; return None on failure."""
         found = self._promising(search, group, rows)
         counted = search.is_counted()
         if found is None or counted:
             return found
         leaving = self._pods_on(rows, self._leaving(group))
+        # This limits how many pods trials remove.
         removals.spend(len(leaving))
         if removals.spent or search.searched.budget.spent:
             return None
@@ -321,17 +304,14 @@ class GroupReservation:
     def _promising(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray
     ) -> Assignment | None:
-        """Place the members on these rows by counting; return None if some certainly do not fit.
-
-        The placement is not final for members that cannot be counted.
-        """
+        """Place the members by counting; return None if some certainly do not fit."""
         counted = search.is_counted()
         slots = np.flatnonzero(self._leaving(group))
         found = search.place_once_ended(slots, rows)
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
-        """Return bool[slots of PodColumns]: True for pods whose end makes room for the group."""
+        """Return bool[slots]: True for pods whose end makes room for the group."""
         columns = self._cluster.pod_columns
         leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
         for slot in np.flatnonzero(leaving).tolist():
@@ -350,10 +330,7 @@ class GroupReservation:
         return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]
 
     def _growing(self, rows: IntArray, members: int, limit: int) -> Iterator[IntArray]:
-        """Yield growing sets of the nodes with the most free cpu, as rows.
-
-        The first set has one node per member, the next twice as many, and the last at most `limit`.
-        """
+        """Yield growing sets of the nodes with the most free cpu, as rows."""
         nodes = self._cluster.nodes.take(rows)
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
         ordered, most = rows[np.argsort(-free, kind="stable")][:limit], members
@@ -368,6 +345,5 @@ def _of_daemon_set(pod: Pod) -> bool:
 
 
 def _after(pipeline: Pipeline) -> float | None:
-    """Return the seconds of waiting after which a group gets reserved nodes; None: never."""
     policy = pipeline.group_policy
     return policy.reserve_after_seconds if policy is not None else None

@@ -12,8 +12,8 @@ _MOST_STEPS: Final = 3_000
 class SearchBudget:
     """The steps that a search may take; a step takes about as long as a decision about one pod.
 
-    `remaining` is negative if more steps were taken. `is_over` says whether the search must end now
-    because other pods wait.
+    `remaining` may become negative. `is_over` says whether the search must end now because other
+    pods wait.
     """
 
     def __init__(

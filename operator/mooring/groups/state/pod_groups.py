@@ -78,8 +78,8 @@ class PodGroupState:
     """The present state of one group; other code only reads it (podgroupstate.go).
 
     Each member is in one of four mappings by uid: `unscheduled` (without a node), `assumed` (on a
-    node, not confirmed by the watch), `assigned` (bound) and `terminating`. The member that changed
-    last is the last one.
+    node, not confirmed by the watch), `assigned` (bound) and `terminating`. The mappings are in the
+    order of the members' last changes.
     """
 
     __slots__ = (
@@ -190,8 +190,8 @@ class PodGroupState:
     def short_of(self, pods: Collection[Pod]) -> str | None:
         """Return a text like `3 of 4 members` if these pods do not suffice for the minimums.
 
-        The pods are members without a node; members on nodes count, too. At least one pod is
-        needed, even if the minimums are already reached. Return None if the pods suffice.
+        Else return None. The pods are members without a node; members on nodes are counted, too. At
+        least one pod is needed, even if the minimums are already reached.
         """
         if self.roles:
             of_roles = Counter(map(self.role_of, pods))
@@ -262,7 +262,7 @@ class PodGroupState:
 
     @property
     def _why_gated(self) -> str | None:
-        """A sentence for users if too few members are without scheduling gates; otherwise None."""
+        """A sentence for users if too few members are without scheduling gates, or None."""
         needs = [(self.minimum, self.all_pods_count - self._gated.total(), "members")]
         for role, minimum in self.roles.items():
             ready = self._roles[role] - self._gated[role]
@@ -316,7 +316,7 @@ class PodGroupState:
         return self._first_created
 
     def with_members(self, pods: Iterable[Pod], without: Container[Uid]) -> "PodGroupState":
-        """Return a copy with the additional members `pods`, but not the members in `without`.
+        """Return a copy of the group with the members `pods`, but not with those in `without`.
 
         `pods` have no nodes. The copy has no terminating members, and the priority of the original.
         The caller may change only the copy's definition.
@@ -354,7 +354,7 @@ class PodGroupState:
             self._define_by_members()
 
     def _remove(self, pod: Pod, declared: DeclaredByPod | None) -> None:
-        """Remove the pod from all counts; `declared` must be the value that `_add` got."""
+        """Remove the pod from all counts; `declared` is the value that `_add` got."""
         if self._terminating.pop(pod.uid, None) is not None:
             return
         is_placed = self._unscheduled.pop(pod.uid, None) is None
@@ -388,8 +388,6 @@ class PodGroupState:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A member, its group, and the requirements of the group that the member declares."""
-
     group: PodGroupState
     pod: Pod
     declared: DeclaredByPod | None
@@ -527,8 +525,7 @@ class PodGroups:
     def track(self, formats: tuple[GroupFormat, ...]) -> Iterator[Pod]:
         """Find the group of each pod by the first of these formats that matches, from now on.
 
-        Returns an iterator that counts every pod again and yields it; the caller must exhaust it.
-        It is empty if the formats are the same as before.
+        Returns an iterator that counts pods again and yields them; the caller must exhaust it.
         """
         if formats == self._formats:
             return iter(())

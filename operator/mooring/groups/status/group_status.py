@@ -119,8 +119,8 @@ def desired_status(
 ) -> dict[str, Any] | None:
     """Return the status to write; None if the API server has it already, or without an object.
 
-    `kind` is the type of the condition, `now` the present time, and `tried` the time of the first
-    attempt to place the group (RFC 3339; empty without an attempt).
+    `kind` is the type of the condition. `now` is the present time, and `tried` the time of the
+    first attempt (RFC 3339; empty without an attempt).
     """
     definition = group.definition
     if definition is None:
@@ -151,7 +151,7 @@ def desired_status(
 
 
 def _of_members(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:
-    """Return the changed fields, other than conditions, of a coscheduling or Volcano status."""
+    """Return the changed fields, other than conditions, of the group's status."""
     source, definition = group.key.source, group.definition
     if definition is None or source not in (GroupSource.COSCHEDULING, GroupSource.VOLCANO):
         return {}

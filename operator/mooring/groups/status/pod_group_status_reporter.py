@@ -207,7 +207,7 @@ class PodGroupStatusReporter:
         return len({nominee.row for nominee in self._state.nominations.reserved})
 
     def _reserved(self, group: PodGroupState) -> str:
-        """Return which nodes are reserved for the group, and until when; "" if there are none."""
+        """Return which nodes are reserved for the group, and until when; "" without any."""
         nominees = map(self._state.nominations.get, group.unscheduled)
         reserved = [n for n in nominees if n is not None and n.reservation is not None]
         if not reserved or (kept := reserved[0].reservation) is None:
@@ -229,7 +229,7 @@ class PodGroupStatusReporter:
             tasks.create_task(self._scheduler.turn.between(self._look_at_changed))
 
     async def _look_at_changed(self) -> NoReturn:
-        """Once a second, or later while more important work waits, examine the changed groups."""
+        """Examine the changed groups once a second."""
         profiles = self._scheduler.profiles
         self._running, known = True, profiles.version
         while True:
@@ -238,6 +238,7 @@ class PodGroupStatusReporter:
                 known = profiles.version
                 self._dirty |= dict.fromkeys(group.key for group in self._state.pod_groups)
             waited = 0.0
+            # More important work goes first, for a while.
             while self._dirty and waited < _PATIENCE_SECONDS and self._busy():
                 await self._sleep(ROUND_SECONDS)
                 waited += ROUND_SECONDS
@@ -247,7 +248,7 @@ class PodGroupStatusReporter:
             await self._sleep(ROUND_SECONDS)
 
     async def _write(self, key: GroupKey) -> None:
-        """Examine a group; write its status and new events, unless the status will change soon."""
+        """Examine a group; write its status and new events."""
         await self._slices.pause()
         group = self._state.pod_groups.get(key)
         if group is None:
@@ -260,10 +261,7 @@ class PodGroupStatusReporter:
             await self._send(group, view)
 
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
-        """Return whether the status will change again soon and should not be written yet.
-
-        If a decision was made only seconds ago, the group is examined again in the next round.
-        """
+        """Return whether the status will change again soon and need not be written."""
         record, definition = self._record(group), group.definition
         written = self._statuses.has_patched(group.key)
         written |= definition is not None and definition.status.scheduled is not None
@@ -278,7 +276,7 @@ class PodGroupStatusReporter:
         return True
 
     def _look(self, group: PodGroupState) -> GroupView:
-        """Return the present state of the group, and update the counts by phase."""
+        """Return the group's present state, and count it by phase."""
         record = self._record(group)
         view = record.seen(group, self._reserved(group))
         if record.view is not None:
@@ -294,10 +292,7 @@ class PodGroupStatusReporter:
             self._phases[record.view.phase] -= 1
 
     def _is_owned(self, group: PodGroupState, record: _Record) -> bool:
-        """Return whether this scheduler schedules the group, or scheduled its former members.
-
-        The answer is also stored in `record.owned`.
-        """
+        """Return whether this scheduler schedules the group, or scheduled its former members."""
         definition = group.definition
         if definition is None or not definition.uid:
             return False
@@ -314,10 +309,8 @@ class PodGroupStatusReporter:
         return record.owned
 
     def _replaces_volcano(self, namespace: str) -> bool:
-        """Return whether a profile schedules the pods that Volcano's controller will create.
-
-        The controller creates a job's pods only once the status of the group allows it.
-        """
+        """Return whether a profile schedules the pods that Volcano will create."""
+        # Volcano's controller creates a job's pods only once the status of the group allows it.
         metadata, spec = {"name": "volcano", "namespace": namespace}, {"schedulerName": "volcano"}
         pod = parse_pod({"metadata": metadata, "spec": spec})
         entry = self._scheduler.profiles.of(pod, self._scheduler.cluster)
@@ -325,10 +318,7 @@ class PodGroupStatusReporter:
         return any(form.source is GroupSource.VOLCANO for form in formats)
 
     def _must_count(self, group: PodGroupState) -> bool:
-        """Return whether to count the finished members of a coscheduling group again.
-
-        Return False for other groups, and if the number cannot have changed since the last count.
-        """
+        """Return whether to count the finished members of a coscheduling group again."""
         definition, record = group.definition, self._record(group)
         if definition is None or group.key.source is not GroupSource.COSCHEDULING:
             return False
@@ -369,12 +359,7 @@ class PodGroupStatusReporter:
     def _tell(
         self, group: PodGroupState, definition: PodGroup, view: GroupView, resource: Resource
     ) -> None:
-        """Record an event when the group is placed, and for each new reason why it is not.
-
-        Also record an event when nodes are reserved. A single event names the fields of the object
-        that have no effect. Missing members are reported only in the condition, because their
-        number changes often.
-        """
+        """Record events about the group's placement, reserved nodes and ignored fields."""
         record, known = self._record(group), definition.status.scheduled
         about = ObjectRef(
             resource.kind, group.key.name, group.key.namespace, definition.uid, resource.api_version
@@ -397,6 +382,7 @@ class PodGroupStatusReporter:
             return
         failure = bool(record.failure or record.error)
         before = record.said or (known.message if known is not None else "")
+        # The number of missing members changes often: only the condition reports it.
         if failure and group.incomplete is None and view.message != before:
             self._recorder.record(about, "Warning", "FailedScheduling", "Scheduling", view.message)
             record.said = view.message
@@ -455,10 +441,7 @@ class PodGroupStatusReporter:
 
 
 def _members(group: PodGroupState, told: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Yield the members with the reason why each waits, members without a node first.
-
-    Reasons in `told` are left out, because users see them as reasons of the group.
-    """
+    """Yield the members and why they wait, except reasons in `told`."""
     for pod in group.unscheduled.values():
         gates = pod.spec.gates
         message = gates_text(gates) if gates else pod.unscheduled_message
