@@ -77,8 +77,8 @@ def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Ev
 def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]:
     """Return whether the map or list `value` has `key`, and the value of this entry.
 
-    Without the entry, the value is a Failure, or None with `may_be_absent`. A list always returns a
-    Failure for a key that is no whole number.
+    Without the entry, the value is a Failure, or None with `may_be_absent`. If the key of a list
+    is no whole number, the value is always a Failure.
     """
     if type(value) is MapValue:
         found, inner = value.find(key)

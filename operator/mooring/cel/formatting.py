@@ -229,7 +229,7 @@ def _as_text(value: Value) -> str:
 
 
 def _inner(value: Value, key: bool = False) -> str:
-    """Return the text of a list's element, or of a map's key or value."""
+    """Return the text of a part of a list or map."""
     kind = type(value)
     if key and kind not in {str, bool, int, UInt}:
         raise FormatError(f"no formatting function for map key of type {type_name(value)}")

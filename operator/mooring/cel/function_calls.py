@@ -134,7 +134,7 @@ def _of_operator(function: str, operator: operators.Operator) -> Implementation:
 
 
 def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Implementation:
-    """Return a function that calls the first suitable overload, or returns a Failure."""
+    """Return a function that calls the first suitable overload."""
     unguarded = function in _UNGUARDED
     known = _OVERLOADS if newer else _OVERLOADS | _OVERLOADS_1_36
     choices = [(known[each.name], each.parameters) for each in overloads]

@@ -272,7 +272,7 @@ def _read(slot: int) -> Evaluate:
 
 
 def _growing(value: Value) -> Value:
-    """Return the start value of a loop; an empty list or map can grow."""
+    """Return the start value of a loop, to which the loop can add."""
     if is_list(value) and not size_of(value):
         return []
     if type(value) is MapValue and not len(value):
@@ -444,7 +444,7 @@ def _made_map(frame: Frame, steps: Sequence[tuple[Evaluate, Evaluate, bool]]) ->
 
 
 def _members(items: Sequence[Value]) -> frozenset[tuple[type, Value]] | None:
-    """Return the elements of a constant list as a set; None if this is impossible."""
+    """Return the elements of a constant list as a set, if possible."""
     found = set[tuple[type, Value]]()
     for item in items:
         kind = type(item)

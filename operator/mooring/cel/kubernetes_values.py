@@ -357,7 +357,7 @@ _GROUP: Final = re.compile(r"[0-9A-Fa-f]*")
 
 
 def _why_not_6(text: str) -> str:
-    """Return the mistake in a text with a colon that is no IPv6 address."""
+    """Return the mistake in an IPv6 address."""
     address, percent, zone = text.partition("%")
     if percent and not zone:
         return "zone must be a non-empty string"

@@ -149,8 +149,6 @@ def _ordered(accepted: frozenset[int]) -> Callable[[Value, Value], Value]:
 
 
 def _lenient(base: Operator) -> Operator:
-    """Return a comparison that gives False for NaN."""
-
     def compute(first: Value, second: Value) -> Value:
         found = base.implementation(first, second)
         return False if found is NOT_A_NUMBER else found

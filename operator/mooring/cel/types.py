@@ -208,7 +208,7 @@ class Substitutions:
         return second.kind in {"dyn", "any", "param"} or second == first
 
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
-        """Bind `free` to `given`; return whether this is possible, and whether `free` was bound."""
+        """Bind `free` to `given`; return whether this succeeds, and whether `free` was bound."""
         if given == free:
             return True, True
         known = self._known.get(free.name)

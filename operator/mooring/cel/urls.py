@@ -134,7 +134,7 @@ def _host(authority: str, scheme: str) -> str | Failure:
 
 
 def _literal(host: str) -> str | Failure:
-    """Return a host that is an IPv6 address in brackets, with its port."""
+    """Return the host, an IPv6 address in brackets, with its port."""
     bracket = host.rfind("]")
     if host.rfind("[") > 0:
         return Failure("invalid IP-literal")

@@ -87,7 +87,7 @@ def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
 
 
 def _not_accepted(node: Expression, kinds: frozenset[str], nested: bool) -> Expression | None:
-    """Return the node, or with `nested` its first part, whose type is not in `kinds`."""
+    """Return the first node whose type is not in `kinds`."""
     if (node.type or DYN).kind not in kinds:
         return node
     if not nested or not isinstance(node, ListOf | MapOf):

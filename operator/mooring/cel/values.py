@@ -401,8 +401,7 @@ def _equal_optionals(first: Optional, second: Optional) -> "bool | Failure":
 
 
 def _directly_equal(first: Value, second: Value) -> "bool | Failure":
-    """Return whether two values are equal."""
-    # An Opaque value compares itself with None.
+    # An Opaque value compares itself even with None.
     if second is None and isinstance(first, Opaque):
         return first.equals(second)
     return equal(first, second)

@@ -137,6 +137,5 @@ class ObjectHandlers:
             self.state.put(Kind.PRIORITY_CLASS, key, value)
 
     def _note_listing(self, event: Mapping[str, Any]) -> None:
-        """Call `listed` if kopf has begun a new list."""
         if event["type"] is None:
             self.listed()

@@ -390,7 +390,6 @@ class ProfileHandler:
         )
 
     def _warning(self, name: str) -> tuple[str, str | None]:
-        """Return the reason and the message of the condition Warning."""
         unknown, missing = self.profiles.unknown_server(name), self._missing(name)
         if unknown is None:
             return "NotOnAnyNode", missing
@@ -539,13 +538,11 @@ def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_older(metadata: Mapping[str, Any], than: str) -> bool:
-    """Return whether the resourceVersion is older than `than`."""
     version = metadata.get("resourceVersion", "")
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: float) -> str:
-    """Return lastTransitionTime of the condition `kind`."""
     for condition in before.get("conditions") or ():
         if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))

@@ -79,7 +79,7 @@ class OnWatch(Protocol):
     """A function that is called for each list and watch that kopf requests."""
 
     def __call__(self, path: str, *, accepted: bool) -> None:
-        """Report a list or watch of `path` that kopf requests; `accepted`: that its watch works."""
+        """Report that kopf requests a list or watch of `path`, or that its watch works."""
 
 
 @dataclass(eq=False, repr=False)
@@ -205,7 +205,7 @@ class KopfSessions:
     def _checked(
         self, content: Any, read: "_Read", query: Mapping[str, str], *, is_watch: bool
     ) -> "_Content":
-        """Return the body, which fails at a malformed part while it is read."""
+        """Return the body of a list or watch, which checks what it reads."""
         if is_watch:
             self._has_watched_pods |= read.resource is POD
             path = read.resource.path()
@@ -423,7 +423,6 @@ class _Watch(_Content):
         self._version = raw["metadata"]["resourceVersion"]
 
     def _bookmark(self) -> bytes:
-        """Return a BOOKMARK event with the version of the last event that was handled here."""
         self._taken = 0
         metadata = {"resourceVersion": self._version}
         return orjson.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}) + b"\n"

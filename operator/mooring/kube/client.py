@@ -214,7 +214,6 @@ class ApiClient(Transport):
         await self.request("DELETE", resource.path(namespace, name), body=body, wanted=wanted)
 
     async def _page(self, path: str, params: Mapping[str, str], accept: str) -> dict[str, Any]:
-        """Return one page of a list, after a check of its objects."""
         page = await self._json("GET", path, params=params, accept=accept)
         try:
             page["items"] = items_of(page)

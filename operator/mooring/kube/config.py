@@ -279,7 +279,6 @@ def _without_entries(problem: str) -> str:
 
 
 def _current_context(merger: Any) -> str | None:
-    """Return the current context of the first file that sets it."""
     # As kubectl does; the library would use the last such file.
     settings = (config.get("current-context") for config in merger.config_files.values())
     return next((name for name in settings if name), None)

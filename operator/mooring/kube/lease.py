@@ -260,7 +260,7 @@ class LeaderElector:
         self._lease = lease
 
     async def _write(self, lease: dict[str, Any]) -> None:
-        """Write or create the lease with this replica as its holder; extend `leadership`."""
+        """Write the lease for this replica, or create it; extend `leadership`."""
         old = lease.get("spec") or {}
         now = micro_time(self.now())
         spec = {

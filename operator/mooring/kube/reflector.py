@@ -176,7 +176,7 @@ class Reflector:
         await self.sleep(max(self._backoff.pause(), wish))
 
     def _log(self, error: ApiError) -> None:
-        """Log the error, unless it is a repetition or a usual end of a watch."""
+        """Log the error, except repetitions and the usual end of a watch."""
         text = explain(error)
         is_cut = isinstance(error, UnansweredError) and self._version is not None
         if not (is_cut and self._has_lasted) and text != self._logged:

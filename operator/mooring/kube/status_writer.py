@@ -180,7 +180,6 @@ class StatusWriter(Generic[_Key]):
             self._more.set()
 
     def _log(self, error: ApiError) -> None:
-        """Log the error, unless the last logged error has the same kind."""
         if error.kind != self._trouble:
             logger.warning("the status of %s is not written: %s", self._what, explain(error))
         self._trouble = error.kind

@@ -238,7 +238,6 @@ class Transport:
             raise UnansweredError(request.call, str(error), server=self.url) from error
 
     async def _ask_by_proxy(self, request: _Request, headers: Mapping[str, str]) -> Answer:
-        """Return the whole answer to a request through the proxy."""
         if request.is_write and not self._may_send(request):
             raise self._not_sent(request)
         patience = aiohttp.ClientTimeout(total=self._timeout, sock_connect=CONNECT_SECONDS)

@@ -148,7 +148,7 @@ class Discovery:
         return True
 
     def _counts(self, about: Kind | None, found: object, known: object) -> bool:
-        """Return whether to use the answer: it is known, or came often enough."""
+        """Return whether the answer came often enough to be used."""
         before, times = self._changes.pop(about, (found, 0))
         times = times + 1 if before == found else 1
         is_version = found is not None and known is not None

@@ -41,7 +41,7 @@ _UNLISTED: Final = "{} of resource.k8s.io are not listed yet"
 
 @dataclass(frozen=True, slots=True)
 class _Trouble:
-    """A failing list or watch: since when it fails, and its last error."""
+    """When a list or watch began to fail, and its last error."""
 
     since: float
     words: str
@@ -88,9 +88,9 @@ class Reflectors:
     """Runs one reflector for each served resource; the reflectors write to `sink`.
 
     Every `look_seconds` the API server is asked for its kinds. A kind that it does not serve has no
-    objects. A failed first list of a kind of `MIRRORED_IF_SERVED` does not make the replica
-    unready, because only pods that name an unknown PodGroup wait. Nor do the kinds of
-    `DEVICE_KINDS`: while one of them is unknown, no device is allocated.
+    objects. If the first list of a kind of `MIRRORED_IF_SERVED` fails, the replica is ready
+    nevertheless; only pods that name an unknown PodGroup wait. The kinds of `DEVICE_KINDS` never
+    make a replica unready; while one of them is unknown, no device is allocated.
 
     `devices_known` is called with the reason why no device is allocated, and with None when all
     device kinds are known. `relisted` is called with a resource's name after each list but the

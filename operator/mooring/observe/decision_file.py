@@ -76,7 +76,7 @@ class DecisionFile:
             self._trouble = trouble
 
     def _write_some(self, lines: Sequence[bytes]) -> int:
-        """Write the first of the lines, as many as fit; return their number."""
+        """Write as many of the first lines as fit; return their number."""
         with self.path.open("ab+") as file:
             before = size = file.tell()
             number = 0

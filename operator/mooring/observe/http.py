@@ -266,7 +266,6 @@ class Endpoints:
         return await self.turn.between(_answer, handler, request)
 
     async def _require(self, request: web.Request, attributes: Attributes) -> None:
-        """Raise an error of HTTP unless the request's user has this access."""
         user = await self.user_of(request)
         if not await self.allows(user, attributes):
             raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
@@ -413,13 +412,11 @@ class Endpoints:
         return json_answer(orjson.dumps(pending.groups(await viewer.visible(names), namespace)))
 
     async def _show_shadow(self, request: web.Request) -> web.Response:
-        """Return the decisions of shadow profiles; ?namespace=NAMESPACE limits the pods."""
         namespace = request.query.get("namespace", "")
         await self._require(request, pod_read(namespace))
         return json_answer(orjson.dumps(self.shadow(namespace)))
 
     async def _show_rebalancing(self, request: web.Request) -> web.Response:
-        """Return each profile's last plan and current moves."""
         viewer = await Viewer.of(self, request)
         return json_answer(await viewer.shown({"profiles": self.rebalancing()}))
 

@@ -552,7 +552,7 @@ class DecisionLog:
         return (_summary(path, wall) for path in chosen)
 
     def _newest(self, namespace: str, *, decided: bool = False) -> Iterator[_Path]:
-        """Yield the paths of the namespace's pods ("": all), the last changed first."""
+        """Yield the paths of the namespace's pods, the last changed path first."""
         prefix = f"{namespace}/" if namespace else ""
         parts = (self._live, self._without_decisions, self._ended)
         # Thousands of paths may be left out, so that this does little for each.
@@ -580,7 +580,7 @@ class DecisionLog:
         return self._find(uid) if uid is not None else None
 
     def _begin(self, pod: str, uid: Uid, times: StateTimes | None) -> None:
-        """Begin the path of a pod, instead of an ended path of its name."""
+        """Begin the path of a pod; drop an ended path of the same name."""
         earlier = self._names.latest(pod)
         if earlier is not None and earlier in self._ended:
             self._drop(earlier)
@@ -645,7 +645,7 @@ class DecisionLog:
             self._drop(path.uid)
 
     def _made_live(self, uid: Uid, step: RecordedStep) -> _Path | None:
-        """Make the path live again, and return it; None without such a path."""
+        """Make the pod's path live again, and return it."""
         path = self._without_decisions.pop(uid, None)
         if path is None and step is RecordedStep.PREEMPTED:
             path = self._ended.pop(uid, None)
@@ -672,7 +672,7 @@ class DecisionLog:
         return dumps(line)
 
     def _attach(self, path: _Path, packed: bytes) -> None:
-        """Store the decision with the last step; drop the oldest of too many decisions."""
+        """Store the decision with the last step, and limit the decisions."""
         path.attempts += 1
         self._release(path.decisions[-1])
         path.decisions[-1] = self._text(packed)
@@ -682,7 +682,7 @@ class DecisionLog:
             path.decisions[kept[0]] = None
 
     def _text(self, value: bytes) -> _Text:
-        """Return the shared text of a decision, with one more pod."""
+        """Return the shared text of a decision, and count one more pod."""
         text = self._texts.get(value)
         if text is None:
             value = memoryview(value).tobytes()  # a copy, as in `_line`

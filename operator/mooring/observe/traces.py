@@ -245,7 +245,6 @@ class Traces:
         exported.set_result(lost is None)
 
     def _lose(self, number: int, reason: str) -> None:
-        """Count lost spans, and log the first loss."""
         self._dropped += number
         if not self._told:
             self._told = True
@@ -352,7 +351,6 @@ class _PodSpans:
             self._root(noted, offset)
 
     def _keep(self, steps: dict[Uid, NotedStep], noted: NotedStep) -> None:
-        """Keep the step until the attempt has ended."""
         steps.pop(noted.uid, None)
         steps[noted.uid] = noted
         if len(steps) > _MOST_OPEN:
@@ -402,7 +400,7 @@ class _PodSpans:
         span.end(_nanoseconds(ended.time + offset))
 
     def _root(self, ended: NotedStep, offset: float) -> None:
-        """Make the root span of a pod, from its first sight to its end."""
+        """Make the root span of a pod."""
         began, times = ended.time, ended.times
         attributes: _Attributes = {
             **_pod_attributes(ended),

@@ -143,7 +143,7 @@ class Nodes:
         }
 
     async def _label_keys(self) -> list[str]:
-        """Return up to 100 labels for grouping, the most useful first; reuse a recent result."""
+        """Return up to 100 labels for grouping, the most useful first."""
         table, now = self.scheduler.state.nodes, self.clock()
         known = self._labels
         if known is not None and (known[1] == table.topology_version or known[0] > now):
@@ -291,7 +291,7 @@ def _resource(node: NodeView, resource: str) -> dict[str, Any]:
 def _largest_pod(
     resources: Sequence[dict[str, Any]], slots: int, kept_for: Sequence[Pod]
 ) -> dict[str, str] | None:
-    """Return the requests of the largest pod of priority 0 that fits; None if no pod fits."""
+    """Return the requests of the largest pod of priority 0 that fits."""
     free: dict[str, str] = {}
     for each in resources:
         name = each["name"]

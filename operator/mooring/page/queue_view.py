@@ -182,7 +182,7 @@ class PendingPods:
         return seen
 
     def _groups(self, codes: IntArray, members: BoolArray) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the 200 most frequent of `codes`, each with a summary of its pods."""
+        """Yield the 200 most frequent codes, each with a summary of its pods."""
         if not members.any():
             return
         codes, states, since = codes[members], self.states[members], self.since[members]

@@ -260,7 +260,6 @@ class Page:
         return json_answer(await viewer.shown(document, lambda pod: pod.namespace == namespace))
 
     async def _show_object(self, request: web.Request) -> web.Response:
-        """Return the API object of the pod ?pod=NAMESPACE/NAME."""
         _, namespace, name = _named(request, "pod")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
@@ -298,12 +297,10 @@ class Page:
         return _json({"queues": kept})
 
     async def _show_plans(self, request: web.Request) -> web.Response:
-        """Return each profile's last plan."""
         viewer = await self._viewer(request)
         return json_answer(await viewer.shown(self.plans.document()))
 
     async def _plan(self, request: web.Request) -> web.Response:
-        """Return a plan of moves; the body is a `PlanRequest`."""
         viewer = await self._viewer(request)
         wanted = await _body(request, PlanRequest)
         with _answering():
@@ -428,7 +425,6 @@ class Page:
     async def _still(
         self, viewer: Viewer, request: web.Request, right: NonResourceAttributes
     ) -> bool:
-        """Return whether the user is the same and still has the right."""
         try:
             user = (await self._viewer(request)).user
             return user == viewer.user and await viewer.may(right)

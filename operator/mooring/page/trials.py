@@ -4,8 +4,8 @@ The page's view Try it and the endpoint what-if use this module. It writes nothi
 made in trials (`mooring.scheduling.what_if`), and plugins of an edited profile get an API whose
 calls fail.
 
-A step of the work takes about as long as a decision. The event loop is free for three times as long
-after it. The next step first adds the pods of earlier steps again.
+The work is done in steps of about one decision. After each step, the event loop is free for three
+times as long. A step first adds the pods of earlier steps again.
 """
 
 import asyncio
@@ -379,7 +379,7 @@ class WhatIfRunner:
         return list(units.values())
 
     def _beside_members(self, group: PodGroupState) -> PodGroupState:
-        """Return the group with its members in the cluster, and its definition in the text."""
+        """Add the group's members in the cluster; prefer the definition in the text."""
         live = self.scheduler.cluster.pod_groups.get(group.key)
         if live is None:
             return group
@@ -563,7 +563,7 @@ class WhatIfRunner:
 class _Unit:
     """A single pod, or the members of a group, which are decided together.
 
-    `cut` is True if the limit on pods left out members of the group.
+    `cut` is True if the group has members beyond the limit on pods.
     """
 
     pods: list[Pod]

@@ -42,8 +42,8 @@ class Turns:
     async def turn(self, hint: str, user: str = "") -> AsyncIterator[None]:
         """Wait until no other request runs; limit the time of this request.
 
-        `hint` tells the user how to make the request quicker. Raises TrialsBusy if too many
-        requests, or one of `user`, wait already, and TooLongError if this request takes too long.
+        `hint` tells the user how to make the request quicker. Raises TrialsBusy
+        if this request may not wait or waits too long, and TooLongError if it runs too long.
         """
         busy = "other requests are worked on; try again in some seconds"
         if self._waiting.total() + self._one_at_a_time.locked() >= self._most:
