@@ -145,8 +145,7 @@ class ProfileHandler:
     def settle_conflicts(self) -> list[str]:
         """Return the profiles whose conflicts must be reported now; [] while profiles still change.
 
-        Profiles still change if one has changed since the last call, except after
-        MOST_CONFLICT_WAITS calls.
+        After MOST_CONFLICT_WAITS calls, conflicts are reported although profiles still change.
         """
         if not self._unsettled:
             return []
@@ -266,7 +265,7 @@ class ProfileHandler:
         return _Verdict(uid, generation, ready=True, reason=reason, message=message)
 
     def _note_certificates(self, shown: Mapping[str, Any], error: ProfileInvalid) -> None:
-        """Keep a profile without other mistakes than certificates, for another check."""
+        """Keep a profile whose certificates are invalid, to check it again."""
         if isinstance(error, CertificatesInvalid):
             self._uncertified.setdefault(shown["metadata"]["name"], (shown, error))
 

@@ -55,7 +55,7 @@ _LARGE_BYTES: Final = 2**14
 """Objects with fewer bytes of JSON are not counted toward `MOST_GARBAGE_BYTES`."""
 
 BOOKMARK_EVENTS: Final = 100
-"""The number of events kept from kopf after which kopf gets a bookmark."""
+"""The number of events that kopf does not get before it gets a bookmark."""
 
 _SLOW_BYTES: Final = 2**18
 """Other tasks run after a watch event with this many bytes: its parsing takes a millisecond or
@@ -260,7 +260,7 @@ class _CutContent(_Content):
     """The body of an answer without values that are nested too deeply for kopf."""
 
     async def read(self, n: int = -1) -> bytes:
-        """Return the whole body with these strings; with `n` >= 0, up to `n` bytes without them."""
+        """Return the whole body with strings for such values; with `n` >= 0, `n` raw bytes."""
         # Any user may write such values into the managed fields of a pod.
         data = await self._content.read(n)
         return cut_nesting(data) if n < 0 else data

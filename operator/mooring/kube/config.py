@@ -143,7 +143,7 @@ def _malformed() -> tuple[type[Exception], ...]:
 
 @cache
 def _library() -> Any:
-    """Return only the module of kubernetes_asyncio that reads kubeconfigs."""
+    """Import only the module of kubernetes_asyncio that reads kubeconfigs."""
     package, client = "kubernetes_asyncio", "kubernetes_asyncio.client"
     # A login plugin may have imported the whole library already.
     if package in sys.modules:

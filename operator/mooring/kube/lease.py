@@ -300,7 +300,7 @@ class LeaderElector:
         return True
 
     async def _release_as_read(self) -> bool:
-        """Release the lease; return False after a conflict, or without the lease."""
+        """Try once to release the lease; return whether this worked."""
         lease = await self.client.get(LEASE, self.name, self.namespace)
         self._observe(lease)
         if self.holder != self.identity:

@@ -182,7 +182,7 @@ class Reflectors:
     def is_current(self) -> bool:
         """Return whether all needed resources are listed and watched; call `devices_known`.
 
-        A broken watch of a kind of `DEVICE_KINDS` counts only in its first `DEAD_SECONDS`.
+        A watch of a kind of `DEVICE_KINDS` that fails for over `DEAD_SECONDS` is ignored.
         """
         self._tell_of_devices()
         if self.problem() is not None:
@@ -246,7 +246,7 @@ class Reflectors:
     async def _follow(
         self, kind: Kind, resource: Resource | None, group: asyncio.TaskGroup
     ) -> None:
-        """Start or stop the reflector of the kind, as the server serves `resource`."""
+        """Start or stop the reflector of the kind if this is necessary."""
         served = self._served.get(kind)
         if served is not None and resource not in (None, served.resource):
             before = served.resource.version

@@ -434,7 +434,7 @@ class Metrics(Collector, DeviceMetrics):
     ) -> None:
         """Count the victims of a pod group; for `victims` and `violations` see `preempted`.
 
-        `disruptions` counts these victims: the single pods, and the groups evicted as a whole.
+        `disruptions` is the number of victims if each group that is evicted as a whole is one.
         """
         self._group_preemptions.child(_POD_GROUP, Status.SUCCESS).add()
         self._group_victims.child(_POD_GROUP).observe(victims)

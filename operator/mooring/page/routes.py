@@ -319,7 +319,7 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _what_if(self, request: web.Request) -> web.Response:
-        """Return the decisions about the pods in the body, by ?profile=NAME if it is given."""
+        """Return the decisions about the pods in the body; ?profile=NAME selects the profile."""
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
