@@ -53,15 +53,13 @@ class _Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counts:
-    """Counts of pods per topology domain, for the filter.
-
-    `avoiding` counts, by node label, the placed pods whose own anti-affinity terms select the pod.
-    """
+    """Counts of pods per topology domain, for the filter."""
 
     wanted: tuple[DomainCounts, ...]
     first: bool
     """Whether only the pod itself matches its required affinity; if so, no other pod is needed."""
     avoided: tuple[DomainCounts, ...]
+    # By node label: the placed pods whose own anti-affinity terms select the pod.
     avoiding: Mapping[Domains, IntArray | CountArray]
 
 

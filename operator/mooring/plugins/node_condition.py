@@ -69,7 +69,7 @@ def _bits(nodes: NodeView) -> npt.NDArray[np.uint64]:
 
 
 def _unfit(conditions: Mapping[str, str]) -> int:
-    """Return an integer whose bit i is set if the i-th condition is unhealthy."""
+    """Return a bit mask of the conditions that are not healthy."""
     return sum(
         1 << i
         for i, (kind, wanted) in enumerate(_HEALTHY.items())

@@ -117,7 +117,7 @@ amounts are computed with Python's integers."""
 
 
 class _Arithmetic(NamedTuple):
-    """Functions for arithmetic with amounts of several nodes, as int64 or as floats."""
+    """Functions for arithmetic with amounts, as int64 or as floats."""
 
     minimum: Callable[[Any, Any], Any]
     maximum: Callable[[Any, Any], Any]
@@ -238,7 +238,7 @@ class _AllocationScore:
         scored: Sequence[tuple[str, int, int]],
         by: _Arithmetic,
     ) -> Any:
-        """Return the weighted mean of the resources' scores for each node, 0 to 100."""
+        """Return each node's weighted mean score, 0 to 100."""
         total: Any = 0
         weights: Any = 0
         # `amounts` alternates each resource's allocatable and requested amounts.
@@ -301,7 +301,7 @@ class NodeResourcesFit(_AllocationScore):
         return fits
 
     def resource_requests(self, need: _Need) -> Mapping[str, int]:
-        """Return the amounts that must be free besides a pod slot; `filter` checks only these.
+        """Return the amounts that must be free on the node, besides room for one more pod.
 
         Resources of a DeviceClass are left out, because nodes with devices need not offer them.
         """

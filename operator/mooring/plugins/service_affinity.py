@@ -131,7 +131,7 @@ def _matches(other: object | None, pod: Pod) -> bool:
 
 
 def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: ClusterView) -> dict[str, str]:
-    """Return the labels in `keys` of the first node that has a matching pod."""
+    """Return these labels of the first node with a matching pod."""
     part = PodSelector(selector_from_labels(pod.labels), frozenset((pod.namespace,)))
     matching = cluster.counts(selection((part,), terminating=True), EACH_NODE)
     if not matching.total:

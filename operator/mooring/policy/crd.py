@@ -141,14 +141,14 @@ def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
 
 
 def _map_values(node: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the schema of the values, if `node` is the schema of a map."""
+    """Return the schema of a map's values; None for other schemas."""
     by_pattern = list(node.get("patternProperties", {}).values())
     values = by_pattern[0] if by_pattern else node.get("additionalProperties")
     return values if isinstance(values, dict) else None
 
 
 def _inlined(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema without its reference, and with X for `X or null`."""
+    """Return the schema with references resolved and without `or null`."""
     while "$ref" in node or "anyOf" in node:
         if "$ref" in node:
             target = definitions[node["$ref"].rpartition("/")[2]]

@@ -34,7 +34,7 @@ Path = Annotated[str, Field(max_length=4096)]
 
 
 def _from_base64(given: object) -> bytes:
-    """Decode base64 that may contain line breaks, as Go reads []byte from JSON."""
+    """Decode base64 as Go does: it may contain line breaks."""
     if isinstance(given, bytes):
         return given
     try:
@@ -66,7 +66,7 @@ def _url(text: str) -> str:
 
 
 def _without_user(text: str) -> str:
-    """Return the text of a URL without secrets, for Events and the log."""
+    """Return a URL without secrets, for Events and the log."""
     # The URL may be invalid.
     before, _, rest = text.rpartition("@")
     scheme, found, _ = before.partition("://")

@@ -102,7 +102,7 @@ def compiled(selector: LabelSelector | None) -> CompiledSelector:
 def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
     """Return whether one pod can match both profiles, and both have the same mode and precedence.
 
-    Pods and namespaces may have any labels.
+    Whether such a pod exists does not matter.
     """
     a, b = one.spec.match, other.spec.match
     return (

@@ -112,7 +112,7 @@ def read(model: type[Model], document: object, path: str) -> Model:
 
 
 def _not_json(value: Any, path: str = "") -> Iterator[FieldError]:
-    """Yield a mistake for each field with a value that JSON cannot have."""
+    """Yield a mistake for each value that JSON cannot have."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _not_json(item, join_path(path, key if key.isidentifier() else f"[{key}]"))

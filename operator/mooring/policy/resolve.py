@@ -144,7 +144,7 @@ def _resolve(
 
 
 def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
-    """Yield the mistakes, for each plugin that cannot be loaded only the first."""
+    """Yield the mistakes without repeated mistakes about one plugin."""
     seen = set[str]()
     for mistake in mistakes:
         if mistake.plugin not in seen:

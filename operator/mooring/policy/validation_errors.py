@@ -164,7 +164,7 @@ def _words(expected: str) -> list[str]:
 
 
 def _choice(given: object, choices: list[str]) -> str:
-    """Return the message `must be one of ..., got ...`, with the choice probably meant."""
+    """Return the message `must be one of ...`, perhaps with a suggestion."""
     allowed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     numbers, hint = choices[0][:1].isdigit(), ""
     if isinstance(given, str):

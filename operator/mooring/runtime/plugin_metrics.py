@@ -112,11 +112,8 @@ class PluginMetrics:
         self._random = 1
 
     def begin_attempt(self) -> bool:
-        """Choose whether to measure plugin calls (`sampled`), and return the former choice.
-
-        The caller passes the returned value to `end_attempt`, because PreEnqueue of other pods may
-        begin and end inside an attempt.
-        """
+        """Choose whether to measure plugin calls; return the choice before, for `end_attempt`."""
+        # PreEnqueue of other pods may begin and end inside an attempt.
         outer = self.sampled
         if self._recorder is not None:
             # Not every tenth: with pods of two kinds in turn, those would all be of one kind.

@@ -406,7 +406,6 @@ _GROUP_KINDS: Final = {
 
 
 def _kind(raw: Mapping[str, Any]) -> Kind:
-    """Return the object's kind; for a PodGroup it depends on the API group."""
     group, _, _ = raw["apiVersion"].partition("/")
     return _GROUP_KINDS.get(group) or Kind(raw["kind"])
 

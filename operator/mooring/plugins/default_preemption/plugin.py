@@ -218,7 +218,7 @@ class DefaultPreemption:
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
     def _groups(self, state: PostFilterState) -> dict[int, PodGroupState]:
-        """Return the groups of lower priority that are only disrupted as a whole."""
+        """Return, by number, the whole groups that may be victims."""
         cluster = state.cluster
         if not self._knows_groups or not cluster.pod_groups.disrupted_whole:
             return {}

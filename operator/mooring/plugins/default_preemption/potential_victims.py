@@ -256,7 +256,7 @@ class PotentialVictims:
         return ranked
 
     def _costs(self, victims: VictimSlots) -> _Costs:
-        """Return the costs of those victims that are not yet being evicted."""
+        """Return the costs of the victims that are not yet being evicted."""
         numbers = self._columns.groups[victims.slots]
         in_group = np.isin(numbers, [*self._make]) & ~victims.evicting
         single = ~victims.evicting & ~in_group

@@ -193,7 +193,7 @@ class _Rules:
             regarded = np.zeros(len(found), np.bool_)
             regarded[least[-MOST_UNITS:]] = True
             return regarded
-        # For a single pod, also all pods on some nodes where its requests fit without them.
+        # For a single pod, also the pods of some nodes whose removal makes its requests fit.
         at = columns.rows[slots]
         counts = np.bincount(at, minlength=len(nodes))
         fits = nodes.present.copy()
@@ -225,7 +225,7 @@ class _Rules:
         return slots[~np.isin(slots, surplus)], True
 
     def _allowed(self) -> tuple[_Slots, _Slots]:
-        """Return bool[pod slots] twice: pods of Queues that borrow quota, and other pods."""
+        """Return two bool[pod slots]: evictable pods of borrowing Queues, and the others."""
         preemptor, columns = self._preemptor, self._cluster.pod_columns
         chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.leaving
         chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
@@ -255,7 +255,7 @@ class _Rules:
         return found
 
     def _may_reclaim_from(self, number: int) -> bool:
-        """Return whether the preemptor may evict pods of the Queue with this number."""
+        """Return whether the preemptor may evict pods of this Queue."""
         state = self._cluster.queues.numbered(number)
         if state is None or state is self._queue:
             return False
@@ -264,7 +264,7 @@ class _Rules:
         return own_side in self._entitled and bool(its_side) and borrows
 
     def _sides(self, state: QueueState) -> tuple[QueueState, tuple[QueueState, ...]]:
-        """Return the top Queue of the preemptor's branch, and all Queues of the other."""
+        """Return the preemptor's topmost Queue, and all Queues of the branch of `state`."""
         its = state.path
         # The branches begin below the common ancestor.
         common = next(each for each in self._path if each in its)
@@ -303,7 +303,7 @@ class _Rules:
         return {each: each.used.copy() for state in in_tree for each in self._sides(state)[1]}
 
     def _stays_nominal(self, before: Mapping[QueueState, Mapping[str, int]]) -> bool:
-        """Return whether each Queue gave back only borrowed quota, and some needed quota."""
+        """Return whether every Queue gave back only borrowed quota, including needed quota."""
         for state, used in before.items():
             nominal, now = state.nominal, state.used
             if any(now[r] < nominal[r] <= used[r] for r in used):

@@ -89,7 +89,7 @@ _PARENTS: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rule:
-    """A topology spread constraint of a pod, with the pods that it counts."""
+    """A topology spread constraint, with the pods that it counts."""
 
     constraint: SpreadConstraint
     pods: Selection | None
@@ -98,7 +98,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Limit:
-    """The allowed domains, by code of the value of the node label `key`."""
+    """The allowed domains, by code of the label's value."""
 
     key: str
     allows: BoolArray
@@ -114,11 +114,9 @@ class _DomainScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scoring:
-    """The parts of all constraints in the raw score of a pod.
+    """The parts of all constraints in the raw score of a pod."""
 
-    A node without all `required` labels scores 0.
-    """
-
+    # A node without one of these labels scores 0.
     required: tuple[str, ...]
     by_constraint: tuple[_DomainScores, ...]
 
@@ -271,7 +269,8 @@ class PodTopologySpread:
 def _weighted(
     counts: npt.NDArray[np.signedinteger], domains: int, constraint: SpreadConstraint
 ) -> npt.NDArray[np.float64]:
-    """Return raw scores for numbers of pods; they grow with the number of domains."""
+    """Return the raw score for each number of pods."""
+    # The more domains there are, the faster the score grows.
     return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 

@@ -144,7 +144,7 @@ class Evaluator:
         return self._left_out(pod) is None and self._of_pod_only(self._plan.step, pod) is True
 
     def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
-        """Return the value of a condition, if it depends only on the pod."""
+        """Return the condition's value, if only the pod determines this value."""
         match step:
             case ConstantValue(bool(value)):
                 return value
@@ -176,7 +176,7 @@ class Evaluator:
         return why
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
-        """Return the results for all nodes, cached by what the rule reads of the pod."""
+        """Return the results for all nodes, from the cache if possible."""
         key = tuple([of_pod(pod, read, self._cluster) for read in self._of_pod_reads])
         as_of = (everything.topology_version, len(everything))
         if self._columns_of != as_of:
@@ -348,7 +348,7 @@ class Evaluator:
 
 
 def _bytes_of(raws: Iterable[Any]) -> int:
-    """Return an upper bound of the bytes that a cached result for `raws` uses."""
+    """Return an upper bound for the bytes of a cached result."""
     total = 200
     for raw in raws:
         if isinstance(raw, tuple | frozenset):

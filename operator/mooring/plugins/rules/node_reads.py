@@ -163,7 +163,7 @@ def evaluated(step: Interpreted, raws: Sequence[Any]) -> Any:
 
 
 def _too_long(variable: str, raw: Any) -> str | None:
-    """Return why the value is too large to be evaluated, if it is."""
+    """Return why the value is too large to be evaluated."""
     if type(raw) is str:
         longest = len(raw)
     elif variable not in _SETS:

@@ -123,7 +123,7 @@ class NodeValues:
             self._errors = np.append(self._errors, np.zeros(more, self._errors.dtype))
 
     def _read(self, rows: IntArray) -> tuple[IntArray, list[tuple[Any, ...]]]:
-        """Return a code for each row, and the values that each code stands for."""
+        """Return a code for each row, and the values of each code."""
         nodes, reads = self._cluster.nodes.take(rows), self._step.of_node
         if len(rows) > _FEW:
             return combined([codes_of(read, nodes, self._cluster).compact() for read in reads])
@@ -159,7 +159,7 @@ class NodeValues:
 
 
 def _renumbered(numbers: IntArray, texts: Errors) -> tuple[IntArray, Errors]:
-    """Remove the unused texts; return the rows' new numbers and the other texts."""
+    """Remove the unused texts; return new numbers and the used texts."""
     used, inverse = np.unique(numbers, return_inverse=True)
     known, fewer = ("", *texts.texts), Errors()
     again = np.array([fewer.number(known[n]) if n else 0 for n in used.tolist()], np.int64)

@@ -106,7 +106,7 @@ def gathered(
 
 
 def _first(former: Any, later: Any) -> Any:
-    """Return the errors of two operands; those of `former` have precedence."""
+    """Return the errors of two operands; an error of `former` has precedence."""
     if isinstance(former, int) and isinstance(later, int):
         return former or later
     if isinstance(former, int) and not former:
@@ -299,7 +299,7 @@ def _of_texts(function: str, left: Value, right: Value, *, errors: Errors) -> Va
 
 
 def _compared(function: str, a: Any, b: Any) -> BoolArray | None:
-    """Compare a column with one text by codes, if that is possible and fast."""
+    """Compare a column with a text by codes, if that is fast."""
     column, text = (a, b) if isinstance(a, Codes) else (b, a)
     if isinstance(text, Codes) or column.code_of is None:
         return None

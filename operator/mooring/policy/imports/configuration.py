@@ -47,11 +47,12 @@ _JITTER: Final = 1.2
 
 
 def _positive_or(default: timedelta) -> AfterValidator:
-    """Return a validator that rejects negative durations, and replaces 0 as Go does."""
+    """Return a validator that rejects negative durations and replaces 0."""
 
     def check(given: timedelta) -> timedelta:
         if given < timedelta(0):
             raise ValueError("must be more than 0s")
+        # As in Go, 0 stands for the default.
         return given or default
 
     return AfterValidator(check)
@@ -236,7 +237,7 @@ def _cleaned_set(plugins: object) -> object:
 
 
 def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileSpec:
-    """Return the spec of a profile, with the fields that hold for all profiles."""
+    """Return the spec of a profile, with the file's settings for all profiles."""
     # Fields that are not in the file are not set in the spec.
     fields = {name: value for name, value in profile if name in profile.model_fields_set}
     fields.pop("scheduler_name", None)
@@ -256,7 +257,7 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
 
 
 def _with_former_weights(plugins: Plugins) -> Plugins:
-    """Add the weights of v1beta2 for default plugins that the file does not name."""
+    """Add the weights of v1beta2 for default plugins not in the file."""
     score = plugins.score
     named = {plugin.name for plugin in score.enabled} | {plugin.name for plugin in score.disabled}
     if "*" in named:
@@ -293,7 +294,7 @@ def _unknown_without_point(profiles: Iterable[_Profile], catalog: Catalog) -> It
 
 
 def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
-    """Yield a note for each setting about pod groups that is left out."""
+    """Yield a note for each left-out setting about pod groups."""
     for point, reason in _WITHOUT_POINT.items():
         plugins: PluginSet = getattr(profile.plugins, point)
         if plugins.enabled or plugins.disabled:

@@ -188,7 +188,6 @@ def _quota(raw: Mapping[str, Any], where: str) -> Quota:
 
 
 def _sum(quotas: Sequence[Quota]) -> Quota:
-    """Return the sum of the quotas, without borrowingLimit if one quota has none."""
     borrowing = [each.borrowing_limit for each in quotas if each.borrowing_limit is not None]
     lending = [each.nominal if (lent := each.lending_limit) is None else lent for each in quotas]
     lends_all = all(each.lending_limit is None for each in quotas)

@@ -124,7 +124,7 @@ def _wrong_priorities(policy: Policy) -> Iterator[FieldError]:
 
 
 def _filters(policy: Policy) -> list[_Use]:
-    """Return the plugins for the predicates, in the order in which predicates run."""
+    """Return the plugins for the predicates, in the order of their evaluation."""
     given = policy.predicates
     named = (
         [(f"predicates[{number}]", predicate) for number, predicate in enumerate(given)]
@@ -237,7 +237,7 @@ def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, An
 
 
 def _unused_points(roles: Mapping[str, set[bool]], catalog: Catalog) -> dict[str, Any]:
-    """Return the plugins to disable at extension points where the Policy does not use them."""
+    """Return the plugins to disable, by extension point."""
     unused = dict[str, Any]()
     for plugin, scores in roles.items():
         points = catalog.points(plugin) or frozenset()

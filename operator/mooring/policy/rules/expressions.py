@@ -48,7 +48,8 @@ _IN_NAMESPACES: Final[Sequence[tuple[Type, ...]]] = ((), (list_of(STRING),), (_S
 
 
 def _counting(name: str, *of: Type) -> tuple[Overload, ...]:
-    """Return the signatures of a function, or method of type `of`, that counts pods."""
+    """Return the signatures of a function that counts pods."""
+    # `of` is the type before the dot.
     return tuple(
         Overload(f"{name}_{number}", (*of, *pods, *namespaces), INT, bool(of), is_generic=False)
         for number, (pods, namespaces) in enumerate(product(_SELECTED_BY, _IN_NAMESPACES))
@@ -130,7 +131,7 @@ def _mistakes(
 
 
 def _known(name: str) -> str:
-    """Return a hint: the name that the user probably meant, or all names."""
+    """Return a hint: the name probably meant, or all names."""
     if name in USES:
         return f": {USES[name]}"
     likely = did_you_mean(".".join(name.split(".")[:2]), (*VARIABLES, *USES))

@@ -87,7 +87,6 @@ def _unknown_token(text: str) -> str:
 
 
 def _wrong_types(function: str, types: Sequence[str]) -> str:
-    """Return why a function or an operator does not take values of these types."""
     operator = function.strip("_").removeprefix("@")
     explain = _BY_FUNCTION.get(function)
     if explain is not None:
@@ -103,7 +102,7 @@ def _of_two(operator: str, types: Sequence[str]) -> str:
 
 
 def _conversion(types: Sequence[str]) -> str:
-    """Return a hint how to combine values of both types, if that is possible."""
+    """Return a hint how to combine values of both types."""
     both = {*types}
     if both == {"int", "double"}:
         return ": CEL does not mix these, write double(...) around the int"

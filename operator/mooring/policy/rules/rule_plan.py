@@ -290,7 +290,7 @@ def kind_of(part: Expression) -> str:
 
 
 def _too_costly(checked: Checked) -> Iterator[FieldError]:
-    """Yield a mistake for each part that could make an evaluation too slow."""
+    """Yield a mistake for each part that may be too slow."""
     everything = [*walk(checked.root)]
     if len(everything) > _MOST_PARTS:
         message = f"must have {_MOST_PARTS} or fewer parts, has {len(everything)}"
@@ -472,7 +472,7 @@ class _Planner:
         return self.counts[-1]
 
     def _selected(self, labels: Expression) -> SelectedLabels:
-        """Return the labels that `app in (a, b)` or a map of labels selects."""
+        """Return the selection that a text or a map of labels describes."""
         if isinstance(labels, Constant):
             try:
                 return SelectedLabels(parse_selector(str(labels.value)))

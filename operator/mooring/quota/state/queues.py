@@ -288,7 +288,7 @@ class Queues:
         return None if self._names_changed else tuple(self._changed_namespaces)
 
     def _share_nodes(self) -> None:
-        """Set the quota of Koordinator's root to the present resources of the nodes."""
+        """Set the quota of Koordinator's root to the nodes' resources."""
         root = self._states.get(ROOT_OF_KOORDINATOR) if self._nodes_changed else None
         if root is not None:
             # The tree is not made again, because nodes may change every second.
@@ -307,7 +307,7 @@ class Queues:
     def _make(
         self, queue: Queue, in_force: Mapping[str, Queue], states: dict[str, QueueState]
     ) -> QueueState:
-        """Return the state of the Queue; create it and its parents if needed."""
+        """Return the state of the Queue; create missing states."""
         if (known := states.get(queue.name)) is not None:
             return known
         parent = self._make(in_force[queue.parent], in_force, states) if queue.parent else None
@@ -363,7 +363,7 @@ class Queues:
         return default, _why_inner(default)
 
     def _why_not_named(self, name: str, namespace: str) -> str | None:
-        """Return why the Queue `name` takes no pods of the namespace, if so."""
+        """Return why the Queue takes no pods of the namespace."""
         state = self._states.get(name)
         if state is None:
             why = self._problems.get(name)
@@ -386,7 +386,7 @@ def _drawing(in_force: Mapping[str, Queue]) -> SelectionIndex[str]:
 
 
 def _why_inner(state: QueueState | None) -> str | None:
-    """Return why the Queue takes no new pods, if it has child Queues."""
+    """Return why a Queue with child Queues takes no new pods."""
     if state is None or not state.children:
         return None
     names = listed([child.name for child in state.children], _MOST_NAMED)
@@ -433,7 +433,7 @@ def _resolved(
 
 
 def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
-    """Return why the Queue cannot be in force, with the path of the field."""
+    """Return why the Queue cannot be in force, with the field's path."""
     path, queue = [name], written[name]
     pause()
     while True:

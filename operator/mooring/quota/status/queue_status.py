@@ -85,7 +85,7 @@ def queue_views(
 
 
 def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
-    """Return the amounts of each Queue in the tree, by name and resource."""
+    """Return the amounts of each Queue in the tree, by resource."""
     found = defaultdict[str, dict[str, Amounts]](dict)
     for resource in sorted(root.used):
         taken = {root.name: 0}
