@@ -1,9 +1,8 @@
 """Estimates which of many equal pods may gain by a move, without a decision about each pod.
 
-One search for nodes serves all pods. Plugins that read only a node and its pods ("node-only") score
-a pod's own node as if the pod had left. Other plugins still see the pod on its node, so their score
-has an error. The error is about the same on nodes to which these plugins give equal scores
-(`Estimate.place`). So a decision about one pod for each value of `place` corrects the estimates.
+A plugin that reads only a node and its pods ("node-only") scores a pod's own node without the pod.
+The other plugins still see the pod there, so their scores have an error. The error is about the
+same on nodes with equal `Estimate.place`. One decision for each value of `place` shows its size.
 """
 
 from collections.abc import Sequence
@@ -60,10 +59,10 @@ class Estimate:
 
 
 def estimates(trial: PlanTrial, pods: Sequence[Pod]) -> list[Estimate] | None:
-    """Return an estimate for each node with some of these equal pods, sorted by the nodes' rows.
+    """Return an estimate for each node that has some of these equal pods, in the order of rows.
 
-    A node has no estimate if a drain or the node controller moves its pods. Returns None if a
-    PreFilter plugin rejects the pods, or if a filter assigns devices to them.
+    Returns None if no estimate is possible: a PreFilter plugin rejects the pods, or a filter
+    assigns devices to them.
     """
     by_row: dict[int, list[Pod]] = {}
     anew: Pod | None = None
@@ -116,10 +115,7 @@ class _Rows:
         ]
 
     def _fits_alone(self) -> BoolArray:
-        """Return bool[rows]: True where PreFilter and node-only filters accept a pod of the node.
-
-        These filters do not see the pod on its node.
-        """
+        """Return bool[rows]: whether PreFilter and the node-only filters accept the node's pod."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = search.results.fits_without_pods[self._rows]
         if pre_filtered.restricted_by:
@@ -128,20 +124,18 @@ class _Rows:
             by_pods = plugin.depends_on_node_only and not _object_only(plugin)
             if by_pods and pre_filtered.runs(plugin):
                 state = pre_filtered.states.get(plugin.name)
+                # the filters do not see the pod on its node
                 fits &= run_filter(self._pipeline, plugin, search.pod, self._without, state)
         return fits
 
     def _fits_beside_others(self) -> BoolArray:
-        """Return bool[rows]: True where filters that are not node-only accept a pod of the node.
-
-        These filters see the pod on its node. If one of them may reject more nodes after the pod
-        has left, no row is True.
-        """
+        """Return bool[rows]: whether the filters that are not node-only accept the node's pod."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = np.ones(len(self._rows), np.bool_)
         for plugin in self._pipeline.filters:
             if plugin.depends_on_node_only or not pre_filtered.runs(plugin):
                 continue
+            # the filter sees the pod on its node, and may reject more nodes without it
             if not self._rejects_less(plugin.name):
                 return np.zeros(len(self._rows), np.bool_)
             state = pre_filtered.states.get(plugin.name)
@@ -182,7 +176,7 @@ class _Rows:
         return gains, places
 
     def _best_elsewhere(self, totals: IntArray, targets: IntArray) -> IntArray:
-        """Return int64[rows]: the highest total score of `targets` other than the row's node."""
+        """Return int64[rows]: the highest total score of another node in `targets`."""
         best = int(np.argmax(totals))
         found = np.full(len(self._rows), totals[best])
         others = np.delete(totals, best)
@@ -191,10 +185,7 @@ class _Rows:
         return found
 
     def _more_without(self, rows: IntArray, table: ScoreTable, at: IntArray) -> IntArray:
-        """Return int64[rows]: how much node-only scores grow when a pod leaves the node.
-
-        `table` has the scores with the pod on its node; `at` are the positions of `rows` in it.
-        """
+        """Return int64[rows]: by how much node-only scores grow when a pod leaves."""
         search, without = self._search, self._without.take(rows)
         pre_scored = search.results.spec.pre_scored
         more = np.zeros(len(rows), np.int64)

@@ -47,10 +47,9 @@ class EqualPods:
 
 
 def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[EqualPods]:
-    """Return the pods on nodes for which `takes` returns True, grouped by equal decisions.
+    """Return the pods on nodes that `takes` selects, in groups of pods with equal decisions.
 
-    The result is sorted by `position`. A pod with volumes or claims is alone in its EqualPods. More
-    than `_MOST_TOGETHER` equal pods are divided.
+    The groups are sorted by `position`.
     """
     classes: dict[Hashable, tuple[list[int], list[Pod]]] = {}
     labels: _Labels = {}
@@ -73,7 +72,6 @@ def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[Equal
 
 
 def _in_order(numbers: list[int], pods: list[Pod]) -> list[EqualPods]:
-    """Sort the pods by `numbers`, one per pod; divide them into parts of `_MOST_TOGETHER`."""
     if len(pods) == 1:
         return [EqualPods(numbers[0], (pods[0],))]
     order = np.argsort(np.array(numbers, np.int64), kind="stable").tolist()
@@ -85,7 +83,7 @@ def _in_order(numbers: list[int], pods: list[Pod]) -> list[EqualPods]:
 
 
 def _key(pod: Pod, node: Node, labels: _Labels) -> Hashable:
-    """Return a key; pods with equal keys get equal decisions. `labels` caches parts of keys."""
+    """Return a key that is equal for pods with equal decisions."""
     if pod.volumes or pod.spec.resource_claims or pod.extended_resource_claim is not None:
         return pod.uid
     # Most pods share their labels with others of their template and zone.
@@ -123,10 +121,8 @@ class ComparedNodes:
 def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
     """Compare the pod's node with the node that a decision would choose now.
 
-    Return None if the pod would stay: its own node is chosen, or no node fits but no filter rejects
-    its own node. Return None also if the attempt takes too long, or if a drain or the node
-    controller moves the pods of the node. If a plugin fails, record a refusal of the pod in the
-    plan, and return None.
+    Returns None if the pod would stay, if a drain or the node controller will move it, or if the
+    decision takes too long or fails.
     """
     pause()
     planning.budget.spend(1)
@@ -175,10 +171,9 @@ class GainingPod:
 
 
 def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
-    """Return the pods that may gain by Violations or Spread.
+    """Return those of the equal pods that may gain by Violations or Spread.
 
-    For pods that would gain but must not move, a refusal is recorded in the plan. The examined pods
-    are added to `looked_at` of the plan.
+    If a pod would gain but must not move, the plan records the reason instead.
     """
     movable, moved = planning.movable, planning.moved
     pods = [pod for pod in alike.pods if not movable.stays(pod) and pod.uid not in moved]
@@ -198,16 +193,13 @@ def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
 
 
 def improve(planning: Planning, candidates: list[GainingPod]) -> None:
-    """Add steps for the candidates, the largest gain first.
-
-    Earlier moves may change a gain, so each gain is computed again. If it is now less than the
-    possible gain of another candidate, the candidate is put back. The list `candidates` is changed.
-    """
+    """Add steps for the candidates, the largest gain first; change the list `candidates`."""
     heapify(candidates)
     while candidates and not planning.done:
         candidate = heappop(candidates)
         if candidate.uid in planning.moved:
             continue
+        # Earlier moves may have changed the gain.
         step, as_of = improvement(planning, candidate.pod), len(planning.moved)
         if step is None:
             continue
@@ -222,9 +214,8 @@ def improve(planning: Planning, candidates: list[GainingPod]) -> None:
 def improvement(planning: Planning, pod: Pod) -> Step | None:
     """Return the step that moves the pod to the node that a decision would choose now.
 
-    Return None if `compared` returns None, if the pod gains too little, or if the step would serve
-    no goal of the profile. If the pod violates a filter but fits on no other node, record a refusal
-    of the pod in the plan, and return None.
+    Returns None if there is no such step, or if it serves no goal of the profile. If the pod
+    violates a filter and fits nowhere else, the plan records this.
     """
     found, section = compared(planning, pod), planning.section
     if found is None:
@@ -245,7 +236,7 @@ def improvement(planning: Planning, pod: Pod) -> Step | None:
 
 
 def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[GainingPod]:
-    """Return the pods that gain by a move; decide about each pod until the budget is spent."""
+    """Decide about one pod after the other; return those that gain."""
     candidates = list[GainingPod]()
     for pod in pods:
         if planning.budget.spent:
@@ -269,7 +260,7 @@ def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None
 
 
 def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods whose node a filter rejects, or for which another node may score more."""
+    """Return the pods that may gain according to these estimates."""
     candidates, on_good_nodes = list[GainingPod](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:
@@ -284,7 +275,7 @@ def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]
 
 
 def _spread(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods for which another node may score higher by at least the minimum gain."""
+    """Return the pods that may gain at least the minimum for Spread."""
     least = planning.section.minimum_gain
     errors: dict[tuple[int, ...], int] = {}
     candidates = list[GainingPod]()

@@ -46,14 +46,12 @@ def labels_anew(pod: Pod, node: Node) -> Mapping[str, str]:
 def created_anew(pod: Pod, node: Node) -> Pod:
     """Return the pod that the controller will create when this pod is evicted from the node.
 
-    The new pod has no annotations: the parsed spec has the important annotations of the template,
-    and annotations about the old node (the numbers of GPU cards) do not apply. It also lacks the
-    labels that the API server copied from the node. It has the old pod's uid, because its own uid
-    is not known yet.
+    The new pod has the uid of the old pod, because its own uid is not known yet.
     """
     return replace(
         pod,
         labels=labels_anew(pod, node),
+        # The parsed spec has the important ones; numbers of GPU cards do not apply elsewhere.
         annotations={},
         started=None,
         node_name=None,
@@ -64,11 +62,7 @@ def created_anew(pod: Pod, node: Node) -> Pod:
 
 
 def left_to_others(node: Node, pod: Pod) -> bool:
-    """Return whether a drain or the node controller moves the pods of this node.
-
-    This is so if the node is cordoned, not ready, or has a taint of the node controller that the
-    pod does not tolerate.
-    """
+    """Return whether a drain or the node controller will move this pod away from the node."""
     theirs = (taint for taint in node.taints if taint.key.startswith(_OF_THE_NODE_CONTROLLER))
     return (
         node.unschedulable
@@ -94,8 +88,8 @@ class Movable:
     def refusal(self, pod: Pod, *, with_group: bool = False) -> str | None:
         """Return why the placed pod may not be moved; None if it may.
 
-        The text completes "the pod ..."; there are only a few different texts. With `with_group`,
-        all members of the pod's group are moved together.
+        The text completes "the pod ...". With `with_group`, all members of the pod's group are
+        moved together.
         """
         checks = (self._of_its_kind, self._of_its_owner, self._of_its_decision, self._of_its_state)
         if self.cluster.pod_groups.key_of(pod) is not None and not (
@@ -126,16 +120,12 @@ class Movable:
         return "may take longer than limits.replacementSeconds to terminate" if is_late else None
 
     def _finds_claims_in_use(self, pod: Pod) -> bool:
-        """Return whether the pod's claims block a replacement that comes before the pod has ended.
-
-        Only one pod may use a claim with ReadWriteOncePod. A claim for devices that only this pod
-        uses is free after the pod's end; until then its devices keep the replacement on the same
-        node.
-        """
+        """Return whether the pod's claims block a replacement until the pod has ended."""
         alone, objects = {pod.uid}, self.cluster.objects
         names = (f"{pod.namespace}/{entry.claim}" for entry in pod.spec.resource_claims)
         for claim in filter(None, map(objects(Kind.RESOURCE_CLAIM).get, names)):
             is_bound = claim.allocation is not None and claim.allocation.node_selector is not None
+            # The devices keep the replacement on the same node while the pod uses them.
             if is_bound and {user.uid for user in claim.reserved_for} == alone:
                 return True
         volumes = (v for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral)
@@ -144,7 +134,7 @@ class Movable:
         return any("ReadWriteOncePod" in claim.access_modes for claim in found)
 
     def _of_its_owner(self, pod: Pod) -> str | None:
-        """Return why the section or the pod's annotations forbid a move; None if they allow it."""
+        """Return why the section or the pod's annotations forbid a move."""
         if not self._pods.matches(pod.labels):
             return "is not selected by pods.podSelector"
         if self._namespaces.requirements:
@@ -156,10 +146,7 @@ class Movable:
         return None
 
     def _of_its_decision(self, pod: Pod) -> str | None:
-        """Return why the pod may not be moved at present; None if it may.
-
-        Its age, a recent move, a limit of `mooring.model.limits` or an extender may forbid it.
-        """
+        """Return why the pod may not be moved at present."""
         if self.resting and (pod.uid in self.resting or owner_of(pod) in self.resting):
             return "was moved, or could not be, a short time ago"
         if self.now() - pod.created < self.section.pods.minimum_age_seconds:

@@ -23,36 +23,23 @@ _MOST_OTHERS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """A node with pods other than static pods and pods of DaemonSets.
-
-    `pods` are these pods; None if the node must keep a pod or waits for a nominated pod. `free` is
-    the free share of cpu plus the free share of memory.
-    """
+    """A node with pods other than static pods and pods of DaemonSets."""
 
     name: str
-    pods: tuple[Pod, ...] | None
-    free: float
+    pods: tuple[Pod, ...] | None  # None if the node cannot be emptied
+    free: float  # the free share of cpu plus the free share of memory
 
 
 @dataclass(slots=True)
 class _Packing:
-    """The state of a search for nodes to empty, and the moves that empty them.
-
-    Attributes:
-        planning: The plan; its trial has all moves.
-        mark: How many changes the trial had before these moves.
-        left: The nodes that stay in use.
-        emptiable: Nodes that could be emptied; pods move there only if they fit on no other node.
-        taken: The nodes to which pods move.
-        emptied: The moves that empty a node, by the node's name.
-    """
+    """A search for nodes to empty, with the moves that empty them."""
 
     planning: Planning
-    mark: int
-    left: set[str]
-    emptiable: set[str]
-    taken: set[str] = field(default_factory=set)
-    emptied: dict[str, list[Move]] = field(default_factory=dict)
+    mark: int  # how many changes the trial had before these moves
+    left: set[str]  # the nodes that stay in use
+    emptiable: set[str]  # pods move to these nodes only if they fit on no other node
+    taken: set[str] = field(default_factory=set)  # the nodes to which pods move
+    emptied: dict[str, list[Move]] = field(default_factory=dict)  # by the emptied node's name
 
     def empty(self, node: _InUse) -> None:
         if len(node.pods or ()) > self.planning.moves_left:
@@ -95,17 +82,14 @@ class _Packing:
         self.planning.moved.update(move.pod.uid for move in moves)
 
     def _own(self, name: str) -> list[Move]:
-        """Return a move without target for each pod of the node; [] if a pod may not move."""
+        """Return moves without targets for the node's pods; [] if one may not move."""
         planning = self.planning
         came = {m.pod.uid for m in chain.from_iterable(self.emptied.values()) if m.target == name}
         pods = [pod for pod in _own_pods(planning, name) if pod.uid not in came]
         return planning.leaving(pods) if all(map(planning.may_move, pods)) else []
 
     def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
-        """Return the moves `own` and the moves to this node, all with targets on other nodes.
-
-        Returns [] if one of the pods fits nowhere. The caller must undo the changes of the trial.
-        """
+        """Find targets on other nodes for `own` and for the moves to this node."""
         planning, leaving = self.planning, list(own)
         planning.back_to(self.mark)
         for move in chain.from_iterable(self.emptied.values()):
@@ -128,7 +112,7 @@ class _Packing:
         return found
 
     def _possible(self, emptied: Mapping[str, Sequence[Move]]) -> bool:
-        """Make these moves in the trial, in order; return whether each of them was possible."""
+        """Make these moves in the trial; return whether all were possible."""
         planning, moves = self.planning, chain.from_iterable(emptied.values())
         try:
             return all(planning.why_impossible([move]) is None for move in moves)
@@ -139,8 +123,7 @@ class _Packing:
 def pack(planning: Planning) -> None:
     """Add a step for each node that can be emptied, the nodes with the fewest pods first.
 
-    Pods move to nodes that stay in use; if possible, to nodes that cannot be emptied. If a node to
-    which pods move can be emptied too, these pods go directly to their final nodes.
+    Pods move to nodes that stay in use; if possible, to nodes that cannot be emptied.
     """
     in_use = {each.name: each for each in _in_use(planning)}
     order = [each for each in in_use.values() if each.pods is not None]
@@ -152,6 +135,7 @@ def pack(planning: Planning) -> None:
             packing.empty(node)
     for node in order:
         if not planning.done and node.name in packing.taken:
+            # the pods that would come go directly to their final nodes
             packing.move_past(node)
     for name, moves in packing.emptied.items():
         planning.accept(_step(name, moves))
@@ -166,11 +150,7 @@ def _step(node: str, moves: Sequence[Move]) -> Step:
 def _emptied(
     planning: Planning, node: _InUse, others: Collection[str], last: Collection[str]
 ) -> list[Move] | None:
-    """Move all pods from the node to `others`; if one does not fit, move none and return None.
-
-    A node in `last` gets a pod only if no other node fits. Pods on other nodes may move to make
-    room.
-    """
+    """Move all pods of the node to `others`, or move none and return None."""
     moves = list[Move]()
     mark = len(planning)
     pods = sorted(node.pods or (), key=lambda pod: (-planning.share_of(pod), pod.uid))
@@ -188,7 +168,7 @@ def _emptied(
 def _elsewhere(
     planning: Planning, pod: Pod, others: Collection[str], last: Collection[str], more: int
 ) -> list[Move] | None:
-    """Return at most `more` moves of other pods and then the pod's move to `others`, or None."""
+    """Return the pod's move to `others`, after at most `more` moves that make room."""
     if more < 0 or planning.budget.spent:
         return None
     before = tuple[Move, ...]()
@@ -210,7 +190,6 @@ def _own_pods(planning: Planning, name: str) -> list[Pod]:
 
 
 def _in_use(planning: Planning) -> list[_InUse]:
-    """Return the nodes that have pods other than static pods and pods of DaemonSets."""
     found, cluster = list[_InUse](), planning.cluster
     for name in cluster.node_names:
         pause()

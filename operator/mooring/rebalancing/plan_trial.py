@@ -159,9 +159,10 @@ class PlanTrial:
     def why_impossible(self, moves: Sequence[Move]) -> Why | None:
         """Make these moves together and return None, or return why they are impossible.
 
-        All pods leave their nodes before the first pod is added to its target. Raises PluginFailed
-        if a plugin fails. If the moves are impossible, the caller must undo the changes.
+        If they are impossible, the caller must undo the changes. Raises PluginFailed if a plugin
+        fails.
         """
+        # All pods leave before the first pod comes.
         for move in moves:
             self.remove(move.pod)
         for move in moves:

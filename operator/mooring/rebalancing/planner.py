@@ -1,10 +1,9 @@
 """Plans which running pods of one profile to move.
 
-The planner changes nothing. It makes each move in a trial on the live state, after all earlier
-moves, with the decision that the profile would make today. It runs no PostFilter plugin, because
-plans preempt no pods. It calls no extender, and so leaves out pods in which an extender is
-interested. It leaves out nodes that are cordoned, not ready or tainted by the node controller,
-because drains move their pods. At the end it makes all steps again, in their final order.
+The planner changes nothing: it makes its moves in a trial on the live state. Each move is the
+decision that the profile would make today, but without preemption. Pods in which an extender is
+interested are left out, and so are nodes that a drain or the node controller empties. At the end
+all steps are made again, in their final order.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,11 +59,10 @@ def takes_of(
 
 
 def make_plan(planning: Planning, *, only_for: PodRef | GroupKey | None = None) -> Plan:
-    """Return the plan; `only_for` names one pending pod or group that is to fit.
+    """Return the plan; `planning` must not have any change yet.
 
-    With `only_for` the plan has only the fewest moves found that make room for this pod or group.
-    `planning` must not have any change yet. If its `position` is the end of the last plan, this
-    plan first examines the pods that the last plan did not reach.
+    With `only_for`, the plan has only the fewest moves that make room for this pending pod or
+    group.
     """
     pods, examined, left_out = 0, None, False
     with planning.undone():
@@ -90,7 +88,6 @@ def make_plan(planning: Planning, *, only_for: PodRef | GroupKey | None = None) 
 
 
 def _examined(planning: Planning, classes: Sequence[EqualPods]) -> int | None:
-    """Return how many pods were examined; None if neither Violations nor Spread is a goal."""
     if _ONE_BY_ONE.isdisjoint(planning.section.goals):
         return None
     return sum(pod.uid in planning.looked_at for alike in classes for pod in alike.pods)
@@ -123,7 +120,7 @@ def _make_room(planning: Planning) -> None:
 
 
 def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
-    """Make room for one pod or group; return "" if there is a step, else why there is none."""
+    """Add a step that makes room; return "", or why there is no step."""
     room = MakingRoom(planning)
     if isinstance(wanted, GroupKey):
         group = planning.cluster.pod_groups.get(wanted)
@@ -148,7 +145,7 @@ def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
 
 
 def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
-    """Move single pods until no more pods gain, or until the plan is `done`."""
+    """Move single pods until no more pods gain."""
     while not planning.done:
         before = len(planning.steps)
         candidates = _candidates(planning, classes)
@@ -158,13 +155,11 @@ def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
 
 
 def _candidates(planning: Planning, classes: Sequence[EqualPods]) -> list[GainingPod]:
-    """Return pods that may gain; start at the end of the last plan, and update `position`.
-
-    Stop when a third of the remaining budget is left.
-    """
+    """Return pods of `classes` that may gain."""
     found = list[GainingPod]()
     # The rest of the budget is for the moves.
     least = planning.budget.remaining // _PART_FOR_MOVES
+    # Continue where the last plan stopped.
     start = next((n for n, each in enumerate(classes) if each.position > planning.position), 0)
     for alike in (*classes[start:], *classes[:start]):
         if planning.budget.remaining <= least:
@@ -179,7 +174,7 @@ def _is(pod: Pod, wanted: PodRef) -> bool:
 
 
 def in_final_order(planning: Planning) -> list[Step]:
-    """Make the steps again, the highest gain per move first; return the possible ones in order.
+    """Make the steps again, the highest gain per move first; return those that are possible.
 
     If a step is impossible in this order, the steps are made in the order in which they were found.
     """
@@ -192,7 +187,7 @@ def in_final_order(planning: Planning) -> list[Step]:
 
 
 def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
-    """Undo the whole trial and make the steps again; return the possible ones, in this order."""
+    """Undo the trial, then make these steps again; return those that are possible."""
     done = list[Step]()
     planning.back_to(0)
     planning.moved.clear()
@@ -212,13 +207,10 @@ def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
 
 
 def _made(planning: Planning, step: Step) -> Step | None:
-    """Make the step again and return it; return None if it is impossible.
-
-    If it is impossible, the caller undoes the changes. A pod that moves alone for its own gain goes
-    to the node that would be chosen now. Pods for which the step makes room are put on their nodes.
-    """
+    """Make the step again and return it, or return None if it is impossible."""
     if step.goal in (Goal.VIOLATIONS, Goal.SPREAD) and not step.group:
         pod = step.moves[0].pod
+        # the pod goes to the node that would be chosen now
         again = improvement(planning, pod) if planning.may_move(pod) else None
         planning.make(again.moves if again is not None else ())
         return again
@@ -245,10 +237,7 @@ def _is_refused(planning: Planning, step: Step, move: Move) -> bool:
 
 
 def _move_groups(planning: Planning) -> None:
-    """Add a step to the plan for each group with a member that filters now reject on its node.
-
-    The step is added only if all members have this profile, may move, and fit together elsewhere.
-    """
+    """Add a step for each group with a member that violates a filter."""
     for key in sorted(group.key for group in planning.cluster.pod_groups):
         group = planning.cluster.pod_groups.get(key)
         if planning.done:

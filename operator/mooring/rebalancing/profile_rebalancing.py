@@ -1,15 +1,14 @@
 """Makes the plans of one profile and executes their moves.
 
-The first plan is made when the moves of a former leader have ended. A plan is made in slices,
-between decisions, and then shown. In mode Apply its steps begin one after the other, as fast as the
-limits allow. A move is written into the profile's status before the pod is evicted, so that a new
-leader respects the limits and does not move the same pods again. Pods are evicted only through the
-Eviction API, so that disruption budgets hold. Each pod is evicted once, by its uid: if no answer
-comes, the result is read from the API server.
+The first plan waits until the moves of a former leader have ended. A plan is made in slices,
+between decisions. In mode Apply its steps then begin one after the other, as fast as the limits
+allow. Each move is written into the profile's status before the pod is evicted, so that a new
+leader respects the limits. A pod is evicted only through the Eviction API, by its uid, and once. If
+no answer comes, the result is read from the API server.
 
-A step that cannot begin or continue is skipped, and so is a step with a pod that the API server
-does not evict, so that one user cannot block the moves of others. The first move that evicts a pod
-but does not end as planned ends the plan; the next plan starts from the new state.
+A step is skipped if it cannot begin or continue, or if the API server does not evict one of its
+pods. So one user cannot block the moves of others. A move that evicts its pod but does not end as
+planned ends the plan. The next plan starts from the new state.
 """
 
 import asyncio
@@ -154,11 +153,6 @@ class ProfileRebalancing:
             logger.warning(text, self._name, error)
 
     async def _until_former_moves_end(self) -> None:
-        """Wait until the moves of a former leader have ended or timed out.
-
-        The replacements are not moved again for a time. If a replacement was not ready in time, no
-        pod of its controller is moved for a time.
-        """
         parts, former = self.parts, self.record.former
         known = set(parts.rests.resting())  # replacements of moves that have ended before
         while former:
@@ -169,10 +163,7 @@ class ProfileRebalancing:
                 await parts.scheduler.sleep(_FORMER_SECONDS)
 
     async def _new_plan(self) -> Plan:
-        """Make a plan in slices, and publish it.
-
-        Before that, wait at most `_PATIENCE_SECONDS` until no pods wait for decisions.
-        """
+        """Make a plan and publish it."""
         parts, record, section = self.parts, self.record, self.section
         async with parts.planning:
             until = parts.scheduler.clock() + _PATIENCE_SECONDS
@@ -186,10 +177,7 @@ class ProfileRebalancing:
         return plan
 
     async def _carry_out(self, plan: Plan) -> None:
-        """In mode Apply, carry out the plan's steps, wait for their end, and set `record.message`.
-
-        The message says that all moves were carried out, or why a step or the plan ended early.
-        """
+        """In mode Apply, carry out the plan's steps and wait for their end."""
         section, record = self.section, self.record
         if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:
             return
@@ -215,10 +203,7 @@ class ProfileRebalancing:
             self._warn(stopped.why)
 
     async def _take(self, step: Step, begin_by: float) -> None:
-        """Begin the moves of a step, the first one before `begin_by`; do not wait for their ends.
-
-        If the step must be skipped, set its `why`. Raises Stopped if the plan must end.
-        """
+        """Begin the moves of a step; do not wait until they end."""
         parts = self.parts
         running = RunningStep(step, self.entry, self.section, parts.scheduler, parts.expected)
         self._steps.append(running)
@@ -232,11 +217,7 @@ class ProfileRebalancing:
             running.is_over = True
 
     async def _begin(self, running: RunningStep, moves: Sequence[Move], begin_by: float) -> None:
-        """Wait until these moves are allowed, write them into the profile's status and begin them.
-
-        Raises:
-            Stopped: The plan or the step must end, or the moves cannot begin before `begin_by`.
-        """
+        """When the moves are allowed, write them into the status and begin them."""
         parts, expected = self.parts, self.parts.expected
         self._check_size(running.step, moves)
         running.check_unchanged(moves)
@@ -259,7 +240,7 @@ class ProfileRebalancing:
                     expected.moves.remove(each)
 
     def _check_size(self, step: Step, moves: Sequence[Move]) -> None:
-        """Raise PassedOver if there are more moves than the limits ever allow at the same time."""
+        """Raise PassedOver if the limits never allow so many moves at the same time."""
         limits, count = self._limits, len(moves)
         for name, most, wanted in (
             ("movesAtATime", limits.moves_at_a_time, count),
@@ -276,14 +257,7 @@ class ProfileRebalancing:
                 raise PassedOver(_about(moves, text, otherwise))
 
     async def _until_allowed(self, moves: Sequence[Move]) -> None:
-        """Wait until limits and disruption budgets allow these moves.
-
-        The wait for a budget lasts while moves are running, and a moment longer, because a
-        replacement that becomes ready may allow one more eviction.
-
-        Raises:
-            Stopped: The limits or a budget do not allow the moves, or the plan or step must end.
-        """
+        """Wait until limits and disruption budgets allow the moves, or raise Stopped."""
         parts, limits = self.parts, self._limits
         until = parts.scheduler.clock() + BUDGET_SECONDS
         while True:
@@ -295,6 +269,7 @@ class ProfileRebalancing:
             budget = evictions.exhausted_budget(move.pod for move in moves)
             if budget is None and not waits:
                 return
+            # A replacement that becomes ready may allow one more eviction.
             if waits or self._is_under_way:
                 until = parts.scheduler.clock() + BUDGET_SECONDS
             elif parts.scheduler.clock() >= until:
@@ -315,23 +290,15 @@ class ProfileRebalancing:
         return any(running.under_way for running in self._steps)
 
     def _begins(self, running: RunningStep, begun: Sequence[UnderWay]) -> bool:
-        """Begin the moves if they are possible now; return whether they have begun.
-
-        Moves that are impossible now may be possible when earlier moves have ended. If the check
-        takes too long, the next call continues it. When moves begin, nominations keep room for
-        waiting pods and replacements. Each move has a task of its own, which ends the move even if
-        the work for this profile is cancelled.
-
-        Raises:
-            Stopped: The plan or step must end, or the moves are impossible and none is under way.
-        """
+        """Begin the moves if they are possible now; return whether they have begun."""
         parts, moves = self.parts, [each.move for each in begun]
         self._check_going_on()
         running.check_unchanged(moves)
         try:
             why = running.why_not(moves, parts.rests.resting())
         except AttemptTooLongError:
-            return False
+            return False  # the next call continues the check
+        # Other moves that are running may make these moves possible.
         if why is not None and not self._is_under_way:
             raise PassedOver(why)
         if why is None:
@@ -339,11 +306,12 @@ class ProfileRebalancing:
             for each in begun:
                 parts.expected.keep(each)
                 running.begun += 1
+                # In its own task, the move ends even if the work for this profile is cancelled.
                 _in_task(parts.scheduler.turn.between(self._move, each, running), parts.moves)
         return why is None
 
     def _check_going_on(self) -> None:
-        """End finished steps; raise Stopped if the plan, or the step that begins, must end."""
+        """End finished steps; raise Stopped if the plan or the present step must end."""
         self._settled()
         if stopped := self._stopped or self._steps[-1].why:
             raise stopped
@@ -353,26 +321,18 @@ class ProfileRebalancing:
             raise Stopped("it is outside of the windows for moves")
 
     def _settled(self) -> bool:
-        """End finished steps; return whether all steps have ended.
-
-        A step is finished when none of its moves is running and no more will begin. A step that
-        makes room also waits, at most `replacement_seconds`, until the evicted pods have left their
-        nodes; a skipped step does not wait.
-        """
+        """End finished steps; return whether all steps have ended."""
         now = self.parts.scheduler.clock()
         for running in tuple(self._steps):
             if not running.is_over or running.under_way:
                 running.until = now + self._limits.replacement_seconds
+            # A step that makes room waits until its evicted pods have left their nodes.
             elif running.why is not None or now >= running.until or running.is_left:
                 self._end(running)
         return not self._steps
 
     def _end(self, running: RunningStep) -> None:
-        """Remove a finished step, and give up the room that it reserved for waiting pods.
-
-        If the step has reached its purpose, the waiting pods are nominated instead. Otherwise
-        `_passed_over` gets the reason, unless it has an earlier one.
-        """
+        """Remove a finished step, and note why it has not reached its purpose."""
         self._steps.remove(running)
         missed: Why | None = None
         if running.begun:
@@ -385,12 +345,7 @@ class ProfileRebalancing:
         return self.parts.scheduler.profiles.in_force.get(self._name) is self.entry
 
     async def _move(self, under_way: UnderWay, running: RunningStep) -> None:
-        """Evict the pod, wait until its replacement is ready, and record the move's result.
-
-        If the pod is not evicted, the step is skipped. If the pod is evicted but the move fails,
-        the plan ends. Afterwards the pod, its replacement or all pods of its controller must not
-        move for a time.
-        """
+        """Evict the pod, wait until its replacement is ready, and record the move's result."""
         parts, record, pod = self.parts, self.record, under_way.move.pod
         try:
             if await self._evict(under_way):
@@ -414,10 +369,7 @@ class ProfileRebalancing:
             parts.rests.rest(pod.uid, self._limits.rest_seconds)
 
     async def _evict(self, under_way: UnderWay) -> bool:
-        """Evict the pod; if it is not evicted, record the move's result and return False.
-
-        Nothing is sent if the profile has changed since the plan was made.
-        """
+        """Evict the pod; on failure, record the move's result and return False."""
         parts, state, pod = self.parts, self.parts.scheduler.state, under_way.move.pod
         if not state.begin_evictions(under_way.place or pod, (pod,)):
             under_way.end(Result.GONE, about("{} has gone", pod))
@@ -455,7 +407,7 @@ class ProfileRebalancing:
         self.parts.recorder.record(regarding, "Normal", "Rebalanced", "Rebalancing", note)
 
     async def _until_replaced(self, under_way: UnderWay) -> None:
-        """Wait until the replacement is ready or the move has failed, and record the result."""
+        """Wait until the move has ended, and record its result."""
         clock, seconds = self.parts.scheduler.clock, float(self._limits.replacement_seconds)
         pod = under_way.move.pod
         if pod.owner is not None and pod.owner.kind == "StatefulSet":
@@ -469,7 +421,7 @@ class ProfileRebalancing:
         under_way.end(*ended)
 
     def _ended(self, under_way: UnderWay) -> tuple[Result, Why] | None:
-        """Return the move's result and the reason; None while the move is running."""
+        """Return the move's result with the reason; None while it is running."""
         move, replacement = under_way.move, under_way.replacement
         scheduler, state = self.parts.scheduler, self.parts.scheduler.state
         if scheduler.cluster.row(move.target) is None:
@@ -489,10 +441,7 @@ class ProfileRebalancing:
         return (Result.MOVED, "") if placed.pod.ready and not placed.assumed else None
 
     def _warn(self, why: Why) -> None:
-        """Record an Event that says why the plan has stopped, without names of pods.
-
-        The Event is in the namespace default; the log and the profile's status name the pods.
-        """
+        """Record why the plan has stopped, in an Event without names of pods."""
         regarding = ObjectRef(KIND, self._name, uid=self.record.uid, api_version=API_VERSION)
         reason = "RebalancingStopped"
         self.parts.recorder.record(regarding, "Warning", reason, "Rebalancing", _for_everybody(why))
@@ -511,12 +460,10 @@ def _by_owner(moves: Sequence[Move]) -> Counter[str]:
 
 
 def _about(moves: Sequence[Move], text: str, otherwise: str) -> TextAboutPods:
-    """Return a text for users who may get the pods; other users read `otherwise`."""
     return TextAboutPods(text, tuple(PodRef.of(move.pod) for move in moves), otherwise)
 
 
 def _for_everybody(text: Why) -> str:
-    """Return the text without names of pods, for an Event that everybody may read."""
     return text.otherwise if isinstance(text, TextAboutPods) else text
 
 

@@ -1,7 +1,7 @@
 """Plans moves for each profile with a section `rebalancing`, and makes them in mode Apply.
 
-It works while this replica leads. `profile_rebalancing.py` handles a plan and its moves. When the
-leader changes, no room stays reserved for a replacement.
+It works while this replica leads. `profile_rebalancing.py` handles the plans and moves of one
+profile.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Rebalancer:
             self._parts.scheduler.turn.post(self._forget_moves)
 
     def _forget_moves(self) -> None:
-        """Forget the moves that are left, because their tasks were cancelled before they ran."""
+        # Their tasks were cancelled before they ran.
         for under_way in tuple(self._parts.expected.moves):
             self._parts.expected.forget(under_way)
 
@@ -88,10 +88,7 @@ class Rebalancer:
         )
 
     async def _follow(self) -> NoReturn:
-        """Start the work for each new profile version in force; cancel it for old versions.
-
-        Delete the record of a profile that has neither work, nor moves, nor recent evictions.
-        """
+        """Start work for new versions of profiles, and cancel it for old versions."""
         parts = self._parts
         while True:
             in_force = parts.scheduler.profiles.in_force

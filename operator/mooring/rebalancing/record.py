@@ -149,12 +149,10 @@ class FormerMove:
 def take_ended(
     moves: list[FormerMove], known: set[str], state: ClusterState, now: float
 ) -> list[str]:
-    """Remove the moves that have ended or timed out; return the uids for `Rests.rest`.
+    """Remove moves that have ended or timed out; return uids that must not move for a time.
 
-    A move has ended when its replacement is ready: a pod that its controller has created since the
-    move began. The result has the uid of the replacement, or the uid of the controller if the move
-    has timed out (`now` is on the monotonic clock). A move whose pod was not evicted is removed,
-    too, but adds no uid. `known` has the uids of earlier replacements; this function adds new ones.
+    These are the uids of replacements, or of controllers whose move has timed out. They are added
+    to `known`. `now` is on the monotonic clock.
     """
     owners = {each.owner for each in moves}
     ready, found = list[Pod](), list[str]()
@@ -282,7 +280,6 @@ class Record:
             self._last.append(ended)
 
     def _seconds_since(self, time: str) -> float:
-        """Return the seconds since a time in the status; 0 if the time is in the future."""
         at = timestamp({"time": time}, "time", "status.rebalancing")
         return max(0.0, self.now() - (at or 0.0))
 
@@ -325,7 +322,7 @@ class Record:
 
 
 def _said(plan: Plan, section: Rebalancing) -> Why:
-    """Return how many moves a new plan has, or why it has none, as a message for users."""
+    """Return a message for users: how many moves the plan has, or why none."""
     if not plan.steps:
         if plan.spent:
             return f"no move was found; {_left_out(plan)}"
@@ -338,7 +335,7 @@ def _said(plan: Plan, section: Rebalancing) -> Why:
 
 
 def _left_out(plan: Plan) -> str:
-    """Return a text that says that some pods were not examined, and what the user can do."""
+    """Return a message for users about pods that were not examined."""
     why = "the decisions that a plan may cost were spent before all was looked at"
     if plan.examined is not None and 0 < plan.examined < plan.pods:
         looked_at = f"{plan.examined:,} of {plan.pods:,} running pods were"

@@ -70,9 +70,8 @@ class RoomSearch:
     ) -> Room | None:
         """Return a node for the pod, and the fewest moves found after which it fits there.
 
-        There are at most `most` moves. If `nodes` is given, the node is one of `nodes`. The search
-        may call itself, up to `depth` levels deep, to make room for a pod that must leave. The
-        trial is unchanged afterwards. Returns None if nothing is found.
+        There are at most `most` moves. If `nodes` is given, the node is one of `nodes`. The trial
+        is unchanged afterwards.
         """
         planning, best = self.planning, None
         name = planning.decided(pod) if nodes is None else planning.best_fit(pod, nodes)
@@ -104,7 +103,7 @@ class RoomSearch:
     def _if_others_leave(
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
     ) -> Room | None:
-        """Return a Room on one of `nodes`, after moves of pods from any nodes, or return None."""
+        """Find moves of pods on any nodes after which the pod fits on `nodes`."""
         planning = self.planning
         among = frozenset(planning.cluster.node_names if nodes is None else nodes)
         for leaving in self._in_the_way(pod):
@@ -126,12 +125,7 @@ class RoomSearch:
         return None
 
     def _domains(self, pod: Pod, name: str) -> list[Collection[str]]:
-        """Return three sets of nodes to which pods may move, to be tried one after the other.
-
-        The first set has all nodes in `within`. The second set has those of these nodes that are in
-        the same domains as node `name`, by the topology keys of the pod's spread constraints and
-        required affinity. The third set has the rest.
-        """
+        """Return three sets of nodes to which pods may move, to be tried in this order."""
         planning, keys = self.planning, {each.topology_key for each in pod.spec.spread}
         keys |= {term.topology_key for term in pod.spec.affinity.required}
         nodes = {each: planning.node(each) for each in planning.cluster.node_names}
@@ -141,6 +135,7 @@ class RoomSearch:
         }
         near = {each for each, own in values.items() if own == values[name]}
         allowed = frozenset(nodes if self.within is None else self.within)
+        # all nodes, those in the same domains as `name`, and the rest
         return [allowed, allowed & near, allowed - near]
 
     def _fits_after(self, pod: Pod, room: Room) -> bool:
@@ -150,12 +145,7 @@ class RoomSearch:
             return planning.fits_on(pod, room.node)
 
     def _in_the_way(self, pod: Pod) -> list[tuple[Pod, ...]]:
-        """Return sets of pods that keep the pod out of another domain, small sets first.
-
-        One set has all pods that the pod's affinity selects. For each domain, one set has the pods
-        there that exclude this pod, or that this pod excludes, by anti-affinity. Each pod that
-        counts for the pod's topology spread is a set of its own.
-        """
+        """Return sets of pods that may keep the pod out of a domain, small sets first."""
         planning, found = self.planning, defaultdict[Hashable, list[Pod]](list)
         for number, name in enumerate(planning.cluster.node_names):
             planning.budget.spend(number % _ROWS_PER_STEP == 0)
@@ -169,7 +159,7 @@ class RoomSearch:
         return sorted(map(tuple, found.values()), key=len)[:_MOST_SETS]
 
     def _ways(self, pod: Pod, other: Pod, node: Node) -> Iterator[Hashable]:
-        """Yield the keys of the sets in `_in_the_way` that contain the pod `other`."""
+        """Yield a key for each set of `_in_the_way` that contains `other`."""
         affinity, theirs = pod.spec.affinity, other.spec.affinity
         if affinity.required and all(self._selects(term, other) for term in affinity.required):
             yield "affinity"
@@ -189,10 +179,7 @@ class RoomSearch:
         return term_selector(term).selects(pod.namespace, labels, pod.labels)
 
     def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
-        """Return nodes where moves may help, each with the least number of pods that must leave.
-
-        The nodes with the smallest numbers come first.
-        """
+        """Return nodes where moves may help, each with the fewest pods that must leave."""
         planning = self.planning
         try:
             outcome = planning.what_if.decide(pod, planning.pipeline)
@@ -213,10 +200,7 @@ class RoomSearch:
         return [(names[int(rows[i])], int(fewest[i])) for i in possible[:_MOST_NODES]]
 
     def _needed(self, pod: Pod, rows: IntArray) -> tuple[IntArray, np.typing.NDArray[np.float64]]:
-        """Return for each row the least number of pods that must leave, and what the pod lacks.
-
-        What the pod lacks is the sum, over all resources, of the missing share of its request.
-        """
+        """Return for each row how many pods must leave at least, and what is missing."""
         columns, count = self.planning.cluster.pod_columns, len(self.planning.cluster.nodes)
         at = np.flatnonzero((columns.rows >= 0) & ~columns.nominated)
         fewest, lacking = np.ones(len(rows), np.int64), np.zeros(len(rows))
@@ -225,6 +209,7 @@ class RoomSearch:
             np.maximum.at(largest, columns.rows[at], columns.requests(resource)[at])
             each = np.maximum(largest[rows], 1)
             fewest = np.maximum(fewest, -(-short // each))
+            # as a share of the request
             lacking += short / max(pod.spec.demand.resources[resource], 1)
         return fewest, lacking
 
@@ -234,7 +219,7 @@ class RoomSearch:
         return {each: np.maximum(requests[each] - free[each], 0) for each in requests}
 
     def _on(self, pod: Pod, node: str, fewest: int, most: int, depth: int) -> Room | None:
-        """Return a Room on `node` with `fewest` to `most` moves; None if none is found."""
+        """Return a Room on `node` with at most `most` moves, or None."""
         best: Room | None = None
         for size in range(fewest, _MOST_TOGETHER + 1):
             for leaving in self._sets(pod, node, size):
@@ -246,7 +231,7 @@ class RoomSearch:
         return best
 
     def _sets(self, pod: Pod, node: str, size: int) -> list[tuple[Pod, ...]]:
-        """Return sets of `size` pods that free enough for `pod`; sets of small pods come first."""
+        """Return sets of `size` pods that free enough for `pod`, small pods first."""
         by_spec, rows = self._movable_on(node), self.planning.cluster.rows([node])
         short = {name: int(each[0]) for name, each in self._short(pod, rows).items() if each[0]}
         found = list[tuple[Pod, ...]]()
@@ -275,11 +260,7 @@ class RoomSearch:
     def _if_they_leave(
         self, pod: Pod, node: str, leaving: Sequence[Pod], most: int, depth: int
     ) -> Room | None:
-        """Return `node` and the moves of the pods in `leaving`, after which the pod fits there.
-
-        Returns None if the pod still does not fit. The leaving pods go to the nodes that the
-        profile chooses, or else to the fullest nodes.
-        """
+        """Return a Room on `node` with moves of the pods in `leaving`, or None."""
         planning, more = self.planning, most - len(leaving)
         moves = planning.leaving(leaving)
         with planning.undone():
@@ -288,6 +269,7 @@ class RoomSearch:
             if not planning.fits_on(pod, node):
                 return None
             planning.add(pod, node)
+            # First to the nodes that the profile chooses, then to the fullest nodes.
             for by_policy in (True, False):
                 with planning.undone():
                     found = self._placed(moves, more, depth, by_policy=by_policy)
@@ -298,10 +280,7 @@ class RoomSearch:
     def _placed(
         self, leaving: Sequence[Move], more: int, depth: int, *, by_policy: bool
     ) -> list[Move] | None:
-        """Return moves for the `leaving` pods and up to `more` others; None if a pod fits nowhere.
-
-        The pods are put on their nodes in the trial; the caller undoes this.
-        """
+        """Return moves for the `leaving` pods and for at most `more` others, or None."""
         planning, moves = self.planning, list[Move]()
         within = planning.cluster.node_names if self.within is None else self.within
         for each in sorted(leaving, key=lambda each: -planning.share_of(each.pod)):
@@ -318,7 +297,7 @@ class RoomSearch:
                     target = room.node
             if target is None:
                 return None
-            planning.add(anew, target)
+            planning.add(anew, target)  # the caller undoes this
             moves.append(replace(each, target=target))
         return moves
 

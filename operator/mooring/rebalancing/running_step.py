@@ -43,10 +43,8 @@ class PassedOver(Stopped):
 class RunningStep:
     """A step in execution.
 
-    A step helps waiting pods that fit afterwards, or empties nodes, or improves the nodes of the
-    moved pods. While it runs, nominations of placeholder pods (see `place_uid`) keep room for the
-    waiting pods: the pods' own nominations would end with their next attempt, which finds no room
-    yet.
+    While it runs, nominations of placeholder pods (see `place_uid`) keep room for the waiting pods.
+    The pods' own nominations would end with their next attempt, because there is no room yet.
 
     Attributes:
         begun: How many of its moves have begun.
@@ -82,11 +80,7 @@ class RunningStep:
         return not self.step.fits or not any(evicting(move.pod) for move in self.step.moves)
 
     def check_unchanged(self, moves: Sequence[Move]) -> None:
-        """Raise PassedOver if these moves are no longer as planned.
-
-        Moves are not as planned if a moved pod has gone, has changed or has another profile now, or
-        if no pod waits for the room any more.
-        """
+        """Raise PassedOver if a pod to be moved has changed, or if no pod waits for the room."""
         fits = self.step.fits
         if fits and not any(ref.uid in self.scheduler.state.unscheduled for ref in fits):
             raise PassedOver("what it makes room for waits no more")
@@ -107,10 +101,10 @@ class RunningStep:
         return None
 
     def why_not(self, moves: Sequence[Move], resting: Collection[str]) -> Why | None:
-        """Return why the next moves of the step must not be made now; None if they may.
+        """Return why the step's next moves must not be made now; None if they may.
 
-        Pods and controllers with uids in `resting` must not move. Raises AttemptTooLongError if
-        this takes too long; the next call continues.
+        Pods and controllers in `resting` must not move. Raises AttemptTooLongError if this takes
+        too long; the next call continues.
         """
         trial = self._trial(resting)
         for move in moves:
@@ -147,19 +141,19 @@ class RunningStep:
     def give_room(self, *, to_pods: bool) -> None:
         """Withdraw the placeholders of waiting pods; with `to_pods`, nominate the pods instead.
 
-        A pod that has a nomination keeps it. Each withdrawn placeholder causes an event, so that
-        every waiting pod is retried; otherwise only one of equal pods would be retried.
+        A pod that has a nomination keeps it.
         """
         state = self.scheduler.state
         for pod, node in self._waiting() if to_pods else ():
             if state.nominations.get(pod.uid) is None:
                 state.nominate(pod, node)
                 self.scheduler.queue.nominated(pod.uid)
+        # Each withdrawal is an event: all waiting pods are retried, not one of several equal pods.
         for ref in self.step.fits:
             state.withdraw(place_uid(ref.uid))
 
     def _waiting(self) -> list[tuple[Pod, str]]:
-        """Return the pods without a node for which the step makes room, each with its new node."""
+        """Return the waiting pods of the step, each with its new node."""
         state, step = self.scheduler.state, self.step
         pods = (state.unscheduled.get(ref.uid) for ref in step.fits)
         return [
@@ -179,12 +173,9 @@ class RunningStep:
         )
 
     def _why_in_vain(self, trial: PlanTrial, moves: Sequence[Move]) -> Why | None:
-        """Return why the next moves are impossible, useless or not needed any more; else None.
-
-        The moves must be possible while other moves are running. The purpose is checked after these
-        and all later moves.
-        """
+        """Return why the next moves are impossible, useless or not needed any more."""
         step = self.step
+        # The moves must be possible while other moves are running.
         with trial.undone():
             if (why := trial.why_impossible(moves)) is not None:
                 return why
@@ -204,10 +195,7 @@ class RunningStep:
             return self._why_missed(trial)
 
     def _why_no_gain(self, trial: PlanTrial) -> Why | None:
-        """Return why the moved pods no longer gain; None if they gain, or need not gain.
-
-        If a whole group is moved, one member must gain.
-        """
+        """Return why the moved pods no longer gain; None if they do."""
         moves = self.step.moves
         if self.step.goal is Goal.VIOLATIONS:
             gains = any(trial.violation(move.pod) for move in moves)
@@ -219,15 +207,12 @@ class RunningStep:
         return about(why, moves[0].pod)
 
     def _scores_more(self, trial: PlanTrial, move: Move) -> bool:
-        """Return whether the target now scores higher than the source by the minimum gain.
-
-        If the decision finds no node, return True; the other checks say why.
-        """
+        """Return whether the target now scores higher than the source by the minimum gain."""
         with trial.undone():
             trial.remove(move.pod)
             outcome = trial.what_if.decide(trial.anew(move), trial.pipeline)
             if not isinstance(outcome, ScheduleResult):
-                return True
+                return True  # another check says why
             rows = trial.cluster.rows([move.target, move.source]).tolist()
             there, own = map(outcome.score_of, rows)
         if there is None or own is None:
@@ -235,11 +220,7 @@ class RunningStep:
         return there.total - own.total >= self.section.minimum_gain
 
     def _why_missed(self, trial: PlanTrial) -> Why | None:
-        """Return which part of the purpose the trial has not reached; None if all is reached.
-
-        The function puts the waiting pods on their nodes in the trial. Pods of the step count as
-        gone as soon as their eviction begins.
-        """
+        """Return which part of the step's purpose the trial has not reached."""
         for move in self.step.moves:
             if trial.cluster.evictions.evicting(move.pod):
                 trial.remove(move.pod)
@@ -257,7 +238,7 @@ class RunningStep:
 
 
 def _end(trial: PlanTrial, under_way: UnderWay) -> None:
-    """End a running move in the trial: put its replacement on the target unless it has a node."""
+    """Finish a running move in the trial: put its replacement on the target."""
     replacement, place = under_way.replacement, under_way.place
     trial.remove(under_way.move.pod)
     for kept in filter(None, (place, replacement)):
@@ -268,10 +249,7 @@ def _end(trial: PlanTrial, under_way: UnderWay) -> None:
 
 
 def _is_empty(trial: PlanTrial, node: str) -> bool:
-    """Return whether only terminating, static and DaemonSet pods are on the node.
-
-    A node with a nominated pod is not empty; a node that does not exist is empty.
-    """
+    """Return whether only terminating, static and DaemonSet pods are on the node."""
     if (row := trial.cluster.row(node)) is None:
         return True
     here = (placed.pod for placed in trial.cluster.pods_on(row))

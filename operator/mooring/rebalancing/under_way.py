@@ -84,10 +84,9 @@ class UnderWay:
 
     @property
     def rests(self) -> str:
-        """The uid of the replacement or the controller that is not moved again for a time.
+        """The uid of the pod or controller that must not be moved again for a time.
 
-        If the move has succeeded, this is the replacement's uid. Otherwise it is the controller's
-        uid, which stands for all its pods.
+        This is the replacement, or the controller if the move has failed.
         """
         if self.result is Result.MOVED and self.replacement is not None:
             return self.replacement.uid
@@ -98,11 +97,7 @@ class UnderWay:
         self.result, self.why = result, why
 
     def is_for(self, pod: Pod) -> bool:
-        """Return whether this new pod of the controller may be the replacement.
-
-        It must be in the same namespace and have come after the move began. In a StatefulSet it
-        must have the name of the leaving pod.
-        """
+        """Return whether this new pod of the controller may be the replacement."""
         leaving = self.move.pod
         if pod.namespace != leaving.namespace:
             return False
@@ -189,11 +184,7 @@ class ExpectedReplacements:
                 self._state.withdraw(place_uid(expected.move.pod.uid))
 
     def _match(self, pod: Pod) -> UnderWay | None:
-        """Return the move whose pod this new pod replaces; else None.
-
-        The pod becomes the move's `replacement`; a pod that is a replacement already gives None. If
-        the pod's spec differs from that of the moved pod, `changed` of the move is set instead.
-        """
+        """Find the move whose pod this new pod replaces, and note the replacement."""
         owner = owner_of(pod)
         awaited = [each for each in self.moves if each.place and owner and each.owner == owner]
         if any(e.replacement is not None and e.replacement.uid == pod.uid for e in awaited):
