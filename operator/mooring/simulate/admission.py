@@ -52,10 +52,7 @@ _RUNNING: Final = {"phase": "Running", "conditions": [{"type": "Ready", "status"
 def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the object as the API server and its controllers would store it.
 
-    Only fields that decisions read get their defaults (SetDefaults in pkg/apis): the label
-    `kubernetes.io/metadata.name` of a Namespace, the allocatable amounts of a Node that has only a
-    capacity, and the selector of a ReplicationController. A PersistentVolume without a phase gets
-    Bound if it has a claimRef, else Available. A new ResourceClaim or PodGroup gets a uid.
+    Only fields that decisions read get their defaults (SetDefaults in pkg/apis).
     """
     if kind is Kind.NAMESPACE:
         metadata = mapping(raw, "metadata")
@@ -80,9 +77,8 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
 class DefaultStorageClass:
     """The StorageClass of new claims without a class.
 
-    If several classes are marked as the default, the newest class is used; among equally old
-    classes, the first by name (storageclass/setdefault in plugin/pkg/admission). A class that was
-    never stored in a cluster counts as the newest.
+    If several classes are marked as the default, the newest class is used (storageclass/setdefault
+    in plugin/pkg/admission).
     """
 
     def __init__(self) -> None:
@@ -95,6 +91,7 @@ class DefaultStorageClass:
         self._created.pop(name_of(raw), None)
         if any(annotations.get(key) == "true" for key in _DEFAULT_CLASS):
             created = timestamp(metadata, "creationTimestamp", "metadata")
+            # A class that was never stored in a cluster is the newest.
             self._created[name_of(raw)] = math.inf if created is None else created
 
     @property
@@ -149,8 +146,7 @@ class Admission:
     def pod(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the pod as the API server would store it.
 
-        A new pod with a node and without a status counts as running and ready, so that disruption
-        budgets count it. Raises Forbidden if the API server would reject it.
+        Raises Forbidden if the API server would reject the pod.
         """
         metadata, spec = dict(mapping(raw, "metadata")), dict(mapping(raw, "spec"))
         namespace, key = namespace_of(raw), f"{namespace_of(raw)}/{name_of(raw)}"
@@ -162,6 +158,7 @@ class Admission:
                 spec["affinity"] = _with_label_keys(affinity, labels)
         except Forbidden as answer:
             raise Forbidden(f'pods "{name_of(raw)}" is forbidden: {answer}') from None
+        # Disruption budgets count only running pods, so a new pod with a node gets this status.
         runs = is_new(raw) and spec.get("nodeName") and not raw.get("status")
         status = _RUNNING if runs else raw.get("status")
         return {**raw, "metadata": metadata, "spec": spec, "status": status}
@@ -205,7 +202,7 @@ class Admission:
             )
 
     def _set_priority(self, spec: dict[str, Any], *, new: bool) -> None:
-        """Set the priority by the PriorityClass; raise Forbidden if a new pod contradicts it."""
+        """Set priority and preemption policy by the PriorityClass, or raise Forbidden."""
         found = self._class_of(spec)
         for field, said, computed in (
             ("priority", "integer value of priority", found.value),
@@ -221,7 +218,6 @@ class Admission:
                 )
 
     def _class_of(self, spec: Mapping[str, Any]) -> PriorityClass:
-        """Return the pod's PriorityClass or the default; raise Forbidden for an unknown name."""
         name = text(spec, "priorityClassName", "spec")
         found = self._priorities.get(name) if name else self._default
         if found is None:
@@ -267,11 +263,8 @@ def _set_scheduling(spec: dict[str, Any], scheduling: Mapping[str, Any]) -> None
 
 
 def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the affinity; the `matchLabelKeys` of each term are added to its label selector.
-
-    The API server does this before it stores a pod, so that schedulers read only the selectors
-    (`mutatePodAffinity` in pkg/registry/core/pod/strategy.go).
-    """
+    """Add the `matchLabelKeys` of each term to its label selector."""
+    # As mutatePodAffinity in pkg/registry/core/pod/strategy.go: schedulers read only the selectors.
     hard, soft = (
         "requiredDuringSchedulingIgnoredDuringExecution",
         "preferredDuringSchedulingIgnoredDuringExecution",
@@ -314,7 +307,7 @@ def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) ->
 
 
 def _set_tolerations(spec: dict[str, Any]) -> None:
-    """Add tolerations of not-ready and unreachable nodes for 300 seconds, if they are missing."""
+    """Tolerate not-ready and unreachable nodes for 300 seconds, unless the pod says otherwise."""
     tolerations = mappings(spec, "tolerations", "spec")
     added = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -328,11 +321,8 @@ def _set_tolerations(spec: dict[str, Any]) -> None:
 
 
 def _set_pod_level_requests(spec: dict[str, Any]) -> None:
-    """Set the missing pod-level requests of a pod with pod-level limits.
-
-    See `defaultPodRequests` in pkg/apis/core/v1/defaults.go. Some versions of the API server run
-    it before the admission plugins, other versions after them. The decisions are the same.
-    """
+    """Set the missing pod-level requests of a pod with pod-level limits."""
+    # defaultPodRequests in pkg/apis/core/v1/defaults.go
     resources = mapping(spec, "resources", "spec")
     if not mapping(resources, "limits", "spec.resources"):
         return
@@ -356,7 +346,7 @@ def _set_volumes(spec: dict[str, Any]) -> None:
 
 
 def _set_host_ports(spec: dict[str, Any]) -> None:
-    """Set the host ports of a pod with `hostNetwork` to its container ports (defaults.go)."""
+    """With `hostNetwork`, set missing host ports to the container ports (defaults.go)."""
     if not boolean(spec, "hostNetwork", "spec"):
         return
     for group in ("containers", "initContainers"):

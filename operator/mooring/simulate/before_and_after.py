@@ -31,7 +31,7 @@ _OVER: Final = "#c23b3b"
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A pod on a node: its share of the node's resource, and whether the pod moves."""
+    """A pod on a node, with its share of the node's resource."""
 
     pod: str
     share: float
@@ -44,8 +44,7 @@ _Bars = Mapping[str, Sequence[_Block]]
 def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: str) -> None:
     """Write the nodes before and after these plans to a file that ends with .svg or .png.
 
-    The bars show cpu or memory: the resource with the larger requested share. Raises InputError for
-    another ending, if the file cannot be written, and without Pillow for PNG.
+    Raises InputError for another ending, if the file cannot be written, and for PNG without Pillow.
     """
     moves = [move for plan in plans for move in plan.moves]
     names = _shown(cluster, moves)
@@ -59,7 +58,7 @@ def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: st
 
 
 def _shown(cluster: ClusterView, moves: Iterable[Move]) -> list[str]:
-    """Return the sorted names of at most `_MOST_NODES` nodes; changing nodes take precedence."""
+    """Return the names of the nodes in the picture, preferably of changing nodes."""
     changing = {name for move in moves for name in (move.source, move.target)}
     every = [cluster.nodes.name(row) for row in cluster.nodes_in_order.tolist()]
     chosen = sorted(every, key=lambda name: (name not in changing, name))[:_MOST_NODES]
@@ -90,10 +89,7 @@ def _block(pod: Pod, resource: str, allocatable: int, *, moves: bool) -> _Block:
 def _bars(
     cluster: ClusterView, names: Iterable[str], resource: str, moves: Iterable[Move]
 ) -> dict[str, list[_Block]]:
-    """Return the blocks of each node: first the pods that stay, then the pods that move.
-
-    The largest pods come first in both parts.
-    """
+    """Return the blocks of each node; the pods that move come last."""
     moving: set[Uid] = {move.pod.uid for move in moves}
     bars: dict[str, list[_Block]] = {}
     for name in names:
@@ -142,7 +138,6 @@ def _drawing(
 
 
 def _title(plans: Sequence[Plan]) -> str:
-    """Return the title of the picture: the number of moves, and their gain."""
     steps = [step for plan in plans for step in plan.steps]
     emptied, fits = (sum(len(getattr(s, gain)) for s in steps) for gain in ("emptied", "fits"))
     gains = []
@@ -163,7 +158,7 @@ def _legend(resource: str, others: int) -> Iterator[Shape]:
 
 
 def _bar(blocks: Sequence[_Block], x: float, y: float, width: float, note: str) -> Iterator[Shape]:
-    """Yield a node's bar with the text `note`; its right end is red if pods request too much."""
+    """Yield a node's bar with the text `note`."""
     yield Box(x, y, width, _BAR, _FREE)
     if note:
         yield DrawnText(x + width - 6, y + _BAR - 4, note, 10, "end")
@@ -174,5 +169,6 @@ def _bar(blocks: Sequence[_Block], x: float, y: float, width: float, note: str) 
             shown = max(tall - 1, tall / 2)
             yield Box(at, y, shown, _BAR, _MOVES if block.moves else _STAYS, block.pod)
         at += tall
+    # The pods request more than the node has.
     if sum(block.share for block in blocks) > 1 + 1e-9:
         yield Box(end - 3, y, 3, _BAR, _OVER)

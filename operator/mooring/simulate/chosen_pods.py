@@ -64,8 +64,7 @@ class ChosenPods:
     def checked(self, inputs: Inputs) -> ChosenPods:
         """Check that the chosen objects exist, and return this object.
 
-        Raises InputError if a chosen object is neither a pod of the inputs nor a controller with
-        pods in the inputs. A controller in `inputs.without_pods` is accepted, too.
+        Raises InputError if a chosen object is neither a pod nor a controller of the inputs.
         """
         if not self.targets:
             return self
@@ -113,7 +112,7 @@ EVERY_POD: Final = ChosenPods()
 
 
 def _pods(inputs: Inputs) -> Iterator[tuple[str, set[TypeAndName]]]:
-    """Yield the key of every pod, rejected pods included, and the names that choose the pod."""
+    """Yield the key of each pod, and the names by which users choose it."""
     for pod in (*inputs.pending, *(placed.pod for placed in inputs.state.pods)):
         yield pod.key, _names(pod.key, *_owner_of(pod), inputs)
     for each in inputs.rejected:
@@ -125,7 +124,7 @@ def _owner_of(pod: Pod) -> tuple[str, str]:
 
 
 def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
-    """Return the `TYPE/NAME` of the pod, of its controller, and of the controller's owner."""
+    """Return the names of the pod, its controller, and the controller's owner."""
     namespace, _, pod = key.partition("/")
     names = {TypeAndName("Pod", pod), TypeAndName(kind, owner)}
     if kind == "ReplicaSet":
@@ -140,9 +139,8 @@ def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
 def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
     """Remove the selected pods from the state; return inputs in which these pods are pending.
 
-    Terminating pods and static pods keep their nodes, because no scheduler places them. A claim for
-    devices is freed if no other pod uses it. A claim of a group is freed if none of the group's
-    pods has a node.
+    Terminating pods and static pods keep their nodes. Claims for devices that nobody uses any more
+    are freed.
     """
     running = [placed.pod for placed in inputs.state.pods if placed.pod.node_name is not None]
     taken = []
@@ -159,11 +157,7 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
 
 
 def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
-    """Free the claims of pods and groups as the controller does (pkg/controller/resourceclaim).
-
-    `gone` has the uids of the pods and groups. A claim that other pods or groups use keeps its
-    devices. A claim that a scheduler created for one of the pods is deleted.
-    """
+    """Free the claims of pods and groups as the controller does (pkg/controller/resourceclaim)."""
     claims = {
         claim.key: claim
         for uid in gone

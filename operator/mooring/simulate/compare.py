@@ -75,8 +75,8 @@ class PoolUse:
 class ChangedNode:
     """A pod that two policies place differently.
 
-    `owner` is its controller as `Kind namespace/name`, or "". `old` and `new` are its nodes; None
-    if it gets no node. If `new` is None, `reason` says why; else `reason` is "".
+    `owner` is its controller as `Kind namespace/name`, or "". `reason` says why `new` is None; else
+    it is "".
     """
 
     pod: str
@@ -167,11 +167,9 @@ def compare(
 ) -> Comparison:
     """Place the selected pods from scratch, once with each policy, and compare the results.
 
-    Running pods are first taken off their nodes; static and terminating pods stay. With `order`,
-    only the pods in `order` are placed, in this order; all other pods stay on their nodes. Pods
-    that neither policy takes are left out. If `old` and `new` have one profile each, these two
-    decide about all selected pods. Profiles in mode Shadow count as Active. The old policy runs in
-    a second process at the same time.
+    Running pods first leave their nodes; static and terminating pods stay. Pods that neither policy
+    takes are left out. If `old` and `new` have one profile each, these profiles decide about all
+    selected pods. Profiles in mode Shadow decide, too.
 
     Args:
         inputs: The cluster and its pods; the function changes this cluster.
@@ -182,7 +180,7 @@ def compare(
             the same names.
         selection: Which pods are placed.
         as_profile: In each policy, the profile of this name decides about every pod.
-        order: The pods ("namespace/name") in the order of their arrival.
+        order: If given, only these pods ("namespace/name") are placed, in this order.
         pool_label: The node label that names a node's pool, instead of `POOL_LABELS`.
         seed: Chooses among nodes of equal score.
         progress: Gets the attempts with the new policy, and their final number; yields them again.
@@ -218,6 +216,7 @@ def compare(
             inputs.state.put(Kind.QUEUE, queue.name, queue)
         return _side(attempts, inputs.state, large, pool_label)
 
+    # The old policy runs in a second process at the same time.
     receiver, sender = get_context("fork").Pipe(duplex=False)
     child = get_context("fork").Process(
         target=_send, args=(sender, lambda: side(simulations[0].attempts(found), queues[0]))
@@ -236,8 +235,7 @@ def compare(
 def recorded_order(path: str) -> list[str]:
     """Return the pods of a file's decision records, in the order of `arrival_order`.
 
-    The file has an answer of /debug/decisions, or the output of `mooring simulate -o json`. Raises
-    InputError if the file has no decision records.
+    Raises InputError if the file has no decision records.
     """
     try:
         return arrival_order(orjson.loads(read_text(path))["decisions"])
@@ -250,8 +248,7 @@ def recorded_order(path: str) -> list[str]:
 def arrival_order(records: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the pods of decision records in the order in which the scheduler first saw them.
 
-    Records are sorted by `seen`, the time of the first sight, then by `time`, the time of the
-    decision. Without these fields they keep their order. Each pod is returned once.
+    Each pod is returned once. Records without times keep their order.
     """
     timed = sorted(records, key=lambda record: (record.get("seen") or "", record.get("time") or ""))
     return [*dict.fromkeys(str(record["pod"]) for record in timed)]
@@ -385,7 +382,7 @@ def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
 
 
 def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNode]:
-    """Yield the pods whose nodes differ; leave out equal pods that only exchange their nodes."""
+    """Yield the pods whose nodes differ, without equal pods that exchange their nodes."""
     pods = [*pods]
     old = [before.nodes[pod.key] for pod in pods]
     new = Counter(after.nodes[pod.key] for pod in pods)
@@ -402,15 +399,14 @@ def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNo
 
 
 def merged(moves: Iterable[ChangedNode]) -> list[list[ChangedNode]]:
-    """Return lists of moves; a list has pods of one controller that change in the same way.
+    """Group the moves: each list has pods of one controller that change in the same way.
 
-    Pods that lose a node, or gain one, are in one list if they have the same node and reason. Pods
-    that get another node are in one list, whatever their nodes are. Lists of pods that lose their
-    node come first, then lists of pods that gain a node.
+    Pods that lose their node come first, then pods that gain a node.
     """
     groups: dict[tuple[str, str | None, str | None, str], list[ChangedNode]] = {}
     for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):
         alike = (move.owner or move.pod, move.old, move.new, move.reason)
+        # Pods that get another node are together, whatever their nodes are.
         if move.old is not None and move.new is not None:
             alike = (move.owner or move.pod, "", "", "")
         groups.setdefault(alike, []).append(move)

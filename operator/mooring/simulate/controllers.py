@@ -50,10 +50,9 @@ def is_new(raw: Mapping[str, Any]) -> bool:
 
 
 def generated_names(base: str, seed: list[str], first: int = 0, step: int = 1) -> Iterator[str]:
-    """Yield names as generateName makes them, for the numbers `first`, `first + step`, and so on.
+    """Yield names that begin with `base`, as generateName makes them.
 
-    A name begins with `base`. Its end depends only on `seed` and the number, so that every run
-    yields the same names.
+    The ends depend only on `seed` and a number, which starts at `first` and grows by `step`.
     """
     return (
         base[:_LONGEST_BASE] + _digest([*seed, number])[:_SUFFIX] for number in count(first, step)
@@ -75,11 +74,10 @@ def ephemeral_claims(pod: Raw) -> Iterator[Raw]:
 def device_claims(
     owner: Raw, templates: Mapping[str, Raw], taken: Container[str]
 ) -> Iterator[tuple[str, Raw]]:
-    """Yield the claims for devices from the owner's templates (controller/resourceclaim).
+    """Yield the claims for devices from the templates of a pod or PodGroup.
 
-    The owner is a pod or a PodGroup. Before each claim comes the name of its entry in the owner's
-    `resourceClaims`. `templates` are by "namespace/name"; a missing template yields no claim.
-    `taken` has the keys of existing claims, whose names are not used again.
+    Each claim comes with the name of its entry in `resourceClaims`. Templates and existing claims
+    (`taken`) have keys "namespace/name".
     """
     namespace = namespace_of(owner)
     for entry in mappings(mapping(owner, "spec"), "resourceClaims", "spec"):
@@ -170,7 +168,7 @@ class Controllers:
             yield _pod(self._generated(f"{name_of(raw)}-", raw, number), raw, template)
 
     def _stateful_set(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the missing pods by their ordinals, each after the claims for its volumes."""
+        """Yield the missing pods, each after the claims for its volumes."""
         spec, template = _checked(raw)
         name, revision = name_of(raw), _digest(template)[:10]
         claims = [dict(claim) for claim in mappings(spec, "volumeClaimTemplates", "spec")]
@@ -225,7 +223,7 @@ class Controllers:
                 yield _on_node(_pod(name, raw, template), node.name)
 
     def _job(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the pods that run when the Job begins; no pod if the Job is suspended."""
+        """Yield the pods that run when the Job begins."""
         spec = mapping(raw, "spec")
         template = _template(spec)
         policy = text(mapping(template, "spec"), "restartPolicy", "spec.template.spec")
@@ -253,7 +251,7 @@ class Controllers:
             yield pod
 
     def _cron_job(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the pods of one Job of the CronJob; no pod if the CronJob is suspended."""
+        """Yield the pods of one Job of the CronJob."""
         spec = mapping(raw, "spec")
         template = mapping(spec, "jobTemplate", "spec")
         if boolean(spec, "suspend", "spec"):
@@ -263,12 +261,10 @@ class Controllers:
         yield from self._job(job)
 
     def _generated(self, base: str, owner: Raw, number: int) -> str:
-        """Return an unused name for the pod `number`, the same in every run, and mark it as used.
-
-        Used names must be skipped: of 5,000 random endings, two would probably be equal.
-        """
+        """Return an unused name for the pod, and mark it as used."""
         namespace = namespace_of(owner)
         names = generated_names(base, [owner["kind"], namespace, name_of(owner)], number, 2**32)
+        # Of 5,000 random endings, two would probably be equal.
         name = next(each for each in names if f"{namespace}/{each}" not in self._keys)
         self._keys.add(f"{namespace}/{name}")
         return name
@@ -292,7 +288,7 @@ CONTROLLERS: Final = frozenset(_EXPANSIONS)
 
 
 def _owner(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of the pod's controller; both are "" if no built-in kind controls it."""
+    """Return kind and name of the pod's built-in controller, or two empty texts."""
     owner = pod.owner
     if owner is None:
         return "", ""
@@ -307,7 +303,6 @@ def _replicas(spec: Mapping[str, Any]) -> int:
 
 
 def _pods(spec: Mapping[str, Any], field: str) -> int:
-    """Return the number of pods in the field; 1 if the field is absent."""
     wanted = integer(spec, field, "spec")
     if wanted is not None and wanted > _MOST_PODS:
         raise ManifestError(f"spec.{field}", f"must be at most {_MOST_PODS:,} in a simulation")
@@ -319,10 +314,7 @@ def _template(spec: Mapping[str, Any]) -> Raw:
 
 
 def _checked(raw: Raw) -> tuple[Mapping[str, Any], Raw]:
-    """Return the spec and the template of a controller.
-
-    Raises ManifestError if the selector is empty or does not match the template's labels.
-    """
+    """Check the controller's selector; return its spec and template."""
     spec = mapping(raw, "spec")
     template = _template(spec)
     selector = parse_label_selector(mapping(spec, "selector", "spec"), "spec.selector")
@@ -361,7 +353,7 @@ def _made(
     labels: Mapping[str, Any],
     annotations: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return a new object in the namespace of `owner`, with `owner` as its controller."""
+    """Return a new object that `owner` controls, in the namespace of `owner`."""
     reference = {
         "apiVersion": owner.get("apiVersion"),
         "kind": owner["kind"],
@@ -384,7 +376,7 @@ def _pod(name: str, owner: Raw, template: Raw) -> Raw:
 
 
 def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
-    """Return the pod with a volume for each claim; remove other volumes of the same names."""
+    """Return the pod with a volume for each claim."""
     others = [
         volume
         for volume in mappings(pod["spec"], "volumes", "spec")

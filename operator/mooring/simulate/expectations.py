@@ -68,9 +68,8 @@ def run_case(
 ) -> CaseResult:
     """Schedule the pods of a case on a cluster of its own, and check the result.
 
-    `kubernetes` is the version of the API server; without it, the version in the case applies, or
-    else the version in the test. If the objects, files or profiles of the case have a mistake, the
-    result's `error` describes it.
+    `kubernetes` overrides the API server's version. The result's `error` describes a mistake in the
+    case.
     """
     case, line = file.test.cases[number], file.lines[number]
     ignored: Mapping[str, int] = {}
@@ -94,8 +93,7 @@ def inputs_of_case(
 ) -> Inputs:
     """Return the cluster of a case and its pods, with the profiles of the case or the test.
 
-    If the case has `pods`, other pending pods and new controllers are left out. For `kubernetes`
-    see `run_case`. Raises InputError if a file, an object or a profile has a mistake.
+    Raises InputError if a file, an object or a profile has a mistake.
     """
     test, case = file.test, file.test.cases[number]
     folder = Path(file.path).parent
@@ -115,6 +113,7 @@ def inputs_of_case(
     if not case.pods:
         return inputs_of(cluster, registry, profiles, kubernetes=version)
     pods = [*_inline(case.pods, f"{where}.pods")]
+    # Only the pods of the case are placed.
     others = [manifest for manifest in cluster if not _makes_pending_pods(manifest)]
     return inputs_of([*others, *pods], registry, profiles, kubernetes=version)
 
@@ -133,7 +132,7 @@ def _makes_pending_pods(manifest: Manifest) -> bool:
 
 
 class _Decided:
-    """Schedules the pods of a case, and keeps the decisions and the resulting cluster."""
+    """The decisions about a case's pods, and the resulting cluster."""
 
     def __init__(self, inputs: Inputs, registry: Registry, seed: int) -> None:
         attempts = [*simulate(inputs, registry, seed=seed)]
@@ -215,7 +214,7 @@ class _Check:
         )
 
     def _of_pod(self, pod: str) -> Iterator[tuple[str, str]]:
-        """Yield the name of each field that this pod does not meet, and a message about it."""
+        """Yield each field that this pod does not meet, with a message."""
         expected, decision = self.expected, self.decided.decisions.get(pod)
         node = self.decided.node_of(pod)
         where = f"is on {node.name}" if node is not None else "has no node"
@@ -251,7 +250,7 @@ class _Check:
                 yield "nodeSelector", f"pod {pod} is on {node.name}, which has {has}"
 
     def _of_all(self, pods: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield the name of each field that the pods together do not meet, and a message."""
+        """Yield each field that the pods together do not meet, with a message."""
         expected = self.expected
         if expected.max_victims is not None:
             decisions = (self.decided.decisions.get(pod) for pod in pods)
@@ -289,10 +288,7 @@ def _not_unschedulable(
     decision: Decision | None,
     plugins: frozenset[str],
 ) -> str | None:
-    """Return why the pod does not meet the field `unschedulable`; None if it does.
-
-    For `plugins` see `SimulatedAttempt`.
-    """
+    """Return why the pod does not meet the field `unschedulable`."""
     if node is not None or decision is None:
         return f"is on {node.name}" if node is not None else "was not decided"
     of_no_node = plugins if expected.node is None else frozenset[str]()

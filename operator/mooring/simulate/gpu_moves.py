@@ -57,9 +57,7 @@ class CardPlan:
 def plans(inputs: Inputs, profile: ActiveProfile, form: CardFormat) -> Iterator[CardPlan]:
     """Yield a plan for each pending pod that requests cards, as if no other pod were pending.
 
-    A plan moves as few pods with cards as possible, at most three, so that the pending pod fits.
-    The moved pods must fit on other nodes. The search tries at most 2,000 sets of pods on 200
-    nodes; nodes with the most free cards come first. `form` says how pods request cards.
+    A plan moves at most three other pods, as few as possible. `form` says how pods request cards.
     """
     planner = _Planner(inputs.state, profile, form)
     for pod in inputs.pending:
@@ -89,7 +87,7 @@ class _Planner:
         return CardPlan(pod.key, None, ())
 
     def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
-        """Yield a node's row, and a set of its pods that could leave it; small sets come first."""
+        """Yield nodes with sets of pods that could leave the node, small sets first."""
         ordered = self._state.nodes.order()
         free = dict(zip(ordered.tolist(), self._books.free_cards(ordered).tolist(), strict=True))
         with_cards = (row for row in free if len(self._books.known(row)))
@@ -112,7 +110,7 @@ class _Planner:
                     yield row, chosen
 
     def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> CardPlan | None:
-        """Return the plan that moves `uids` from the node; None if one of the pods fits nowhere."""
+        """Return the plan that moves `uids` from the node, or None."""
         node, moves = self._state.nodes.names[row], []
         moved = [
             replace(placed.pod, node_name=None)

@@ -103,11 +103,7 @@ def inputs_of(
 
 
 class _Reader:
-    """Puts objects into a cluster state as they are read.
-
-    It keeps only fields of a stored object that a decision reads, so that a dump of a large cluster
-    fits into memory. New pods and controllers wait until every object has been read.
-    """
+    """Puts objects into a cluster state, without fields that no decision reads."""
 
     def __init__(self, *, keep_raw: bool, kubernetes: str | None) -> None:
         self._keep_raw = keep_raw
@@ -182,14 +178,12 @@ class _Reader:
             self.ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
 
     def _put(self, kind: Kind, manifest: Manifest, *, new: bool) -> None:
-        """Store an object; if it is given as a stored and as a new object, keep the new one.
-
-        Every other repetition raises ManifestError, and so does every repetition of a pod.
-        """
+        """Store an object; raise ManifestError if it is given twice."""
         key = object_key(kind, manifest.raw)
         source, was_new = self._sources.get((kind, key), ("", None))
         if was_new is not None and (kind is Kind.POD or new == was_new):
             raise ManifestError(f"{kind} {key}", f"is given already in {source}")
+        # A new object takes the place of a stored one.
         if was_new and not new:
             return
         self._sources[kind, key] = (manifest.source, new)
@@ -211,7 +205,7 @@ class _Reader:
             self.state.put(kind, key, value)
 
     def _note(self, kind: Kind, key: str, raw: Mapping[str, Any], *, new: bool) -> None:
-        """Note default StorageClasses, new claims without a class, new budgets without a status."""
+        """Note default StorageClasses, claims without a class, and budgets without a status."""
         if kind is Kind.STORAGE_CLASS:
             self._default_class.put(raw)
         if kind is Kind.PERSISTENT_VOLUME_CLAIM:
@@ -231,14 +225,12 @@ class _Reader:
         self._admission[group_and_kind].append(raw)
 
     def _add_template(self, manifest: Manifest, *, new: bool) -> None:
-        """Store a template of claims; a new template replaces a stored one of the same name.
-
-        Every other repetition raises ManifestError.
-        """
+        """Store a template of claims; raise ManifestError if it is given twice."""
         key = resource_claim_template_key(manifest.raw)
         known, was_new = self._templates.get(key, (None, None))
         if known is not None and new == was_new:
             raise ManifestError(f"{manifest.kind} {key}", f"is given already in {known.source}")
+        # A new template takes the place of a stored one.
         if not was_new:
             self._templates[key] = (manifest, new)
 
@@ -273,7 +265,7 @@ class _Reader:
         self._set_storage_class()
 
     def _set_storage_class(self) -> None:
-        """Set the default StorageClass, if there is one, in new claims without a class."""
+        """Set the default StorageClass in new claims without a class."""
         default = self._default_class.name
         if default is None:
             return
@@ -320,10 +312,7 @@ class _Reader:
         self._add_pod(pod)
 
     def _with_device_claims(self, manifest: Manifest, pod: dict[str, Any]) -> dict[str, Any]:
-        """Create the claims from the pod's templates; return the pod with the names of the claims.
-
-        A group's templates give one claim for the whole group.
-        """
+        """Create claims from the pod's templates; return the pod with their names."""
         spec, status = mapping(pod, "spec"), mapping(pod, "status")
         named = self._claims_of_group(manifest, pod)
         entries = mappings(spec, "resourceClaims", "spec")
@@ -334,7 +323,7 @@ class _Reader:
         return {**pod, "status": {**status, "resourceClaimStatuses": names}} if names else pod
 
     def _made_claims(self, manifest: Manifest, owner: dict[str, Any]) -> dict[str, str]:
-        """Create claims from the templates of a pod or group; return their names by entry name."""
+        """Create the owner's claims; return their names by entry of `resourceClaims`."""
         templates = {key: template.raw for key, (template, _) in self._templates.items()}
         known, names = self.state.objects.of(Kind.RESOURCE_CLAIM), dict[str, str]()
         for entry, claim in device_claims(owner, templates, known):
@@ -343,7 +332,7 @@ class _Reader:
         return names
 
     def _claims_of_group(self, manifest: Manifest, pod: dict[str, Any]) -> Mapping[str, str]:
-        """Create missing claims of the pod's group; return those that the pod uses, by entry."""
+        """Create missing claims of the pod's group; return those that the pod uses."""
         wanted = parse_pod_claims(mapping(pod, "spec"))
         name = mapping(mapping(pod, "spec"), "schedulingGroup", "spec").get("podGroupName")
         key = f"{namespace_of(pod)}/{name}"

@@ -56,9 +56,8 @@ _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
 def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
     """Return the object with the fields of the newest API version of its kind.
 
-    An object of an unknown kind is returned as it is. Raises ManifestError if the apiVersion is
-    absent, or not supported for the kind. `stored` is the name of an object from a cluster; the
-    error then says how to get this object in a supported version.
+    Raises ManifestError if the apiVersion is absent or not supported; for an object from a cluster,
+    the error names `stored`.
     """
     given, kind = raw.get("apiVersion"), raw.get("kind")
     if not given or not isinstance(given, str):
@@ -81,7 +80,7 @@ def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
 
 
 def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ResourceSlice with the fields of each device's `basic` in the device itself."""
+    """Move the fields of each device's `basic` into the device."""
     spec = mapping(raw, "spec")
     devices = [
         {**_without(device, "basic"), **mapping(device, "basic", f"spec.devices[{index}]")}
@@ -91,7 +90,7 @@ def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _claim(raw: Mapping[str, Any], where: str = "spec") -> dict[str, Any]:
-    """Return the claim; the fields of each request without alternatives are in `exactly`."""
+    """Move the fields of each request without alternatives into `exactly`."""
     spec = mapping(raw, "spec", where.removesuffix(".spec"))
     devices = mapping(spec, "devices", where)
     requests = []

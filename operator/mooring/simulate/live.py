@@ -1,8 +1,8 @@
 """Reads all objects that decisions depend on from a live cluster, and saves them in a file.
 
-It requests only lists, so the user needs only the right to list the kinds in `KINDS`. The file has
-one object per line, with `apiVersion` and `kind`. Fields that no decision reads are left out,
-because they may be secret or large (`env`, `command`, `args`, `managedFields` and others).
+The user needs only the right to list the kinds in `KINDS`. The file has one object per line. Fields
+that no decision reads are left out, because they may be secret or large (`env`, `managedFields` and
+others).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,9 +50,8 @@ async def read_cluster(
 ) -> tuple[list[Manifest], list[str]]:
     """Return the objects that decisions read, and notes about kinds that were not found.
 
-    The first object is the server's version, if it is known. `progress` is called with a line about
-    the objects read so far. Raises InputError if the cluster cannot be reached, or if the user may
-    not list a kind; for a kind of `MIRRORED_IF_SERVED` there is a note instead.
+    `progress` gets a line about the objects read so far. Raises InputError if the cluster cannot be
+    reached or the user may not list a kind.
     """
     manifests: list[Manifest] = []
     notes: list[str] = []
@@ -88,10 +87,7 @@ async def read_cluster(
 
 
 async def _server(client: ApiClient, source: str, notes: list[str]) -> list[Manifest]:
-    """Return the server's version as an object; if it is unknown, return no object and add a note.
-
-    If the server cannot be reached, the first request for objects reports this.
-    """
+    """Return the server's version as an object; add a note if it is unknown."""
     try:
         return [Manifest(source, server_object(await client.server_version()))]
     except ApiError:
@@ -120,7 +116,6 @@ async def _listed(
 
 
 def _not_found(resource: Resource) -> list[str]:
-    """Return a note about a kind that the cluster does not serve; [] if the kind is optional."""
     if resource in MIRRORED_IF_SERVED:
         return []
     if resource.group == MOORING_GROUP:

@@ -56,7 +56,7 @@ class LoadedProfile:
     """A profile from a file, and the same profile with all defaults filled in.
 
     `notes` says which fields of a KubeSchedulerConfiguration have no counterpart in Mooring.
-    `settings` has the settings in its file that concern the scheduler's process, not the profile.
+    `settings` has the file's settings for the scheduler's process.
     """
 
     profile: SchedulingProfile
@@ -89,7 +89,7 @@ def contains_profile(manifest: Manifest) -> bool:
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield each text of a ConfigMap that may contain profiles, with its key."""
+    """Yield texts of a ConfigMap that may contain profiles, with their keys."""
     data = manifest.raw.get("data")
     if (manifest.group, manifest.kind) == _CONFIG_MAP and isinstance(data, Mapping):
         for key, text in data.items():
@@ -163,8 +163,8 @@ def load_profiles(
 ) -> list[LoadedProfile]:
     """Load every profile that the objects define, in the order of the objects.
 
-    A Policy contains no scheduler name; its profile gets `scheduler_name`. Raises InvalidProfile
-    with all mistakes of the first invalid object. Raises InputError for an object of another kind.
+    The profile of a Policy gets `scheduler_name`. Raises InvalidProfile with all mistakes of the
+    first invalid object, and InputError for an object of another kind.
     """
     loader = ProfileLoader(registry, scheduler_name)
     return [loaded for manifest in manifests for loaded in loader.load(manifest)]
@@ -190,10 +190,8 @@ def stored_profiles(
 ) -> tuple[list[LoadedProfile], list[str]]:
     """Return the profiles among the objects of a cluster, and a note of each mistake.
 
-    If the newest spec of a stored profile is invalid, the spec in force is used, as in the
-    scheduler. If there is no spec in force, the profile is left out. Raises InvalidProfile for an
-    invalid profile without `metadata.uid`, because no cluster has stored it. Raises InputError for
-    a profile without a name, or with a malformed status.
+    If a stored profile is invalid, its spec in force is used, if there is one. Raises
+    InvalidProfile for an invalid profile that no cluster has stored.
     """
     loader, found, notes = ProfileLoader(registry), list[LoadedProfile](), list[str]()
     for manifest in manifests:
@@ -212,10 +210,7 @@ def stored_profiles(
 def _in_force(
     manifest: Manifest, loader: ProfileLoader, invalid: InvalidProfile
 ) -> tuple[list[LoadedProfile], str]:
-    """Return the last valid spec of the profile, from its status, and a note for the user.
-
-    The list is empty if the status has no valid spec.
-    """
+    """Return the profile with its last valid spec, if any, and a note."""
     metadata, status = mapping(manifest.raw, "metadata"), mapping(manifest.raw, "status")
     more = f" and {len(invalid.errors) - 1} more" if len(invalid.errors) > 1 else ""
     why = f"profile {name_of(manifest.raw)} is invalid ({shortened(str(invalid.errors[0]))}{more})"
@@ -257,11 +252,7 @@ def read_profiles(
 def _imported(
     manifest: Manifest, registry: Registry, scheduler_name: str, server: KubernetesRules = NEWEST
 ) -> list[LoadedProfile]:
-    """Return the profiles in an object of kube-scheduler, without building their plugins.
-
-    Raises ProfileInvalid with every mistake of the object. Raises InputError for an object of
-    another kind.
-    """
+    """Return the profiles in an object of kube-scheduler, without building their plugins."""
     if manifest.kind == _CONFIGURATION:
         imported = import_configuration(manifest.raw, registry)
         return [
@@ -284,11 +275,7 @@ def _imported(
 def _of_config_map(
     manifest: Manifest, registry: Registry, scheduler_name: str, server: KubernetesRules
 ) -> Iterator[LoadedProfile]:
-    """Yield the profiles in the texts of a ConfigMap.
-
-    Raises ProfileInvalid with all mistakes of the first invalid text. Raises InputError if no text
-    can be a profile, or if a text is neither JSON nor YAML.
-    """
+    """Yield the profiles in the texts of a ConfigMap."""
     texts = dict(_texts(manifest))
     if not texts:
         raise manifest.error(

@@ -168,7 +168,7 @@ def read_text(path: str) -> str:
 
 @contextmanager
 def _opened(path: str) -> Iterator[TextIO]:
-    """Open the file or standard input for reading; raise InputError if that fails."""
+    """Open a file or standard input; raise InputError if that fails."""
     try:
         if path == STDIN:
             if sys.stdin is None:  # a shell can close it
@@ -187,7 +187,6 @@ def _opened(path: str) -> Iterator[TextIO]:
 
 
 def _json_object(text: str) -> Any:
-    """Parse the text as JSON; return the value if it is an object, else None."""
     if text.lstrip().startswith("{"):
         with suppress(orjson.JSONDecodeError):
             return orjson.loads(text)
@@ -195,7 +194,7 @@ def _json_object(text: str) -> Any:
 
 
 def _json_lines(lines: Iterable[str], name: str) -> Iterator[Manifest]:
-    """Yield the objects of a file that has one object per line, without reading it as a whole."""
+    """Yield the objects of a file with one JSON object per line."""
     for number, line in enumerate(lines):
         if not line.strip():
             continue
@@ -249,7 +248,7 @@ def _documents(
 
 
 def _check_yaml(text: str, name: str, limits: Limits) -> None:
-    """Raise InputError if the text exceeds a limit, and YAMLError if it is not YAML."""
+    """Raise InputError if the YAML text exceeds a limit."""
     depth, values = 0, 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.ScalarEvent):
@@ -265,11 +264,12 @@ def _check_yaml(text: str, name: str, limits: Limits) -> None:
 
 
 def _check_json(document: Any, name: str, limits: Limits) -> None:
-    """Raise InputError if the document exceeds a limit; keys count as values, as in YAML."""
+    """Raise InputError if the document exceeds a limit."""
     depth, values, level = 0, 0, [document]
     while level:
         nested = [value for value in level if isinstance(value, dict | list)]
         depth += bool(nested)
+        # Keys are values, too, as in YAML.
         values += len(level) + sum(len(value) for value in nested if isinstance(value, dict))
         _check_size(depth, values, name, limits)
         level = [*chain.from_iterable(v.values() if isinstance(v, dict) else v for v in nested)]
@@ -283,7 +283,7 @@ def _check_size(depth: int, values: int, name: str, limits: Limits) -> None:
 
 
 def _repeated_keys(document: yaml.Node) -> Iterator[RepeatedKey]:
-    """Yield the keys that a mapping has twice; without this check, the last value would be used."""
+    """Yield the keys that a mapping has twice."""
     seen = set[int]()
     nodes = [document]
     while nodes:
@@ -305,11 +305,7 @@ def _repeated_keys(document: yaml.Node) -> Iterator[RepeatedKey]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # C is optional
-    """A YAML loader that reads scalars as kubectl does.
-
-    Dates, `=` and times of day (22:00) are texts. y, 1e3 and 0o17 are not texts. A number that JSON
-    cannot express is a mistake.
-    """
+    """A YAML loader that reads scalars as kubectl does: 22:00 is a text, y is not."""
 
 
 VALUES_FOR_KUBECTL: Final = (
@@ -345,7 +341,7 @@ for _first in "-+0123456789":  # before those of numbers, because the first that
 
 
 def _constructor_of(kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
-    """Return a function that reads scalars of this kind and raises YAMLError for other scalars."""
+    """Return a function that reads scalars of this kind or raises YAMLError."""
     construct = _Loader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
 
     def checked(loader: Any, node: yaml.ScalarNode) -> Any:

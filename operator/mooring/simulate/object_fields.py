@@ -35,12 +35,9 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 
 @cache
 def _types() -> Mapping[str, Mapping[str, str]]:
-    """Return the type of each field, by the type of its object and by its name.
-
-    The type of an object is its apiVersion and kind (`apps/v1 Deployment`). The type of a field is
-    a key of this table, `str`, `int`, `bool`, or `*` for any value; `[]` around a type is a list,
-    and `{}` a map.
-    """
+    """Return the types of fields, by type of the object (`apps/v1 Deployment`) and field name."""
+    # A type is a key of this table, `str`, `int`, `bool`, or `*` for any value; `[]` around a
+    # type is a list, and `{}` a map.
     text = files("mooring.simulate").joinpath("object_fields.json").read_bytes()
     types: Mapping[str, Mapping[str, str]] = orjson.loads(text)
     return types

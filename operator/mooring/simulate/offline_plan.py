@@ -79,8 +79,8 @@ class WantedPlan:
 class Rebalance:
     """Makes plans on the state of `inputs`; changes this state by placing pending pods that fit.
 
-    `goals`, if not empty, replace the profiles' goals. `now` (seconds since the epoch) is the time
-    for the ages of pods. The other arguments are those of `simulate`.
+    `goals`, if any, replace the profiles' goals. `now` is in seconds since the epoch. The other
+    arguments are those of `simulate`.
     """
 
     def __init__(
@@ -139,10 +139,10 @@ class Rebalance:
         return PlannedProfile(entry.profile.name, section, plan)
 
     def plan_for(self, wanted: Wanted) -> WantedPlan:
-        """Plan the fewest moves of running pods that make the pod or group fit without preemption.
+        """Plan the fewest moves after which the pod or group fits without preemption.
 
-        For a member of a pod group, the plan is for the whole group. Raises InputError if there is
-        no such pod or group, or if several have this name.
+        For a member of a group, the plan is for its whole group. Raises InputError if no object has
+        this name, or several have it.
         """
         if wanted.is_group:
             return self._plan_for_group(wanted)
@@ -249,7 +249,7 @@ def _is(wanted: Wanted, namespace: str, name: str) -> bool:
 
 
 def _only(wanted: Wanted, found: dict[str, _Found], names: Sequence[str]) -> _Found:
-    """Return the only pod or group in `found`; raise InputError if there is none or several."""
+    """Return the only pod or group in `found`, or raise InputError."""
     if not found:
         meant = did_you_mean(wanted.name, names) or " among the objects that were read"
         raise InputError(f"there is no {wanted}{meant}")

@@ -190,8 +190,8 @@ def schema() -> dict[str, Any]:
 def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
     """Read the policy tests of files and folders, in order.
 
-    In a folder and its subfolders, other files and objects are ignored. Raises InputError for every
-    mistake in the tests, for a file or folder without a test, and for a file that cannot be read.
+    Raises InputError for every mistake in the tests, for a file or folder without a test, and for a
+    file that cannot be read.
     """
     found, mistakes = list[PolicyTestFile](), list[str]()
     for path in paths:
@@ -211,7 +211,7 @@ def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
 
 
 def _candidates(folder: Path) -> Iterator[str]:
-    """Yield the files of the folder that contain the API group or the kind of policy tests."""
+    """Yield the files of the folder that may contain policy tests."""
     for file in folder.rglob("*"):
         if file.suffix in _SUFFIXES and file.is_file():
             try:

@@ -77,13 +77,15 @@ def simulate(
     profile: str | None = None,
     extenders: bool = False,
 ) -> Iterator[SimulatedAttempt]:
-    """Yield one attempt per pending or rejected pod; pods that are not queued come last.
+    """Yield one attempt for each pending or rejected pod, in queue order.
 
-    The other pods come in queue order; a pod group comes at the place of its first member. The
-    simulation changes the state of `inputs`: a scheduled pod counts on its node for all later pods.
-    The victims of a preemption stay on their node, because in a cluster they leave only after their
-    grace period; the node is nominated, so later pods of lower or equal priority do not get the
-    victims' resources. Permit plugins do not run, because no pod can wait.
+    A pod group comes at the place of its first member. Pods that are not queued come last. Each
+    scheduled pod is added to its node in the state of `inputs`. Permit plugins do not run, because
+    no pod can wait.
+
+    In a cluster, the victims of a preemption leave only after their grace period. So they stay on
+    their node here. The node is nominated, so later pods of lower or equal priority do not get the
+    victims' resources.
 
     Args:
         inputs: The cluster, the pods and the profiles. Without any profile, a profile with
@@ -94,8 +96,7 @@ def simulate(
             for all.
         profile: The name of the profile that decides about all pods, even pods it does not match.
         extenders: Whether to call the extenders of the profiles to filter, score and preempt, but
-            not to bind. The inputs must then have raw objects (`keep_raw`). If False, decisions
-            ignore extenders.
+            not to bind. The inputs must then have raw objects (`keep_raw`).
 
     Raises:
         InputError: if there is no profile of this name.
@@ -224,10 +225,7 @@ class Simulation:
         yield from rejected
 
     def _nominate_as_shown(self, pods: Iterable[Pod]) -> None:
-        """Restore the nominations in the statuses of the pods that a profile takes.
-
-        Gated pods are included. The status of a pod group says whether these nodes are reserved.
-        """
+        """Restore the nominations in the statuses of pods."""
         for pod in {pod.uid: pod for pod in pods}.values():
             if pod.nominated_node is not None and self.takes(pod):
                 kept = self.cluster.pod_groups.reservation_of(pod)
@@ -236,11 +234,7 @@ class Simulation:
     def _attempt_group(
         self, group: PodGroupState, members: list[Pod], profile: ActiveProfile
     ) -> Iterator[SimulatedAttempt]:
-        """Decide about the pod group, and yield the attempt of each of its `members`.
-
-        Either at least the group's minimum of members get nodes, or no member does. Members with a
-        node are assumed there. If no member has a node, preemption may nominate members.
-        """
+        """Decide about the pod group, and yield an attempt for each member."""
         pipeline, message = profile.pipeline, group.incomplete
         seed = self._what_if.seed_of(members[0])
         decision = GroupDecision({}, message=message or "")
@@ -269,7 +263,7 @@ class Simulation:
             yield self._member(pod, profile, node, decision)
 
     def _answers_about(self, members: list[Pod], pipeline: Pipeline) -> ExtenderResults | None:
-        """Call the extenders about the members; return the answers, or None if none is called."""
+        """Call the extenders about the members and return their answers."""
         if self._call is None or not any(interested(pipeline, pod) for pod in members):
             return None
         answers = ExtenderResults()
@@ -280,16 +274,13 @@ class Simulation:
     def _assume_members(
         self, members: list[Pod], pipeline: Pipeline, rows: Mapping[Uid, int], devices: Devices
     ) -> None:
-        """Assume the members in `rows` on their nodes, run Reserve, and allocate their claims.
-
-        If a Reserve plugin rejects a member or fails, no member stays assumed.
-        """
+        """Assume the members on their nodes, run Reserve and allocate their claims."""
         pods = {pod.uid: pod for pod in members}
         with ExitStack() as undo:
             for uid, row in rows.items():
                 held = devices.get(uid)
                 undo.enter_context(assume_and_reserve(pods[uid], row, pipeline, self._state, held))
-            undo.pop_all()
+            undo.pop_all()  # if Reserve fails, no member stays assumed
         for uid in rows:
             self._state.settle_claims(pods[uid])
 
@@ -302,10 +293,7 @@ class Simulation:
         seed: int,
         answers: ExtenderResults | None,
     ) -> GroupDecision:
-        """Search for victims for the group; if preemption helps, nominate members and mark victims.
-
-        Returns the decision; the result of the preemption is added to its message.
-        """
+        """If preemption helps the group, nominate members; add the result to the decision."""
         answer = preempt_for_group(
             group,
             members,
@@ -346,8 +334,8 @@ class Simulation:
     def attempt(self, pod: Pod, profile: ActiveProfile) -> SimulatedAttempt:
         """Decide about the pod with this profile, and change the state accordingly.
 
-        The pod is assumed on the chosen node, and its claims are allocated. If no node fits, the
-        pod is nominated to the node where preemption helps.
+        The pod is assumed on the chosen node. If no node fits, it is nominated to the node where
+        preemption helps.
         """
         nominee = self._state.nominations.get(pod.uid)
         try:
@@ -393,7 +381,7 @@ class Simulation:
             self._state.withdraw(pod.uid)
 
     def _nominate(self, pod: Pod, node: str, victims: Iterable[Pod]) -> None:
-        """Nominate the pod to the node; end nominations of pods of lower priority to this node."""
+        """Nominate the pod to the node, in place of pods of lower priority."""
         row = self._state.nodes.row_of.get(node)
         for lower in self._state.nominations.below(row, pod.spec.priority):
             self._state.withdraw(lower.uid)
@@ -401,20 +389,14 @@ class Simulation:
 
 
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
-    """Return the latest creation or start time of all pods, in seconds since the epoch.
-
-    This time is used in place of the clock, so that the same input gives the same decisions. The
-    running times of pods (for `minRuntimeSeconds` of a profile) are measured up to it, too.
-    """
+    """Return the latest creation or start time of all pods, in seconds since the epoch."""
+    # It is used in place of the clock: the same input gives the same decisions.
     pods = (*(placed.pod for placed in state.pods), *pending)
     return max((max(pod.created, pod.started or 0.0) for pod in pods), default=0.0)
 
 
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
-    """Return the pod as if it was queued when it was created; pods without a time come last.
-
-    `ticket` orders pods that were created at the same time.
-    """
+    """Return the pod as if it had entered the queue at its creation."""
     entered = pod.created or inf
     return QueuedPod(pod, pipeline, entered, entered, ticket=ticket, times=StateTimes(entered))
 

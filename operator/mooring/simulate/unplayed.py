@@ -17,8 +17,7 @@ def unplayed(
 ) -> Iterator[str]:
     """Yield a note for each missing controller that could change a decision.
 
-    The disruption controller would write the statuses of the budgets in `without_status` (their
-    keys). The volume controller would bind claims of the `pending` pods.
+    `without_status` has the keys of budgets whose statuses the disruption controller would write.
     """
     budgets = [key for key in without_status if _selects_some(key, state)]
     if budgets:
@@ -47,7 +46,7 @@ def _selects_some(key: str, state: ClusterState) -> bool:
 
 
 def _unbound(pod: Pod, state: ClusterState) -> Iterator[str]:
-    """Yield the pod's claims that the volume controller would bind before the pod is scheduled."""
+    """Yield the pod's claims that the volume controller would already have bound."""
     classes = state.objects.of(Kind.STORAGE_CLASS)
     for volume in pod.volumes:
         if isinstance(volume, ClaimVolume):
