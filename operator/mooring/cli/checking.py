@@ -81,7 +81,7 @@ class CheckedProfile:
         )
 
     def _groups_with_extenders(self) -> Iterator[FieldError]:
-        """Yield a warning if an extender takes part in preemption: then groups do not preempt."""
+        """Yield a warning if pod groups cannot preempt because of an extender."""
         extenders = [e for e in self.loaded.profile.spec.extenders if e.preempt_verb]
         if extenders and "GangScheduling" in self.loaded.effective.args:
             everything = any(not extender.managed_resources for extender in extenders)
@@ -90,7 +90,7 @@ class CheckedProfile:
             yield FieldError("spec.extenders", text)
 
     def _files_of_extenders(self) -> Iterator[FieldError]:
-        """Yield a warning for each extender with certificate files: they are not checked here."""
+        """Yield a warning for each extender with certificate files, which are not checked."""
         for number, extender in enumerate(self.loaded.profile.spec.extenders):
             tls = extender.tls_config
             if tls is None or not tls.files or not extender.url_prefix.lower().startswith("https:"):
@@ -187,12 +187,10 @@ def _with_conflict(checked: CheckedProfile, valid: Sequence[CheckedProfile]) -> 
 
 
 def _files_in(folder: str) -> Iterator[str]:
-    """Yield the YAML and JSON files in the folder and its subfolders.
-
-    It skips hidden files, and the templates in Helm charts, because they are not valid YAML.
-    """
+    """Yield the YAML and JSON files in the folder and its subfolders."""
     for path in sorted(Path(folder).rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        # Templates of Helm charts are not valid YAML.
         if path.suffix in _SUFFIXES and not hidden and path.is_file() and not _is_template(path):
             yield str(path)
 
@@ -205,7 +203,7 @@ def _is_template(path: Path) -> bool:
 
 
 def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:
-    """Add the objects of the file to the report; raise InputError if it cannot be parsed."""
+    """Add the objects and mistakes of the file to the report."""
     text, name = read_text(path), display_name(path)
     lines, repeated = _Lines(text), list[RepeatedKey]()
     found = list(manifests_in(text, name, repeated))
@@ -233,7 +231,7 @@ def _located(error: FieldError, manifest: Manifest, file: str, lines: "_Lines") 
 
 
 class _Lines:
-    """Finds the line of a field in a YAML text; parses the text only when a line is needed."""
+    """Finds the lines of fields in a YAML text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -259,10 +257,7 @@ class _Lines:
 
 
 def _child(node: yaml.Node, step: str) -> tuple[int, yaml.Node] | None:
-    """Return the line and the value of one step of a path; None if `node` has no such part.
-
-    A step is a key of a mapping, or an index of a sequence.
-    """
+    """Return the line and the value of a key or list index in `node`."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == step:

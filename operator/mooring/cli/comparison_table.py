@@ -18,8 +18,7 @@ def print_comparison(
 ) -> int:
     """Print the comparison, write its picture to `plot`, and return the exit code.
 
-    The code is NO if a pod loses its node, else DONE. The table of moved pods has at most `most`
-    rows, or 20 if `most` is None; with the output `wide` it has all rows.
+    The table of moved pods has at most `most` rows; with the output `wide` it has all rows.
     """
     if plot is not None:
         write_picture(comparison, plot)
@@ -51,7 +50,7 @@ def _print_pools(comparison: Comparison) -> None:
 
 
 def _print_moves(moves: Iterable[ChangedNode], most: int | None) -> None:
-    """Print the pods that lose, gain or change their node; equal pods share a row."""
+    """Print the moved pods; pods that change in the same way share a row."""
     groups = merged(moves)
     shown = groups[:most]
     if not shown:

@@ -142,11 +142,7 @@ def convert(
 def _queues(
     source: str, manifests: Sequence[Manifest]
 ) -> tuple[list[dict[str, Any]], Sequence[Manifest]]:
-    """Return the queues of other schedulers as Mooring's Queues, and the other objects.
-
-    If there are such queues, objects that contain no profile are left out, and notes about the
-    queues and the ignored objects are printed.
-    """
+    """Return the queues of other schedulers as Mooring's Queues, and the other objects."""
     imported, others = QueueImport(), list[Manifest]()
     for manifest in manifests:
         with manifest.locating_errors():
@@ -182,11 +178,7 @@ def _pinned(profile: SchedulingProfile, kubernetes: KubernetesVersion) -> Schedu
 
 
 def _beside_kube_scheduler(profile: SchedulingProfile, source: str) -> SchedulingProfile:
-    """Return a profile that does not bind kube-scheduler's pods.
-
-    A profile for these pods is set to mode Shadow and loses its extenders; notes on standard error
-    say so. Other profiles are returned as they are.
-    """
+    """Return a profile that does not bind kube-scheduler's pods."""
     if DEFAULT_SCHEDULER not in profile.scheduler_names:
         return profile
     note(f"{source}: {profile.name}: {_SHADOW}")

@@ -117,7 +117,7 @@ def _with_escapes(document: bytes) -> bytes:
 
 
 def _groups(attempts: Iterable[SimulatedAttempt]) -> list[list[SimulatedAttempt]]:
-    """Return groups of attempts whose pods have the same controller and equal decisions."""
+    """Group the attempts by the pods' controllers and by equal decisions."""
     groups: dict[Any, list[SimulatedAttempt]] = {}
     for attempt in attempts:
         decision = attempt.decision
@@ -155,7 +155,7 @@ def _score(attempt: SimulatedAttempt) -> int | None:
 
 
 def _range(values: Iterable[int | None]) -> str:
-    """Return the smallest and the largest value as `5-7`; `7` if all are equal, `-` if none."""
+    """Return the values as `5-7`; `7` if all are equal, `-` if none."""
     known = [value for value in values if value is not None]
     ends = sorted({min(known), max(known)}) if known else []
     return "-".join(map(str, ends)) or "-"
@@ -171,13 +171,11 @@ def _why(group: Sequence[SimulatedAttempt]) -> str:
 
 
 def _preemption(attempt: SimulatedAttempt) -> Iterator[str]:
-    """Yield a text about the victims that must leave the nominated node before the pod can run.
-
-    Of a pod group, only the first member's decision names the victims.
-    """
+    """Yield a text about the victims that must leave the nominated node."""
     decision = attempt.decision
     if decision.nominated_node is None:
         return
+    # Only the first member of a pod group names the victims.
     if not decision.victims:
         yield f"Waits until pods have left {decision.nominated_node}, its nominated node. Now:"
         return

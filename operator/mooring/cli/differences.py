@@ -17,8 +17,8 @@ _COMMA: Final = ", "
 class Difference:
     """A field with different values in two profiles; None stands for a missing field.
 
-    The values contain no private keys, and no users, passwords or queries of URLs, because many
-    people can read the logs of CI.
+    The values contain no private keys and no credentials of URLs, because many people can read the
+    logs of CI.
     """
 
     profile: str
@@ -99,7 +99,7 @@ def _without_secrets(field: str, value: str | None) -> str | None:
 
 
 def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
-    """Yield the path of each compared field in a SchedulingProfile, and its value as text."""
+    """Yield path and value of each compared field of a profile."""
     spec = loaded.profile.spec
     yield "match.schedulerNames", _COMMA.join(loaded.profile.scheduler_names)
     match = spec.match.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -123,7 +123,6 @@ def _fields(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
 
 
 def _plugins(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
-    """Yield the plugins of each extension point in order, and the weights of score plugins."""
     for point in Point:
         uses = loaded.effective.plugins[point]
         yield f"plugins.{point}", _COMMA.join(use.name for use in uses)
@@ -133,7 +132,7 @@ def _plugins(loaded: LoadedProfile) -> Iterator[tuple[str, str]]:
 
 
 def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
-    """Yield the paths and values of all fields inside nested objects; a list is one value."""
+    """Yield path and value of each nested field; a list is one value."""
     if not isinstance(value, Mapping):
         return [(path, _text(value))]
     return [leaf for name, inner in value.items() for leaf in _flat(f"{path}.{name}", inner)]

@@ -114,24 +114,15 @@ def explain(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A question to the leading replica.
+    """A question to the leading replica."""
 
-    Attributes:
-        ask: Returns the answer; None if the pod or group does not exist.
-        show: Prints the answer for people.
-        unknown: Returns the line to print if `ask` returns None.
-    """
-
-    ask: Callable[[], dict[str, Any] | None]
-    show: Callable[[dict[str, Any]], None]
-    unknown: Callable[[], str]
+    ask: Callable[[], dict[str, Any] | None]  # None if the pod or group does not exist
+    show: Callable[[dict[str, Any]], None]  # prints the answer for people
+    unknown: Callable[[], str]  # the line to print if `ask` returns None
 
 
 def _question(what: str, given: str | None, leader: Leader) -> _Question:
-    """Return the question for the argument `what` and the option --namespace (`given`).
-
-    Raises InputError if they are wrong, or if the default namespace cannot be read.
-    """
+    """Return the question for the argument `what` and the option --namespace (`given`)."""
     first, slash, second = what.partition("/")
     named = type_and_name(what)
     is_group = first in POD_GROUP_WORDS and bool(slash)
@@ -171,12 +162,7 @@ def _print(question: _Question, answer: dict[str, Any], output: str) -> None:
 
 
 def _watch(question: _Question, output: str) -> NoReturn:
-    """Print the answer repeatedly.
-
-    A terminal always shows the latest answer. Elsewhere, an answer is left out if only its
-    durations differ from those of the answer before. Each YAML document begins with its separator.
-    If another replica takes the lead, the command asks that replica. Ctrl-C ends the loop.
-    """
+    """Print the answer repeatedly, until Ctrl-C."""
     before: object = ()
     following = Following()
     is_screen = output == "text" and sys.stdout.isatty()
@@ -185,6 +171,7 @@ def _watch(question: _Question, output: str) -> NoReturn:
         now = _without_times(answer)
         if is_screen:
             click.clear()
+        # Outside a terminal, an answer is left out if only its durations have changed.
         if is_screen or now != before:
             if output == "yaml":
                 click.echo("---")
@@ -197,7 +184,7 @@ def _watch(question: _Question, output: str) -> NoReturn:
 
 
 def _without_times(value: Any) -> Any:
-    """Return the JSON value without its durations, so that two answers can be compared."""
+    """Return the JSON value without its durations, to compare two answers."""
     if isinstance(value, dict):
         kept = {key: item for key, item in value.items() if not key.lower().endswith("seconds")}
         return {key: _without_times(item) for key, item in kept.items()}
@@ -205,7 +192,7 @@ def _without_times(value: Any) -> Any:
 
 
 def _of_all(leader: Leader, namespace: str) -> _Question:
-    """Return the question about all pending pods of the namespace; "" means all namespaces."""
+    """Return the question about all pending pods of the namespace, or of all."""
     query = f"?{urlencode({'namespace': namespace})}" if namespace else ""
 
     def show(answer: dict[str, Any]) -> None:
@@ -217,13 +204,14 @@ def _of_all(leader: Leader, namespace: str) -> _Question:
 
 
 def _of_workload(leader: Leader, namespace: str, named: TypeAndName) -> _Question:
-    """Return the question about a workload; its answer explains one pod for each frequent cause."""
+    """Return the question about a workload."""
     query = urlencode({"namespace": namespace, "workload": f"{named.kind}/{named.name}"})
 
     def ask() -> dict[str, Any] | None:
         answer = answer_of(leader, f"/debug/pending?{query}", "pods")
         if answer is None or not (answer["placed"] or answer["total"]):
             return None
+        # one pod for each frequent cause
         examples = {key: _of_pod(leader, key).ask() for key in examples_by_cause(answer)}
         return {**answer, "explained": {key: found for key, found in examples.items() if found}}
 
@@ -291,7 +279,7 @@ def _show_pod_groups(answer: dict[str, Any]) -> None:
 def _report(
     pod: str, report: Mapping[str, Any] | None, path: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Yield the pod's state and reason, changes that would help, and the time of each step."""
+    """Yield lines about the pod, and the times of its steps."""
     if report is None:
         yield f"pod {pod}: {(path and path['state']) or 'not known any more'}"
     else:
@@ -303,7 +291,7 @@ def _report(
 
 
 def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the pod waits for, why it does not fit, and changes that would make it fit."""
+    """Yield lines about what the pod waits for, and what would help."""
     for plugin, seconds in report.get("waitsFor", {}).items():
         yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
     if report["state"] == PodState.GATED:
@@ -333,7 +321,7 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the pod's state with node and duration, the number of attempts, and the next step."""
+    """Yield the pod's state, the number of attempts, and the next step."""
     state = _STATES.get(report["state"], report["state"])
     if report.get("node"):
         state += f" on {report['node']}"

@@ -49,7 +49,7 @@ def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tie(decision: Mapping[str, Any]) -> str:
-    """Return a text about a tie between the best nodes; "" if one node has the best score alone."""
+    """Return a text about a tie between the best nodes; "" if there is none."""
     scores, node = decision.get("scores") or {}, decision.get("node")
     if node not in scores:
         return ""
@@ -92,7 +92,7 @@ def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    """Return the step in words, with the number and the duration of its repetitions."""
+    """Return the step in words, with its repetitions."""
     name, plugins = step["step"], ", ".join(step.get("plugins", ()))
     why = f": {step['cause']}" if step.get("cause") else ""
     words = {"named": plugins, "by_plugin": f" by {plugins}" if plugins else "", "why": why}
@@ -119,8 +119,7 @@ def score_table(
 ) -> tuple[Sequence[str], list[Sequence[str]], Sequence[str]]:
     """Return a table of nodes with their scores: its head, its rows, and its numeric columns.
 
-    `most` limits the rows; the best nodes come first. A plugin that gives 0 to all these nodes is
-    left out.
+    The table has at most `most` rows, the best nodes first.
     """
     shown = [*scores.items()][:most]
     plugins = sorted(
@@ -221,7 +220,7 @@ def _have(pods: Sequence[str]) -> str:
 
 
 def _place(suggestion: Mapping[str, Any]) -> str:
-    """Return where the pod would fit, as a text; "" if the suggestion is that other pods end."""
+    """Return where the pod would fit, as a text; "" if other pods must end."""
     if suggestion["ended"]:
         return ""
     number, names = suggestion["nodes"], ", ".join(suggestion["examples"])

@@ -140,7 +140,6 @@ def in_force(inputs: Inputs, registry: Registry, preset: str) -> ActiveProfile:
 
 
 def _print_nodes(nodes: Sequence[NodeGPUs], unit: str) -> None:
-    """Print for each node a heading with its name, and tables of its cards and its devices."""
     for number, node in enumerate(nodes):
         if number:
             click.echo()
@@ -208,7 +207,6 @@ def _fits(node: NodeGPUs, unit: str) -> str:
 
 
 def _free(card: Card, unit: str) -> str:
-    """Return free/total memory; if the memory is unknown, say whether the card is free."""
     if card.memory:
         return f"{card.free}/{card.memory} {unit}"
     return "no" if card.owners or not card.usable else "yes"

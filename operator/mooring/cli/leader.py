@@ -160,11 +160,11 @@ class Leader:
     ) -> ssl.SSLContext:
         """Return the TLS context for the leading replica, with the kubeconfig's client certificate.
 
-        With `pinned` (PEM), only that certificate is accepted. In a port-forward, the certificate
-        is verified only if a CA is given, because the API server and the kubelet connect to the
-        right pod. Raises InputError if a certificate cannot be used.
+        With `pinned` (PEM), only that certificate is accepted. Raises InputError if a certificate
+        cannot be used.
         """
         authority = self.certificate_authority
+        # In a port-forward, the API server and the kubelet connect to the right pod.
         verified = not self.insecure_skip_tls_verify and not (in_forward and authority is None)
         used = "the certificate in the Lease" if authority is None else authority
         try:
@@ -186,9 +186,8 @@ def answer_of(
 ) -> dict[str, Any] | None:
     """Return the JSON object that the leading replica's endpoint at `target` returns.
 
-    The request is a POST if there is a `body`. The object must have `field`. Returns None if the
-    answer is 404 and contains `absent`. Otherwise raises InputError with one line that says why
-    there is no answer, or with one line for each mistake in the body.
+    With a `body`, the request is a POST. The object must have `field`. Returns None for a 404 that
+    contains `absent`. Raises InputError for every other answer.
     """
     status, answer = _read(leader, target, body)
     if status == 404 and absent and absent in _one_line(answer):
@@ -217,7 +216,7 @@ def page_of(leader: Leader, target: str) -> str:
 
 
 def _read(leader: Leader, target: str, body: bytes | None = None) -> tuple[int, bytes]:
-    """Return the status and the body; raise InputError if access is denied or no answer comes."""
+    """Return the status and the body; raise InputError if there is no answer."""
     try:
         answer = asyncio.run(_answer(leader, target, body))
     except KubeError as error:
@@ -253,7 +252,7 @@ async def _answer(leader: Leader, target: str, body: bytes | None) -> Answer:
 
 
 def _failure(leader: Leader, replica: "LeadingReplica", error: BaseException) -> str:
-    """Return a line that says why there is no answer, and how to get one."""
+    """Return why there is no answer and what the user can do."""
     if replica.trouble:
         return replica.trouble
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -307,10 +306,8 @@ class LeadingReplica:
 async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterator[LeadingReplica]:
     """Yield the leading replica's endpoints: at --server, on this machine, or in a pod.
 
-    A leader outside the cluster writes its address into the Lease. Such an address is used only if
-    it is one of this machine (docs/adr/0020-a-leader-outside-the-cluster.md). For a leader in a
-    pod, the endpoints are a port of this machine; each connection to this port goes to the current
-    holder of the Lease.
+    An address in the Lease is used only if it is on this machine
+    (docs/adr/0020-a-leader-outside-the-cluster.md). A leader in a pod is reached by a port-forward.
     """
     if leader.server is not None:
         url, host = _url_and_host(leader.server)
@@ -331,11 +328,7 @@ async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterat
 def _published_replica(
     connection: Connection, leader: Leader, published: dict[str, str]
 ) -> LeadingReplica:
-    """Return the endpoints that the Lease names.
-
-    Raises InputError if the endpoints are not on this machine, or if neither the Lease nor an
-    option says which certificate to trust.
-    """
+    """Return the endpoints that the Lease names, if they are on this machine."""
     given = published.get(SERVER, "")
     if not _PLAIN_URL.fullmatch(given):  # it is printed, and may be copied into a shell
         raise InputError(f"the annotation {SERVER} of the Lease is no URL: {given[:100]!r}")
@@ -358,10 +351,7 @@ def _published_replica(
 
 
 async def _certificate_of(connection: Connection, leader: Leader) -> str:
-    """Return the certificate in the Lease; "" if it has none or cannot be read.
-
-    Returns "" also if an option names the CA, or turns the verification off.
-    """
+    """Return the certificate in the Lease, or "" if it is absent or not needed."""
     if leader.certificate_authority is not None or leader.insecure_skip_tls_verify:
         return ""
     try:
@@ -386,7 +376,7 @@ def _is_loopback(host: str) -> bool:
 async def _replica_in_a_pod(
     connection: Connection, leader: Leader
 ) -> AsyncIterator[LeadingReplica]:
-    """Yield the endpoints of the pod that holds the Lease, at a port of this machine."""
+    """Yield endpoints on this machine that lead to the leading pod."""
     tls = leader.tls(connection, in_forward=True)
     name = leader.tls_server_name or "localhost"
     replica = LeadingReplica("", name, "the leading replica", tls)
@@ -421,7 +411,7 @@ async def _forwarded(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> str:
-    """Forward the streams to the holder of the Lease; return the error in one line, or ""."""
+    """Forward the streams to the leading pod; return the error, or ""."""
     namespace = leader.lease_namespace
     try:
         pod = _holder_of(leader, await _lease_of(connection, leader))
@@ -449,7 +439,7 @@ def _forbidden(leader: Leader, refusal: ForbiddenError) -> str:
 
 
 def _url_and_host(server: str, source: str = "--server") -> tuple[str, str]:
-    """Return the URL `server` in its normal form, and its host; errors name `source`."""
+    """Return the URL `server` in its normal form, and its host."""
     try:
         parts = urlsplit(server)
         host, port = parts.hostname, parts.port

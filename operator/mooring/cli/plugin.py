@@ -87,7 +87,7 @@ def _module_of(name: str, code: Template) -> str:
 
 
 def _write(target: Path, texts: dict[str, str]) -> None:
-    """Write the files below a new directory; raise InputError if that is not possible."""
+    """Write the files below a new directory, or raise InputError."""
     try:
         if target.exists():
             raise InputError(f"{target} exists; choose another --out, or another name")

@@ -18,8 +18,8 @@ _Item = TypeVar("_Item")
 class Progress:
     """Shows the progress of long work in one line, after the first second.
 
-    On a terminal it overwrites the line, and removes it at the end; elsewhere it prints a new line
-    every ten seconds. As a context manager it removes the line at the end.
+    On a terminal it overwrites the line. Elsewhere it prints a new line every ten seconds. As a
+    context manager it removes the line at the end.
     """
 
     def __init__(

@@ -220,7 +220,7 @@ def _answered(
 
 
 def _planned(call: Callable[[], _Result], progress: Progress) -> _Result:
-    """Return the result of planning; meanwhile show the elapsed time several times a second."""
+    """Return the result of planning, and show the elapsed time meanwhile."""
     began, slices = time.monotonic(), TimeSlices(_PROGRESS_SECONDS)
     with Work(call, slices) as work:
         while not work.advance():

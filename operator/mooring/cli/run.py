@@ -116,10 +116,8 @@ def _check_otlp_endpoint(settings: RunSettings) -> None:
 
 @contextmanager
 def _errors_of_opentelemetry() -> Iterator[None]:
-    """Raise ValueError at the end of the context if OpenTelemetry has logged an error in it.
-
-    OpenTelemetry ignores some malformed variables, and only logs a traceback.
-    """
+    """Raise ValueError at the end if OpenTelemetry has logged an error."""
+    # OpenTelemetry ignores some malformed variables, and only logs a traceback.
     errors: list[str] = []
 
     def keep(record: logging.LogRecord) -> bool:

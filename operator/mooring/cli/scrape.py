@@ -51,8 +51,8 @@ class Reading:
     def increases(self, before: "Reading") -> "Reading":
         """Return how much each counter has grown since `before`; `time` is the seconds in between.
 
-        A counter that is smaller now started at zero, because another replica leads now. A counter
-        that is missing now is ignored, because its profile was deleted.
+        A counter that is smaller than before has started at zero, because another replica leads
+        now.
         """
         found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
         for name, samples in self.values.items():

@@ -78,11 +78,7 @@ def report(
 
 
 def _chosen(answer: Mapping[str, Any], profile: str | None, *, every: bool) -> dict[str, Any]:
-    """Return the answer for one profile, or for all profiles if `profile` is None.
-
-    Pods for which both schedulers chose the same node, or nodes of equal score, are left out unless
-    `every` is True. Raises InputError if `profile` is not in force in mode Shadow.
-    """
+    """Return the answer for `profile`, or for all profiles."""
     profiles = answer["profiles"]
     if profile is not None:
         if profile not in profiles:

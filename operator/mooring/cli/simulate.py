@@ -280,7 +280,6 @@ def _exit(summary: Summary) -> NoReturn:
 
 
 def _leader(*, server: str | None, **options: Any) -> Leader:
-    """Return where the leading replica is, by --server, or else by MOORING_SERVER or the Lease."""
     return Leader(server=server or os.environ.get(SERVER_VARIABLE), **options)
 
 
@@ -320,7 +319,7 @@ def _printed(
 
 @contextmanager
 def _collecting_rarely() -> Iterator[None]:
-    """Run the garbage collector less often; it finds little, because the objects stay in use."""
+    """Run the garbage collector less often, because it finds little."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 20, 50)
     try:
@@ -332,10 +331,7 @@ def _collecting_rarely() -> Iterator[None]:
 def _files_and_targets(
     words: Sequence[str], filenames: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[TypeAndName, ...]]:
-    """Split the words into files and objects (TYPE/NAME); return `filenames` as files too.
-
-    A word that names an existing file is a file, even if it looks like TYPE/NAME.
-    """
+    """Split the words into files and objects (TYPE/NAME); add `filenames` to the files."""
     files, targets = list[str](), list[TypeAndName]()
     for word in words:
         target = None if word == STDIN or Path(word).exists() else type_and_name(word)
@@ -349,10 +345,7 @@ def _files_and_targets(
 def _saved(
     manifests: Iterator[Manifest], dump: str | None, files: Sequence[str]
 ) -> Iterator[Manifest]:
-    """Yield the manifests; with `dump`, also write each manifest into that file.
-
-    Raises InputError if the dump is one of the files from which the manifests are read.
-    """
+    """Yield the manifests; with `dump`, also write each manifest into that file."""
     if dump is None:
         return manifests
     if any(
@@ -365,10 +358,7 @@ def _saved(
 def _replayed(
     replay: str | None, leader: Leader, namespace: str, last: int | None
 ) -> list[str] | None:
-    """Return the pods to replay in order, from a file or from the leader's last decisions.
-
-    `replay` is the value of --replay; without it, the result is None.
-    """
+    """Return the pods to replay, from a file or the leader's last decisions."""
     if replay != _LIVE:
         if last is not None:
             raise InputError("--last goes with --replay, and that without RECORDS")

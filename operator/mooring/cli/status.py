@@ -57,10 +57,7 @@ def status(output: str, **options: Any) -> None:
 
 
 def _found(leader: Leader) -> dict[str, Any]:
-    """Return the state of the installation as JSON values; `problems` has a line for each problem.
-
-    Raises InputError, with the reason in one line, if the API server does not answer.
-    """
+    """Return the state of the installation and its problems, as JSON values."""
     try:
         server, profiles, lease = asyncio.run(_read(leader))
     except KubeError as error:
@@ -89,10 +86,7 @@ _NOT_INSTALLED = (
 async def _read(
     leader: Leader,
 ) -> tuple[str, list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """Return the server's version, the profiles, and the Lease (None if it does not exist).
-
-    If the server does not know SchedulingProfiles, profiles and Lease are None.
-    """
+    """Return the server's version, the profiles, and the Lease, if they exist."""
     connection = await load_connection(
         leader.kubeconfig, leader.context, user_agent=f"mooring-status/{__version__}"
     )
@@ -129,10 +123,7 @@ def _profile(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leader(leader: Leader, lease: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """Return the Lease's holder with its times, and why no replica leads ("" if one leads).
-
-    The first result is None if there is no Lease, or if it has no holder.
-    """
+    """Return the leader with its times, and why no replica leads, or ""."""
     name = f"{leader.lease_namespace}/{leader.lease_name}"
     if lease is None:
         return None, (
@@ -165,7 +156,7 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _replica(leader: Leader, problems: list[str]) -> dict[str, Any]:
-    """Return the leader's version and queues; if that fails, add the reason to `problems`."""
+    """Return the leader's version and queues, or add the reason to `problems`."""
     try:
         metrics = Reading.of(page_of(leader, "/metrics"), time.monotonic())
     except InputError as mistake:

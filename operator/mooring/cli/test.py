@@ -166,7 +166,6 @@ def _case_json(case: CaseResult) -> dict[str, Any]:
 
 
 def _print_junit(results: _Results) -> None:
-    """Print the results as JUnit's XML, with one suite for each policy test."""
     root = ET.Element("testsuites")
     for file, cases in results:
         words = [_word(case) for case in cases]

@@ -72,7 +72,7 @@ def top(every: float, output: str, *, once: bool, **options: Any) -> None:
 
 
 def _intervals(leader: Leader, every: float, *, once: bool) -> Iterator[dict[str, Any]]:
-    """Yield the changes in each interval of `every` seconds; only one interval if `once`."""
+    """Yield the changes in each interval of `every` seconds."""
     following = Following()
 
     def read() -> Reading:
@@ -128,7 +128,7 @@ def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None)
 
 
 def _quantile(grown: Reading, share: float) -> float | None:
-    """Return the seconds within which this share of the pods was bound; None if unknown."""
+    """Return the seconds within which this share of the pods was bound."""
     buckets: dict[float, float] = defaultdict(float)
     for (upper,), value in grown.by(f"{_LATENCY}_bucket", "le"):
         buckets[float(upper)] += value

@@ -141,7 +141,7 @@ class Proxy:
             await runner.cleanup()
 
     async def _exchange(self, request: web.Request) -> web.Response:
-        """Return the session's token if the request has the key; then make the key invalid."""
+        """Exchange the key in the request for the session's token, once."""
         self._check_host(request)
         given = await request.text()
         key, self.key = self.key, ""
