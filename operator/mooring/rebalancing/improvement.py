@@ -171,7 +171,7 @@ class GainingPod:
 
 
 def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
-    """Return those of the equal pods that may gain by Violations or Spread.
+    """Return the pods of `alike` that may gain by Violations or Spread.
 
     If a pod would gain but must not move, the plan records the reason instead.
     """

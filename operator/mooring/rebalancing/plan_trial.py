@@ -87,7 +87,7 @@ class PlanTrial:
             self.back_to(count)
 
     def back_to(self, count: int) -> None:
-        """Undo the last changes until `count` changes are left."""
+        """Undo the last changes, so that `count` changes remain."""
         while len(self._changes) > count:
             self._changes.pop().close()
 

@@ -177,7 +177,7 @@ class ProfileRebalancing:
         return plan
 
     async def _carry_out(self, plan: Plan) -> None:
-        """In mode Apply, carry out the plan's steps and wait for their end."""
+        """Carry out the plan's steps in mode Apply, and wait for their end."""
         section, record = self.section, self.record
         if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:
             return
@@ -217,7 +217,7 @@ class ProfileRebalancing:
             running.is_over = True
 
     async def _begin(self, running: RunningStep, moves: Sequence[Move], begin_by: float) -> None:
-        """When the moves are allowed, write them into the status and begin them."""
+        """Wait until the moves are allowed, write them into the status and begin them."""
         parts, expected = self.parts, self.parts.expected
         self._check_size(running.step, moves)
         running.check_unchanged(moves)

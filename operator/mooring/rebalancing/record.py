@@ -119,8 +119,7 @@ class Rests:
 class FormerMove:
     """A move of a former leader, from the profile's status.
 
-    `began` is in seconds since the epoch. `until` is the end of the wait for the move, on the
-    monotonic clock.
+    `began` is in seconds since the epoch. The move times out at `until`, on the monotonic clock.
     """
 
     shown: MoveBegun
@@ -187,7 +186,6 @@ class Record:
         done: How many moves ended with a ready replacement on the target.
         evictions: The evictions of the last hour.
         former: Moves that a former leader began and that may not have ended.
-        plan: The last plan. It is kept in a cache of one entry, which counts its bytes.
     """
 
     name: str
@@ -204,6 +202,7 @@ class Record:
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
     """The status that the profile had when the watch first showed it; None after it was read."""
+    # A cache of one entry, because it counts the plan's bytes.
     _plan: BoundedCache[str, PlanReport] = field(
         default_factory=lambda: BoundedCache[str, PlanReport](4 * 2**20)
     )

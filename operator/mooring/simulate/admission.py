@@ -346,7 +346,7 @@ def _set_volumes(spec: dict[str, Any]) -> None:
 
 
 def _set_host_ports(spec: dict[str, Any]) -> None:
-    """With `hostNetwork`, set missing host ports to the container ports (defaults.go)."""
+    """Set missing host ports to the container ports, if the pod has `hostNetwork` (defaults.go)."""
     if not boolean(spec, "hostNetwork", "spec"):
         return
     for group in ("containers", "initContainers"):

@@ -58,7 +58,7 @@ def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: st
 
 
 def _shown(cluster: ClusterView, moves: Iterable[Move]) -> list[str]:
-    """Return the names of the nodes in the picture, preferably of changing nodes."""
+    """Choose the nodes of the picture, preferably nodes that change."""
     changing = {name for move in moves for name in (move.source, move.target)}
     every = [cluster.nodes.name(row) for row in cluster.nodes_in_order.tolist()]
     chosen = sorted(every, key=lambda name: (name not in changing, name))[:_MOST_NODES]

@@ -216,12 +216,11 @@ def compare(
             inputs.state.put(Kind.QUEUE, queue.name, queue)
         return _side(attempts, inputs.state, large, pool_label)
 
-    # The old policy runs in a second process at the same time.
     receiver, sender = get_context("fork").Pipe(duplex=False)
     child = get_context("fork").Process(
         target=_send, args=(sender, lambda: side(simulations[0].attempts(found), queues[0]))
     )
-    child.start()
+    child.start()  # the old policy runs at the same time
     sender.close()
     try:
         after = side(progress(simulations[1].attempts(found), len(found)), queues[1])

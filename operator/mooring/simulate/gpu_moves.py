@@ -87,7 +87,7 @@ class _Planner:
         return CardPlan(pod.key, None, ())
 
     def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
-        """Yield nodes with sets of pods that could leave the node, small sets first."""
+        """Yield a node's row and a set of its pods to move, small sets first."""
         ordered = self._state.nodes.order()
         free = dict(zip(ordered.tolist(), self._books.free_cards(ordered).tolist(), strict=True))
         with_cards = (row for row in free if len(self._books.known(row)))

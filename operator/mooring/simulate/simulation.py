@@ -293,7 +293,7 @@ class Simulation:
         seed: int,
         answers: ExtenderResults | None,
     ) -> GroupDecision:
-        """If preemption helps the group, nominate members; add the result to the decision."""
+        """Nominate members if preemption helps the group; add the result to the decision."""
         answer = preempt_for_group(
             group,
             members,
