@@ -14,8 +14,7 @@ __all__ = ["ClaimReport", "ClaimsReport", "ExcludedDevices", "ExplainsClaims", "
 class ExcludedDevices:
     """How many devices a request cannot have for one reason, and on how many nodes.
 
-    A device that several nodes can use counts once for each node. If several reasons apply, a
-    device counts only for the first reason.
+    A device is counted once for each node that can use it, and only for the first reason.
     """
 
     reason: str

@@ -27,7 +27,7 @@ _INVALID: Final = "invalid pool"
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A claim that holds a device, as `namespace/name`, and the claim's pods."""
+    """A claim that uses a device, as `namespace/name`, and the claim's pods."""
 
     claim: str
     pods: tuple[str, ...]

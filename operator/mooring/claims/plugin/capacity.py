@@ -1,4 +1,4 @@
-"""Computes how much capacity a request consumes, and whether it is left (consumable_capacity.go).
+"""Computes how much capacity a request consumes, and whether it is free (consumable_capacity.go).
 
 Amounts are integers, in billionths.
 """

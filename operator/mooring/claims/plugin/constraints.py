@@ -25,7 +25,7 @@ class ConstraintState(Protocol):
         """Return whether a device with this value may be added."""
 
     def may_ever_admit(self, value: Value) -> bool:
-        """Return False if no later state admits the value, unless a device is removed first."""
+        """Return False if the value cannot be admitted before a device is removed."""
 
     def add(self, name: str, value: Value) -> None:
         """Add a device's value for request `name`; the constraint must admit the value."""

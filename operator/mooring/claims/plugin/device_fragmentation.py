@@ -36,7 +36,7 @@ from mooring.state.view import NodeView
 MOST_PLACES: Final = 64
 """The most places on a node that are counted for each claim."""
 _MOST_KINDS: Final = 8
-"""The most kinds of claims that count as typical: the most common ones."""
+"""The most kinds of claims that are typical: the most common kinds."""
 _MOST_STEPS: Final = 1_000
 """The most steps of the search for one place; if a search needs more, the count of places ends."""
 _MOST_COUNTS: Final = 300_000

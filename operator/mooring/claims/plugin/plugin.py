@@ -224,7 +224,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return devices_excluded(pod, self._cluster, self._nodes, classes, allocator)
 
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return those of `rows` whose nodes might have enough devices if all devices were free.
+        """Return the `rows` whose nodes might have enough devices if all devices were free.
 
         Each search gets a new budget of evaluations.
         """
@@ -307,7 +307,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """Mark devices of the node as in flight for the pod; return why this fails, or None.
 
-        Also stores what `pre_bind` needs. Does nothing if the node is gone.
+        Also stores what `pre_bind` needs. Does nothing if the node was deleted.
         """
         row = self._cluster.row(node)
         if row is None:

@@ -34,7 +34,7 @@ class PodClaims:
     """The claims of a pod, without duplicates, in the order of the pod's spec.
 
     Attributes:
-        in_flight: Allocations that members of the pod's group already hold, by claim uid.
+        in_flight: Allocations in flight for members of the pod's group, by claim uid.
         broken: The uids of allocated claims whose devices could not be bound.
         extended: The extended resources for which PreBind creates a claim.
     """

@@ -133,7 +133,7 @@ def _is_on_node(each: ResourceSlice, rules: KubernetesRules) -> bool:
 def slices_of_node(
     inventory: Inventory, node_name: str, labels: Mapping[str, str], rules: KubernetesRules
 ) -> dict[PoolKey, list[ResourceSlice]]:
-    """Return the slices for this node by pool; of each pool, only the newest for this node."""
+    """Return the newest slices for this node, by pool."""
     relevant: dict[PoolKey, list[ResourceSlice]] = {}
     for each in inventory.candidates(node_name):
         if not _relevant(each, node_name, labels, rules):

@@ -1,6 +1,6 @@
-"""Counts the claims that hold devices, by kind.
+"""Counts the claims with devices in use, by kind.
 
-The present claims are the best guess at future claims. Claims with equal requests are of one kind.
+These claims are the best guess at future claims. Claims with equal requests are of one kind.
 """
 
 from collections import Counter

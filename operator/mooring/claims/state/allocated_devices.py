@@ -20,7 +20,7 @@ _NOTHING: Final[Mapping[str, Hashable]] = {}
 
 
 class AllocatedDevices:
-    """The devices that claims hold; a device with only admin access does not count as in use."""
+    """The devices that claims use; a device with only admin access is not in use."""
 
     def __init__(self) -> None:
         self._of_claim: dict[str, tuple[DeviceResult, ...]] = {}
@@ -44,7 +44,7 @@ class AllocatedDevices:
         A device has an entry while at least one of its shares states consumed amounts.
         """
         self.of_driver: Final[Mapping[str, int]] = MappingProxyType(self._of_driver)
-        """The number of devices in use, by driver; a shared device counts once."""
+        """The number of devices in use, by driver; a shared device is counted once."""
         self.version = 0
         """A number that grows with every change of the devices in use."""
         self._changed: deque[tuple[int, DeviceId]] = deque(maxlen=_KEPT)
@@ -72,9 +72,10 @@ class AllocatedDevices:
         return tuple(self._holders.get(device, ()))
 
     def put(self, claim: str, results: Iterable[DeviceResult]) -> bool:
-        """Set the devices that the claim holds; return whether they have changed.
+        """Set the claim's devices; return whether they have changed.
 
-        A result that is listed twice counts once: an allocation may be known and still in flight.
+        A result that is listed twice is counted once: an allocation may be known and still in
+        flight.
         """
         after = tuple({(r.device, r.share_id, r.request): r for r in results}.values())
         before = self._of_claim.get(claim, ())

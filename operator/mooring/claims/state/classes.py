@@ -29,7 +29,8 @@ class DeviceClasses:
     def of_resource(self, resource: str) -> DeviceClass | None:
         """Return the DeviceClass that offers the extended resource; None if there is none.
 
-        Of several classes, the newest is returned; of equally new classes, the first by name.
+        If several classes offer it, the newest is returned. If these are equally new, the first by
+        name is returned.
         """
         if resource.startswith(CLASS_PREFIX):
             return self._mirrored.get(resource.removeprefix(CLASS_PREFIX))
