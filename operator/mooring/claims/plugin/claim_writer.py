@@ -104,8 +104,8 @@ class ClaimWriter:
     async def unreserve(self, pod: Pod, claims: Iterable[ResourceClaim], holder: Uid) -> None:
         """Remove the pod's reservations, or delete claims for its extended resources.
 
-        Nothing is written if the pod is on a node again. Each claim is in flight for the uid
-        `holder` until its write ends. The first error is raised at the end.
+        Nothing is written if the pod is on a node again. Afterwards, no claim is in flight for
+        `holder`. The first error is raised at the end.
         """
         failed: Exception | None = None
         for claim in claims:
@@ -126,8 +126,8 @@ class ClaimWriter:
     def deallocate_later(self, pod: Pod, claim: ResourceClaim) -> None:
         """Free the claim's devices in a task, unless a task for this claim runs already.
 
-        Nothing is freed if the claim has another allocation by then, if another pod uses it, or if
-        the pod is on a node.
+        Nothing is freed if the claim has changed by then, another pod uses it, or the pod is on a
+        node.
         """
         if claim.uid not in self._deallocating:
             self._deallocating[claim.uid] = None

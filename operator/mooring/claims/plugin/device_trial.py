@@ -235,11 +235,7 @@ class DeviceTrial:
         )
 
     def uses(self, claim: int) -> list[tuple[int, tuple[Hashable, ...]]]:
-        """Return the position of each taken device, and a key of its use.
-
-        The key is the consumed amounts of a shared device. For another device, the key is the
-        number of its claims, and whether `claim` is among them.
-        """
+        """Return the position of each taken device, and a key of its use by `claim` and others."""
         held: list[tuple[int, tuple[Hashable, ...]]] = [
             (position, (len(claims), claim in claims)) for position, claims in self._holders.items()
         ]
