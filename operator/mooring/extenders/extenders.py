@@ -62,7 +62,7 @@ class ExtenderObjects(Protocol):
     """Reads the objects to send to extenders, as JSON."""
 
     async def pod(self, pod: Pod) -> Json | None:
-        """Return the pod; None if it is gone. Raises ExtenderError if it cannot be read."""
+        """Return the pod; None if it was deleted. Raises ExtenderError if it cannot be read."""
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
         """Return the nodes with these names, by name; unknown nodes are left out."""

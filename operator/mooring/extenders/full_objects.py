@@ -58,13 +58,13 @@ class ApiObjects:
             self.bytes += len(json) + _ENTRY
 
     def forget(self, uid: str) -> None:
-        """Drop the JSON of a pod that has a node now or is gone."""
+        """Drop the JSON of a pod that has a node now or was deleted."""
         json = self._pods.pop(uid, None)
         if json is not None:
             self.bytes -= len(json) + _ENTRY
 
     async def pod(self, pod: Pod) -> Json | None:
-        """Return the kept JSON of the pod, or read the pod; None if it is gone.
+        """Return the stored JSON of the pod, or read the pod; None if it was deleted.
 
         Raises ExtenderError if the pod cannot be read.
         """

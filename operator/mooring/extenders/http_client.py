@@ -194,7 +194,8 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
         if not extender.enable_https:
             return True
         tls = TLSConfig()
-    # As in kube-scheduler (makeTransport in extender.go).
+    # Without trusted certificates, `enableHTTPS` turns verification off, as in kube-scheduler
+    # (makeTransport in extender.go).
     trusted = bool(tls.ca_data or tls.ca_file)
     verified = not tls.insecure and (trusted or not extender.enable_https)
     try:

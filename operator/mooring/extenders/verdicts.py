@@ -68,7 +68,7 @@ class Needed:
     candidates: tuple[PreemptionCandidate, ...] | None = None
 
     def rows_in(self, cluster: ClusterView) -> IntArray:
-        """Return the nodes' rows (int64) in the present cluster; -1 for a node that is gone."""
+        """Return the nodes' rows (int64) in the present cluster; -1 for a deleted node."""
         if self.rows is not None and self.node_set_version == cluster.node_set_version:
             return self.rows
         return cluster.rows(self.nodes)
@@ -192,7 +192,7 @@ class ExtenderResults:
         self._failures: list[NodeFailure] = []
 
     def about(self, pod: Pod, *, preempts: bool = False) -> PodExtenderResults:
-        """Return the results about the pod; the first call adds an empty entry."""
+        """Return the results about the pod; the first call adds empty results."""
         return self._pods.setdefault(pod.uid, PodExtenderResults(pod, preempts))
 
     def lack(self, pod: Pod) -> bool:

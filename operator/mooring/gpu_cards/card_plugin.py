@@ -154,7 +154,7 @@ class CardPlugin(AssignsInTrials):
         """Do nothing: the cards are freed when the state forgets the pod."""
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
-        """Add the annotation with the pod's cards to the Binding; PluginError if a card is gone."""
+        """Add the pod's cards to the Binding as an annotation; PluginError if a card is missing."""
         self._evaluations.begin_attempt()
         request = self.pre_filter(pod, self._cluster)
         if not isinstance(request, CardRequest):
@@ -170,7 +170,7 @@ class CardPlugin(AssignsInTrials):
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE if a pod with cards was deleted or changed, or a node was added or changed.
 
-        Only changes of a node's labels, annotations and resources count.
+        The change of a node must concern its labels, annotations or resources.
         """
         match event.before, event.after:
             case Pod() as before, after:

@@ -186,7 +186,7 @@ def _new(volumes: Sequence[CSISource], rows: IntArray, storage: Storage) -> IntA
     """Return int64[rows]: how many of these volumes no pod on the node uses yet."""
     new = np.full(len(rows), len(volumes), np.int64)
     for volume in volumes:
-        # A volume that is attached, but that no pod uses, counts twice, as in kube-scheduler.
+        # A volume that is attached, but that no pod uses, is counted twice, as in kube-scheduler.
         used = storage.attachments.rows_using(volume)
         if used:
             new -= np.isin(rows, list(used))

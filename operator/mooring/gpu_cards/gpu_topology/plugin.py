@@ -101,7 +101,7 @@ class GPUTopology(CardPlugin):
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
         """Return the best set of the node's free cards for the pod."""
-        # The pod may get its present cards again.
+        # The cards that the pod has now are free for it.
         remaining = self._cards.remaining_without(row, pod.uid)
         suitable = self._cards.suitable(request, np.array([row], np.int64))
         untouched = remaining.untouched if suitable is None else remaining.untouched & suitable

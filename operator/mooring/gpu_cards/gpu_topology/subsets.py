@@ -45,8 +45,7 @@ class Subsets:
     def best(self, free: int, cards: int) -> int | None:
         """Return the best-connected set of `cards` free cards; None if there are too few.
 
-        Of equally good sets, return the set after which the other free cards have the
-        best-connected groups.
+        If several sets are equally good, return the set that leaves the best-connected groups.
         """
         key = (free, cards)
         known = self._chosen.get(key)

@@ -445,7 +445,7 @@ _NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
-    """Return the unhealthy cards, and a card for each lost card without a name."""
+    """Return the unhealthy cards, and one card for each lost card without a number."""
     if not cards.unnamed:
         return cards.unhealthy
     remaining = [card for card in range(len(cards)) if card not in cards.unhealthy]

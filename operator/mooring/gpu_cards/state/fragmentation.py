@@ -39,8 +39,8 @@ def growth_by_share(
 ) -> IntArray:
     """Return int64[row, card]: how much the node's fragmentation grows if the card gets the share.
 
-    `need` (int64[row, card]) is the memory of the share on each card. The result has no meaning
-    where the share does not fit.
+    `need` (int64[row, card]) is the memory of the share on each card. The result is valid where the
+    share fits.
     """
     after = np.maximum(remaining.free - need, 0)
     before_permille, after_permille = _permille(remaining.free, total), _permille(after, total)

@@ -7,7 +7,7 @@ from mooring.model.indexes import drop_item
 
 
 class Versioned(Protocol):
-    """An object with a resource version, as AssumeCache holds it."""
+    """An object with a resource version."""
 
     @property
     def resource_version(self) -> str:

@@ -23,8 +23,7 @@ from mooring.volumes.model.storage_objects import (
 from mooring.volumes.state.attachments import Attachments
 
 _NOT_MIGRATED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""The in-tree provisioners whose volumes count for no limit of a node
-(nodevolumelimits/utils.go)."""
+"""In-tree provisioners; nodes have no limit for their volumes (nodevolumelimits/utils.go)."""
 
 
 class AttachableVolumes:
@@ -42,8 +41,7 @@ class AttachableVolumes:
     def source(self, key: str) -> CSISource | None:
         """Return the CSI volume of the claim `key`; None if it is unknown or has no limit.
 
-        For a claim without a known volume, the result has the driver of the claim's class, and the
-        claim's key as the volume's name.
+        Without a known volume, the result has the driver of the claim's class and the claim's key.
         """
         claim: PersistentVolumeClaim | None
         claim = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key)

@@ -1,6 +1,6 @@
 """Counts the volumes of each CSI driver on each node (nodevolumelimits/csi.go).
 
-A volume counts once per node, even if several pods use it and a VolumeAttachment names it.
+A volume is counted once per node, even if several pods use it and a VolumeAttachment names it.
 """
 
 from collections import Counter

@@ -99,7 +99,7 @@ class BestFitIndex(Generic[_Item]):
     def suitable(
         self, positions: IntArray, largest: IntArray, suits: Callable[[_Item], bool]
     ) -> IntArray:
-        """Return those of `positions` whose items `suits` accepts.
+        """Return the `positions` of items that `suits` accepts.
 
         `suits` is called once for all items with equal traits: for the largest item, whose position
         is in `largest` (see `largest_of_traits`).

@@ -16,7 +16,7 @@ NO_AFFINITY = -1
 def check_node_affinity(nodes: NodeView, affinity: NodeSelector | None) -> BoolArray:
     """Return bool[nodes]: True where the node matches a volume's affinity; None matches all nodes.
 
-    Only match expressions count, not match fields (CheckNodeAffinity in component-helpers).
+    Match fields are ignored (CheckNodeAffinity in component-helpers).
     """
     if affinity is None:
         return np.ones(len(nodes), np.bool_)
