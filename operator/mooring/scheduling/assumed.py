@@ -1,7 +1,6 @@
 """Assumes a pod on its node, and runs Reserve and Permit: the first steps of every binding.
 
-An `ExitStack` holds the functions that undo these steps. It calls all of them, unless the pod is
-bound.
+If the pod is not bound, an `ExitStack` undoes these steps.
 """
 
 import asyncio
@@ -36,18 +35,18 @@ def assume_reserve_and_permit(
     together: GroupBinding | None = None,
     devices: Mapping[Uid, Mapping[str, Allocation]] | None = None,
 ) -> list[AssumedPod]:
-    """Assume the pods on their nodes, and run Reserve and Permit: for all pods or for none.
+    """Assume the pods on their nodes in the order of `rows`, and run Reserve and Permit.
 
-    Returns the assumed pods; `together` is the binding of their group, if they have a group. The
-    pods are assumed in the order of `rows`, because a pod may need an earlier pod beside it.
-    `devices` has the allocations of the pods' claims, by the uids of pod and claim. Permit may let
-    a pod wait. The caller delivers the events about the pods (`announce`). Raises PodRejected if a
-    Reserve or Permit plugin rejects a pod, and PluginFailed if a plugin fails; then all pods are
-    unreserved and forgotten.
+    `devices` has the allocations of claims, by the uids of pod and claim. The caller delivers the
+    events about the pods (`announce`). After an exception, none of the pods is assumed.
+
+    Raises:
+        PodRejected: A Reserve or Permit plugin rejects a pod.
+        PluginFailed: A Reserve or Permit plugin fails.
     """
     pipeline, state, found = attempt.pipeline, scheduler.state, list[AssumedPod]()
     with ExitStack() as undo:
-        for uid, row in rows.items():
+        for uid, row in rows.items():  # in this order: a pod may need an earlier pod beside it
             if found:
                 pause()
             queued = attempt.members[uid]
@@ -70,9 +69,8 @@ def assume_and_reserve(
 ) -> ExitStack:
     """Assume the pod on the node at `row` and run Reserve; closing the returned stack undoes both.
 
-    `devices` has the allocation for each of the pod's claims, by the claim's uid. Raises
-    PodRejected if a Reserve plugin rejects the pod, and PluginFailed if a plugin fails; then the
-    pod is unreserved and forgotten.
+    `devices` has the allocations of the pod's claims, by the claims' uids. Raises PodRejected or
+    PluginFailed; then the pod is not assumed.
     """
     node = state.nodes.names[row]
     with ExitStack() as undo:
@@ -98,10 +96,7 @@ def unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
 
 
 def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
-    """Run Permit; return None if all plugins approve now, else a future that ends with the wait.
-
-    A pod that must wait is added to `waiting`. Raises PodRejected if a plugin rejects the pod.
-    """
+    """Run Permit; if the pod must wait, return a future for the outcome."""
     pod, node, pipeline = assumed.pod, assumed.node, assumed.attempt.pipeline
     pending: dict[str, float] = {}
     with pipeline.metrics.extension_point(ExtensionPoint.PERMIT, pipeline.profile) as point:

@@ -38,32 +38,25 @@ class Attempts:
         message: str,
         reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
     ) -> None:
-        """End the pod's attempt with an error, and withdraw its nomination, as kube-scheduler does.
-
-        A pod that has left the queue gets no report. A slow Bind plugin may have bound it, and then
-        no later watch event would remove the report.
-        """
+        """End the pod's attempt with an error, and withdraw its nomination."""
         self.count(attempt, "error")
         scheduler, pod, now = self._scheduler, queued.pod, self._clock()
         scheduler.decisions.note(pod.uid, RecordedStep.ERROR, now, cause=message)
         scheduler.state.withdraw(pod.uid)
         scheduler.queue.add_after_error(queued, now)
+        # Otherwise a slow Bind plugin may have bound it, and no event would remove the report.
         if scheduler.queue.get(pod.uid) is queued:
             self._reports.error(pod, message, reason)
 
     def reject(self, attempt: CurrentAttempt, queued: QueuedPod, rejection: PodRejected) -> None:
-        """End the attempt for a pod that a Reserve or Permit plugin has rejected.
-
-        There is no report in two cases. If the pod has left the queue, it was deleted or lost its
-        profile. If the scheduler stops, it rejects all waiting pods; the next leader decides about
-        them again, so a cluster autoscaler must not add nodes for them.
-        """
+        """End the attempt for a pod that a Reserve or Permit plugin has rejected."""
         self.count(attempt, "unschedulable")
         queue, now = self._scheduler.queue, self._clock()
         plugins, cause = [*filter(None, (rejection.plugin,))], rejection.reason
         decisions = self._scheduler.decisions
         decisions.note(queued.pod.uid, RecordedStep.REJECTED, now, plugins=plugins, cause=cause)
         queue.add_unschedulable(queued, frozenset((rejection.plugin,)), now)
+        # A scheduler that stops rejects all waiting pods; they need no new nodes.
         if not self.halted and queue.get(queued.pod.uid) is queued:
             self._reports.unschedulable(queued.pod, rejection.message)
 
@@ -78,9 +71,8 @@ class Attempts:
     ) -> None:
         """Report the pod as unschedulable, and put it back into the queue.
 
-        `plugins` are the plugins that rejected the pod. `may_preempt` says whether the pod might
-        fit if other pods were evicted; the first time this is True, the delay of the pod's
-        preemption begins. The pod is retried when this delay or the protection of a victim ends.
+        `plugins` rejected the pod. `may_preempt` says whether the pod might fit if other pods were
+        evicted.
         """
         self.count(attempt, "unschedulable")
         now, delayed = self._clock(), 0.0
@@ -93,14 +85,10 @@ class Attempts:
         self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
 
     def _spared_seconds(self, attempt: CurrentAttempt, queued: QueuedPod) -> float:
-        """Return the seconds until the pod is retried for new victims; inf if no pod is protected.
-
-        No event tells that the protection by `minRuntimeSeconds` has ended. In a strict profile,
-        recent evictions that count against budgets, and recent refusals, protect pods, too.
-        """
+        """Return the seconds until the pod may find new victims."""
         spec, limits = queued.pod.spec, attempt.pipeline.preemption
         cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf
-        if least and spec.preempts:
+        if least and spec.preempts:  # no event tells that the protection of a pod has ended
             columns, now = cluster.pod_columns, self._now()
             young = np.flatnonzero(columns.started > now - least)
             may_be = (columns.rows[young] >= 0) & ~columns.nominated[young]
@@ -108,6 +96,7 @@ class Attempts:
                 may_be &= columns.priority[young] < spec.priority
             left = np.minimum(columns.started[young[may_be]], now) + least - now
             seconds = float(left.min(initial=inf))
+        # Budgets protect pods after recent evictions and refusals.
         if limits.strict and spec.preempts and cluster.evictions.has_ageing:
             seconds = min(seconds, OLDER_SECONDS)
         return seconds
@@ -127,7 +116,7 @@ class Attempts:
 
 
 def _delayed_seconds(attempt: CurrentAttempt, queued: QueuedPod) -> float:
-    """Return the seconds until the pod may preempt; 0 if it may preempt now, or never may."""
+    """Return the seconds until the pod may preempt."""
     if not queued.pod.spec.preempts:
         return 0.0
     return max(attempt.pipeline.preemption.delay_seconds - attempt.unschedulable_seconds, 0.0)

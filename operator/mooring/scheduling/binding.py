@@ -1,7 +1,7 @@
 """Binds an assumed pod: waits until Permit allows it, then runs PreBind, Bind and PostBind.
 
-To call a binding off, its task is cancelled; the pod is then unreserved immediately. A Binding that
-was sent to the API server cannot be undone. So its task is not cancelled, and the answer decides.
+To call a binding off, its task is cancelled. A Binding that was sent to the API server cannot be
+undone, so its task is not cancelled.
 """
 
 import asyncio
@@ -61,10 +61,7 @@ async def bind(
 ) -> None:
     """Bind the pod to its node; on any exception, unreserve and forget the pod.
 
-    From PreBind on, except while a Binding is in flight, `scheduler.in_pre_bind` maps the pod's uid
-    to the function that calls the binding off. The pod's group may also call it off at Permit.
-    `reported` waits until no report about the pod is being written. If one of the `extenders`
-    binds the pod, no Bind plugin runs (schedule_one.go, bind).
+    `reported` waits until no report about the pod is being written.
 
     Raises:
         PodRejected: A Permit plugin rejected the pod while it waited, or it waited too long.
@@ -95,12 +92,9 @@ async def bind(
 
 
 async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: Extenders) -> None:
-    """Let the extender bind the pod, or run the Bind plugins until one of them binds it.
-
-    The pod is also bound if a plugin fails after the API server has accepted its Binding.
-    """
+    """Let the extender bind the pod, or run the Bind plugins until one binds it."""
     if assumed.attempt.pipeline.extenders and await _bound_by_extender(assumed, extenders):
-        return
+        return  # no Bind plugin runs then (schedule_one.go, bind)
     uid, together = assumed.pod.uid, assumed.together
     attempt = BindAttempt(assumed.node, lambda: together is None or together.called_off is None)
     scheduler.at_bind[uid] = attempt
@@ -111,7 +105,7 @@ async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: 
                 skipped = await _run(assumed, binder, ExtensionPoint.BIND, binder.bind) is SKIP
                 if not skipped:
                     break
-    except BindingFailed:
+    except BindingFailed:  # perhaps after the API server has accepted the plugin's Binding
         if not await attempt.is_bound():
             raise
     else:
@@ -146,17 +140,12 @@ def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
 
 @contextmanager
 def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterator[None]:
-    """Let the pod enqueuer, preemption and the group cancel the task inside this context.
-
-    Raises:
-        BindingFailed: The pod left its watch while its binding could not be called off.
-        CalledOff: The pod's group has called off its bindings.
-    """
+    """Let the pod enqueuer, preemption and the group cancel the task inside this context."""
     uid, task = assumed.pod.uid, asyncio.current_task()
     if task is None:
         raise RuntimeError("bindings run as tasks")
     under_way = scheduler.being_bound.get(uid)
-    if under_way is not None and under_way.left_watch:
+    if under_way is not None and under_way.left_watch:  # while nobody could call it off
         raise BindingFailed("the pod has gone", gone=True)
     with _its_group_may_call_off(assumed):
         scheduler.in_pre_bind[uid] = task.cancel
@@ -178,27 +167,18 @@ async def _run(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """Return the result of a plugin's asynchronous method; measure it in sampled attempts.
-
-    A shipped plugin has time-outs of its own and ends when it is cancelled, so it is awaited here.
-    A plugin of another distribution may catch CancelledError and continue. So it runs in a task of
-    its own, which is cancelled and abandoned after the time-out.
-
-    Raises:
-        BindingFailed: The method failed. An error of the API server does not count as a failure of
-            the plugin. Only at Bind, where the pod itself is written, "not found" means that the
-            pod has gone.
-    """
+    """Return the result of the plugin's method; raise BindingFailed if the method fails."""
     pipeline, status = assumed.attempt.pipeline, Status.ERROR
     call = _checked(pipeline, plugin, point, method, assumed.pod, assumed.node)
     began = pipeline.metrics.clock()
     try:
         if pipeline.distributions.get(plugin.name) == SHIPPED_WITH:
             answer = await call
-        else:
+        else:  # it may have no time-out, and may not end when it is cancelled
             answer = await _in_task(call, pipeline.failures.timeout_seconds)
         status = status_of(answer)
     except KubeError as error:
+        # Only Bind writes the pod itself.
         gone = point is ExtensionPoint.BIND and isinstance(error, NotFoundError)
         text = f'running {point} plugin "{plugin.name}": {explain(error)}'
         condition = failure_reason(error)
@@ -223,11 +203,7 @@ async def _checked(
     pod: Pod,
     node: str,
 ) -> object:
-    """Return the method's result; record an unexpected exception, and raise PluginFailed.
-
-    Two exceptions are raised unchanged: the cancellation of the awaiting task, and errors of the
-    API server.
-    """
+    """Return the method's result; record an unexpected exception, and raise PluginFailed."""
     try:
         answer = await method(pod, node)
     except KubeError:
@@ -244,14 +220,7 @@ async def _checked(
 
 
 async def _in_task(call: Coroutine[Any, Any, object], seconds: float) -> object:
-    """Run the call in a task of its own, and return its result.
-
-    After `seconds`, or if the waiting task is cancelled, the call is cancelled. Then this function
-    waits at most `_TO_END_SECONDS` until the call has ended.
-
-    Raises:
-        TimeoutError: After `seconds`.
-    """
+    """Run the call in a separate task; raise TimeoutError after `seconds`."""
     task = asyncio.ensure_future(call)
     task.add_done_callback(_retrieve)
     try:
@@ -271,9 +240,8 @@ async def _cancel(task: "asyncio.Task[object]") -> None:
 
 
 def _retrieve(task: "asyncio.Task[object]") -> None:
-    """Mark the exception of a task as seen, because perhaps nobody awaits the task."""
     if not task.cancelled():
-        task.exception()
+        task.exception()  # marks it as seen, because perhaps nobody awaits the task
 
 
 def _bind_prefix(point: ExtensionPoint) -> str:

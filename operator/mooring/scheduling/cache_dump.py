@@ -18,9 +18,8 @@ Record = Mapping[str, Any]
 def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
     """Yield a JSON record of each node, placed pod, nomination and pending pod.
 
-    The caller may pause between two records for any time. Each record shows the state at the moment
-    of its yield, so the dump is not a snapshot. The last record has `kind` "end" and the number of
-    the other records.
+    Each record shows the state at its yield. The last record has `kind` "end" and the number of
+    other records.
     """
     number = 0
     parts = (_nodes(scheduler), _nominations(scheduler), _pending(scheduler))
@@ -32,7 +31,6 @@ def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
 
 
 def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield each node and then its pods; at the end, yield the pods whose node does not exist."""
     state = scheduler.state
     # Between two records nodes come and go, and their rows with them.
     for name in tuple(state.nodes.row_of):
@@ -48,11 +46,6 @@ def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
 
 
 def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
-    """Return a record of the node, with the amounts that the state has counted.
-
-    `known` is False for GPU cards that the scheduler guessed, because no annotation of a pod names
-    them.
-    """
     table, allocatable = scheduler.state.nodes, dict(node.allocatable)
     resources = {CPU: 0, MEMORY: 0} | allocatable
     return {
@@ -67,7 +60,7 @@ def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
                 "pod": owner.key,
                 "uid": owner.uid,
                 "cards": owner.cards,
-                "known": owner.known,
+                "known": owner.known,  # False: guessed, because no annotation names the cards
             }
             for cards in scheduler.state.devices.tracked
             for owner in cards.owners(row)
@@ -76,7 +69,6 @@ def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
 
 
 def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
-    """Return a record of a pod on a node; `started` is None or in seconds since the epoch."""
     pod = placed.pod
     state = "terminating" if pod.terminating else "added"
     return {
@@ -91,7 +83,6 @@ def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
 
 
 def _nominations(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield a record of each nomination; it says whether a victim is still on the node."""
     state = scheduler.state
     for nominee in state.nominations:
         if state.nominations.get(nominee.pod.uid) is not nominee:

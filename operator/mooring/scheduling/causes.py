@@ -1,13 +1,13 @@
 """Finds the cause of an unschedulable pod; all reports about waiting pods show it.
 
 If a PreFilter plugin rejects the pod for all nodes, its reason is the cause. Otherwise the cause is
-the most frequent reason of the nodes that are nearest to fitting, even if they are few:
+the most frequent reason of the nodes that are nearest to fitting. Nodes that offer nothing of a
+requested resource are left out. The first of these rules that tells two nodes apart decides which
+node is nearer:
 
-- Nodes that have nothing of a requested resource are left out.
-- Nodes where evicting pods may help are nearer than others.
-- Among equals, nodes that pass more filters are nearer. A node passes all filters if only nominated
-  pods, a reservation or an extender reject the pod.
-- Among equals, nodes with fewer reasons are nearer.
+- Evicting pods may help on the nearer node.
+- The nearer node passes more filters.
+- The nearer node has fewer reasons.
 
 If the plugin reads a label, topologyKey or StorageClass that does not exist, the cause says so.
 """
@@ -39,7 +39,7 @@ claims and requested resources."""
 
 
 def _some(number: int) -> IntArray:
-    """Return at most 64 numbers from 0 to `number` - 1, evenly spread and ascending."""
+    """Return at most 64 numbers from 0 to `number` - 1, evenly spread."""
     if number <= _MOST_ROWS:
         return np.arange(number)
     return np.linspace(0, number - 1, _MOST_ROWS).astype(np.int64)
@@ -60,7 +60,7 @@ def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str,
     groups = diagnosis.rejected[::-1]  # they are in the order of the filters
     if len(groups) == 1 and len(groups[0].explanation.reasons) == 1:
         return groups[0].plugin, groups[0].explanation.reasons[0]
-    if groups[0].plugin == EXTENDER:
+    if groups[0].plugin == EXTENDER:  # these nodes pass all filters
         return EXTENDER, _reasons(groups[0], _some(len(groups[0].rows)))
     for resolvable in (True, False):
         for group in groups:
@@ -81,7 +81,7 @@ def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -
 
 
 def _reasons(group: RejectedNodes, positions: IntArray) -> str:
-    """Return the most frequent set of reasons among the nodes with the fewest reasons."""
+    """Look at the nodes with the fewest reasons; return their most frequent set of reasons."""
     why = group.explanation
     if len(why.reasons) == 1:
         return why.reasons[0]
@@ -122,7 +122,6 @@ def _missing_keys(
 
 
 def _missing_classes(pod: Pod, cluster: ClusterView) -> Iterator[str]:
-    """Yield a message for each missing StorageClass that an unbound claim of the pod names."""
     classes = cluster.objects(Kind.STORAGE_CLASS)
     names = (volume.claim for volume in pod.volumes if isinstance(volume, ClaimVolume))
     for name in islice(names, _MOST_LOOKED_UP):

@@ -52,10 +52,10 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of a pod; `text` completes "if it ...", or "once ..." if `once` is True.
+    """A change of a pod (`apply`), or of the ResourceClaim with the uid `claim` (`ask`).
 
-    If `resource` is set, the pod requests less of this resource, and `text` is empty. If `claim` is
-    set, the pod does not change, and `ask` changes the spec of the ResourceClaim with this uid.
+    `text` completes "if it ...", or "once ..." if `once` is True. It is empty if the pod requests
+    less of `resource`.
     """
 
     text: str
@@ -96,7 +96,7 @@ def pod_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
-    """Yield tolerations for the most frequent taints that keep the pod off nodes."""
+    """Yield tolerations for the most frequent taints that keep the pod off."""
     nodes = cluster.nodes
     counts = Counter[Taint]()
     per_set = np.bincount(nodes.taint_codes[nodes.present], minlength=len(nodes.taint_sets))
@@ -119,7 +119,7 @@ def _is_hard(taint: Taint) -> bool:
 
 
 def _constraints(spec: PodSpec) -> Iterator[tuple[str, object]]:
-    """Yield (text, constraint) for each constraint; the text describes the pod without it."""
+    """Yield, for each constraint, a text for "if it ..." and the constraint."""
     for requirement in spec.node_selector.requirements:
         yield f"had no nodeSelector {requirement.text}", requirement
     if spec.required_nodes is not None:
@@ -145,7 +145,6 @@ def _constraints(spec: PodSpec) -> Iterator[tuple[str, object]]:
 
 
 def _to_pods(selector: LabelSelector | None) -> str:
-    """Return a text that describes the pods of the selector; "" for all pods."""
     if selector is None or selector.empty:
         return ""
     return f" to pods with {', '.join(r.text for r in selector.requirements[:_MOST_REQUIREMENTS])}"
@@ -161,7 +160,6 @@ def _toleration(taint: Taint) -> Toleration:
 
 
 def _without(item: object, pod: Pod) -> Pod:
-    """Return the pod without `item`; for a NodeSelector, without required node affinity."""
     spec = pod.spec
     affinity = replace(
         spec.affinity,
@@ -202,10 +200,7 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 def _scaled(
     amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return a container's amounts, reduced in the ratio in which the pod's requests are reduced.
-
-    `requested` are the pod's requests, and `limits` their new maximum. Amounts of 0 are omitted.
-    """
+    """Return the container's amounts, reduced in the same ratio as the pod's requests."""
     changed = {
         name: amount * limits[name] // requested[name]
         if name in limits and requested.get(name, 0) > limits[name]
@@ -238,7 +233,7 @@ def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
-    """Yield, for each request of devices, the changes to each smaller number, the largest first.
+    """Yield, for each request of devices, its changes to smaller numbers, the largest first.
 
     A request of all devices is changed to one device. Numbers above `MOST_RESULTS` are left out.
     """
@@ -260,7 +255,7 @@ def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
 
 
 def _waiting(pod: Pod, cluster: ClusterView) -> Iterator[tuple[str, ResourceClaim]]:
-    """Yield (name in the pod's spec, claim) for each unallocated claim of the pod, once."""
+    """Yield each unallocated claim of the pod, with its name in the spec."""
     seen, known = set[str](), cluster.dynamic_resources
     for entry in pod.spec.resource_claims:
         name = entry.claim or pod.claim_names.get(entry.name)
@@ -281,7 +276,7 @@ def _requests(spec: ClaimSpec) -> Iterator[tuple[str, ExactRequest]]:
 
 
 def _parts(wanted: ExactRequest, where: str) -> Iterator[tuple[str, str | None]]:
-    """Yield (text, part) for each selector and capacity; the text describes the pod without it."""
+    """Yield, for each selector and capacity, a text for "if it ..." and the part."""
     for index, expression in enumerate(wanted.selectors):
         shown = " ".join((expression or "").split())
         if len(shown) > _MOST_CHARACTERS:
@@ -306,7 +301,7 @@ def _tolerates(wanted: ExactRequest, taint: Taint) -> bool:
 
 
 def _edited(name: str, edit: Callable[[ExactRequest], ExactRequest], spec: ClaimSpec) -> ClaimSpec:
-    """Apply `edit` to the request or subrequest `name` ("" for all), and return the new spec."""
+    """Apply `edit` to the request or subrequest `name`; "" means all of them."""
 
     def edited(at: str, wanted: ExactRequest) -> ExactRequest:
         return edit(wanted) if name in ("", at) else wanted
@@ -325,7 +320,6 @@ def _edited(name: str, edit: Callable[[ExactRequest], ExactRequest], spec: Claim
 
 
 def _without_part(part: str | None, wanted: ExactRequest) -> ExactRequest:
-    """Return the request without the selector or the capacity with the text `part`."""
     capacity = {name: amount for name, amount in wanted.capacity.items() if name != part}
     return replace(wanted, selectors=_others(wanted.selectors, part), capacity=capacity)
 

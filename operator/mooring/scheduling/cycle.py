@@ -56,14 +56,20 @@ def decide(
 ) -> Outcome | Needed:
     """Return the node with the highest score, or a diagnosis that says why no node fits.
 
-    If the pod fits on its nominated node, this node is chosen without scores. If no node fits, the
-    PostFilter plugins run, and may find a node with victims.
-    `seed` chooses among nodes with the same total score. `start` is the position in the node order
-    where a search that samples nodes begins. `now` is in seconds since the epoch. `answers` has the
-    answers of extenders; if an answer is missing, the result is a `Needed` with the question.
-    `unschedulable_seconds` is the time since the end of the pod's first attempt that found no node.
-    Other tasks may run during a decision, but must not change the cluster. Raises ExtenderError if,
-    several times, other pods have taken all nodes that the extenders passed.
+    Other tasks may run during a decision, but must not change the cluster.
+
+    Args:
+        pod: The pod.
+        pipeline: The plugins of the pod's profile.
+        cache: The cached results of node-only plugins.
+        seed: Chooses among nodes with the same total score.
+        start: The position in the node order where a search that samples nodes begins.
+        now: The time in seconds since the epoch.
+        answers: The answers of extenders; if one is missing, the result is a `Needed`.
+        unschedulable_seconds: The time since the pod's first attempt that found no node.
+
+    Raises:
+        ExtenderError: Several times, other pods have taken all nodes that the extenders passed.
     """
     pipeline.evaluations.begin_attempt()
     cluster, results = cache.cluster, cache.of(pod, pipeline)
@@ -87,10 +93,7 @@ def decide(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Feasible:
-    """The feasible nodes (int64 rows), the number of evaluated nodes, and the rejections.
-
-    `scores` maps each extender to its weighted scores of the feasible nodes (int64).
-    """
+    """The feasible nodes (int64 rows), with the extenders' weighted scores of these nodes."""
 
     rows: IntArray
     evaluated_nodes: int
@@ -104,11 +107,7 @@ def _nominated_node(
     fits: BoolArray,
     answers: PodExtenderResults | None,
 ) -> ScheduleResult | Needed | None:
-    """Return the pod's nominated node if it fits there, else None (evaluateNominatedNode).
-
-    Preemption chose this node for the pod, so no other nodes are evaluated, as in kube-scheduler.
-    If the answers of extenders about this node are missing, the result is a `Needed`.
-    """
+    """Return the pod's nominated node if the pod fits there (evaluateNominatedNode)."""
     nominee = search.cluster.nominations.get(search.pod.uid)
     if nominee is None or not search.fits_with_nominated(nominee.row, pre_filtered, fits):
         return None
@@ -136,11 +135,7 @@ def _feasible(
     start: int,
     answers: PodExtenderResults | None,
 ) -> _Feasible | Needed:
-    """Return the nodes that pass all filters and extenders, with nominated pods counted.
-
-    The search ends when it has found enough nodes (`sampled`). If the extenders have not answered
-    yet, or no node that they passed still fits, return a `Needed` that asks them.
-    """
+    """Find enough nodes that pass all filters and extenders; perhaps ask the extenders first."""
     cluster = search.cluster
     with_nominated = search.rejected_with_nominated(pre_filtered, fits)
     if with_nominated:
@@ -169,7 +164,7 @@ def _feasible(
 
 
 def _highest(search: NodeSearch, found: _Feasible, seed: int) -> ScheduleResult:
-    """Return a node with the highest total score; skip scoring if only one node is feasible."""
+    """Choose a node with the highest total score."""
     rows, nodes = found.rows, search.cluster.nodes
     if len(rows) == 1:
         row = int(rows[0])
@@ -202,10 +197,7 @@ def _fit_error(
     diagnosis: Diagnosis,
     pre_filtered: PreFiltered | None,
 ) -> FitError | Needed:
-    """Run the post_filter plugins when no node fits (RunPostFilterPlugins); return the outcome.
-
-    If a plugin has candidates for extenders, the outcome is a `Needed` with these candidates.
-    """
+    """Run the PostFilter plugins, because no node fits (RunPostFilterPlugins)."""
     message = diagnosis.message[:LONGEST_MESSAGE]
     error = FitError(diagnosis, cause_of(search.pod, diagnosis, search.cluster), message)
     if not diagnosis.total:
@@ -232,7 +224,7 @@ def _fit_error(
 def _post_filter(
     pipeline: Pipeline, state: PostFilterState, error: FitError
 ) -> tuple[FitError | Needed, object]:
-    """Run PostFilter plugins until one decides; return the outcome and the last plugin's result."""
+    """Return the outcome, and the answer of the last plugin that ran."""
     answer = None
     reasons: list[str] = []
     keeps_nomination = False
@@ -296,19 +288,16 @@ class LiveDryRun:
         return self._search.cluster.trial()
 
     def rejection(self, row: int) -> tuple[str, ...]:
-        """Return why the node rejects the pod in the current trial; () if it does not.
-
-        The filters run with the pods of equal or higher priority that are nominated to the row, and
-        then without these (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
-        """
+        """Return why the node rejects the pod in the current trial; () if it does not."""
         search = self._search
+        # Both, as RunFilterPluginsWithNominatedPods in framework/runtime/framework.go.
         rejected = search.rejections_with_nominated(row) or search.rejections(row)
         return rejected[0].explanation.reasons_at(0) if rejected else ()
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
-        """Return {uid: row} of the pod's best node as if the pods in `without` had left, or None.
+        """Return the pod's best node, as {uid: row}, when the pods in `without` are removed.
 
-        No extender is called, and the pod's own nomination is ignored.
+        Return None if no node fits. No extender is called, and the pod's own nomination is ignored.
         """
         pod, pipeline = self._search.pod, self._search.pipeline
         with self.trial() as trial:

@@ -22,9 +22,8 @@ MOST_ATTEMPTS: Final = 64
 class ExtenderAttempts:
     """Runs attempts about pods and groups in which an extender is interested.
 
-    The loop makes a decision for each attempt from `pop`, and calls `decided` with the decision's
-    questions to extenders. Separate tasks call the extenders. So a slow extender delays only pods
-    of its profile, and only pods in which the extender is interested.
+    The loop makes the decisions; separate tasks call the extenders. So a slow extender delays only
+    pods of its profile that need extenders.
     """
 
     def __init__(self, extenders: Extenders, scheduler: SchedulerState) -> None:

@@ -61,10 +61,10 @@ restrict the nodes; and the rejections by plugin."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeSearch:
-    """A search for nodes that fit one pod; `results` has the results of node-only plugins.
+    """A search for nodes that fit one pod.
 
-    `ends` is the time when the pod would end if it started now, in seconds since the epoch. The pod
-    may use nodes that are reserved from a later time on.
+    `results` has the results of node-only plugins. `ends` is the time when the pod would end if it
+    started now, in seconds since the epoch.
     """
 
     pod: Pod
@@ -130,7 +130,7 @@ class NodeSearch:
         return states, names, restricted_by, rejections
 
     def feasible(self, pre_filtered: PreFiltered) -> BoolArray:
-        """Return bool[rows]: True for nodes that pass every filter, without nominated pods."""
+        """Return bool[rows]: True for nodes that pass every filter, ignoring nominated pods."""
         nodes, fits, metrics = self.cluster.nodes, self.results.fits, self.pipeline.metrics
         metrics.mark()
         evaluations = self.results.spec.running.evaluations
@@ -170,24 +170,23 @@ class NodeSearch:
     def rejected_with_nominated(
         self, pre_filtered: PreFiltered, fits: BoolArray
     ) -> tuple[RejectedNodes, ...]:
-        """Return why nodes that fit the pod reject it beside their nominated pods."""
+        """Return the nodes that fit the pod only without their nominated pods, and why."""
         if not len(self.cluster.nominations):
             return ()
         with self.pipeline.metrics.all_at(FILTER):
             return self._rejected_with_nominated(self._nominated_rows(fits), pre_filtered)
 
     def _nominated_rows(self, fits: BoolArray) -> IntArray:
-        """Return the rows in `fits` with nominated pods."""
         rows = np.array(self.cluster.nominations.rows(), np.int64)
         return rows[fits[rows]]
 
     def full_with_nominated(
         self, pre_filtered: PreFiltered, fits: BoolArray
     ) -> tuple[IntArray, IntArray]:
-        """Return two sets of rows that fit the pod without their nominated pods.
+        """Return rows that are too full with their nominated pods, and rows that are in doubt.
 
-        In the first set, too little is free beside the nominated pods. In the second set, other
-        filters may reject the pod: the caller checks this with `rejections_with_nominated`.
+        All these rows fit the pod without nominated pods. The caller checks the rows in doubt with
+        `rejections_with_nominated`.
         """
         rows = left = self._nominated_rows(fits)
         if not len(rows):
@@ -204,14 +203,12 @@ class NodeSearch:
     def _passed_with_nominated(
         self, rows: IntArray, plugin: ResourceFilterPlugin, needs: Mapping[str, int], state: object
     ) -> tuple[NodeView, BoolArray]:
-        """Return the nodes as if their nominated pods ran there, and where the pod fits."""
         nodes = self.cluster.nodes_with_nominated(rows, needs, self.pod, self.ends)
         return nodes, run_filter(self.pipeline, plugin, self.pod, nodes, state)
 
     def _rejected_with_nominated(
         self, rows: IntArray, pre_filtered: PreFiltered
     ) -> tuple[RejectedNodes, ...]:
-        """Return why nodes at `rows`, which fit the pod, reject it beside their nominated pods."""
         if not len(rows):
             return ()
         resource_filter = self.resource_filter(pre_filtered)
@@ -228,7 +225,7 @@ class NodeSearch:
         return self._naming_reservations((RejectedNodes(plugin.name, rejected, why),))
 
     def _naming_reservations(self, groups: Sequence[RejectedNodes]) -> tuple[RejectedNodes, ...]:
-        """Return the rejections; for reserved nodes, the reservation replaces the other reasons."""
+        """Replace the reasons of reserved nodes by their reservations."""
         nominations, found = self.cluster.nominations, list[RejectedNodes]()
         if not nominations.reserved:
             return (*groups,)
@@ -249,11 +246,9 @@ class NodeSearch:
     def resource_filter(
         self, pre_filtered: PreFiltered
     ) -> tuple[ResourceFilterPlugin, Mapping[str, int]] | None:
-        """Return the resource filter and the pod's requests, or None.
+        """Return the resource filter and the amounts that the pod requests, or None.
 
-        The caller uses them to compute the effect of evictions for all nodes together. Returns None
-        if the results of other filters (host ports, affinity, volumes) also depend on the pods on a
-        node, or if no resource filter runs.
+        None means that other filters also read the pods on a node, or that no resource filter runs.
         """
         dependent = [
             plugin.name
@@ -282,7 +277,6 @@ class NodeSearch:
         return rejected
 
     def _nominated_at(self, row: int) -> Sequence[Pod]:
-        """Return those pods nominated to the node for which this pod must leave room."""
         pod = self.pod
         return self.cluster.nominations.at(row, pod.spec.priority, pod.uid, self.ends)
 
@@ -346,10 +340,7 @@ class NodeSearch:
     def _filter_rejections(
         self, pre_filtered: PreFiltered, remaining: IntArray, filters: Sequence[FilterPlugin]
     ) -> list[RejectedNodes]:
-        """Return the nodes among `remaining` that each filter rejects, with the reasons.
-
-        Later filters do not run on a rejected node, unless the profile has `alwaysCheckAllFilters`.
-        """
+        """Return the nodes among `remaining` that each filter rejects, with the reasons."""
         nodes, rejected = self.cluster.nodes, list[RejectedNodes]()
         for plugin in filters:
             if not len(remaining):
@@ -404,11 +395,9 @@ def nodes_to_find(nodes: int, percentage: int) -> int:
 def sampled(
     fits: BoolArray, cluster: ClusterView, pipeline: Pipeline, candidates: int, start: int
 ) -> tuple[IntArray, int]:
-    """Return the feasible rows (int64) that a search finds, and how many nodes it evaluated.
+    """Return feasible rows (int64) until enough are found, and how many nodes were evaluated.
 
-    `fits` is bool[rows]; `candidates` is the number of nodes that pre_filter left. The search goes
-    through the zone-interleaved order of nodes from position `start`, continues at 0 after the end,
-    and stops when it has found enough.
+    `candidates` is the number of nodes after PreFilter; `start` is a position in the node order.
     """
     wanted = nodes_to_find(candidates, pipeline.percentage_of_nodes_to_score)
     number = np.count_nonzero(fits)

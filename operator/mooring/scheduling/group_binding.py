@@ -1,10 +1,8 @@
 """Binds the members of a group together, once enough members can be bound.
 
-Each member has a task. The tasks wait for each other twice: PreBind begins when all members are
-permitted, and Bind begins when PreBind of all members has ended. If too many members fail, the
-others are called off immediately, so that they hold no resources in vain. A Binding that was sent
-cannot be undone, so the task waits for its answer. A Binding that fails is sent again a few times,
-unless the group was called off.
+Each member has a task. The tasks wait for each other twice: before PreBind, until all members are
+permitted, and before Bind, until PreBind of all members has ended. If too many members fail, the
+others are called off. A Binding that was sent cannot be undone, so its task waits for the answer.
 """
 
 import asyncio
@@ -33,9 +31,8 @@ class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for 
 class GroupBinding:
     """The binding of members of one group that were assumed together.
 
-    The group's minimum counts these members and the members on nodes. If it cannot be reached, the
-    remaining members are called off. The minimum may grow until the first member is bound. Members
-    that are assumed later may join, and are then bound together with the others.
+    If the group cannot reach its minimum, the remaining members are called off. Members that are
+    assumed later may join.
     """
 
     def __init__(self, group: PodGroupState, members: Iterable[Pod] = ()) -> None:
@@ -117,12 +114,11 @@ class GroupBinding:
     ) -> _Result:
         """Return the result of `call`; repeat it a few times if it raises `worth_repeating`.
 
-        An exception with `gone` = True is raised immediately. `waiting` returns a context for the
-        time in which the call waits for its turn or for its repetition.
+        An exception with `gone` = True is not repeated. `waiting` returns a context for the time in
+        which the call waits.
 
         Raises:
-            CalledOff: Too many other members have failed. The call has not begun, or its last
-                repetition has failed.
+            CalledOff: Too many other members have failed.
         """
         pauses = iter(_PAUSES_SECONDS)
         while True:
@@ -148,14 +144,14 @@ class GroupBinding:
             self.bound.append(bound)
 
     def failed(self, reason: str, member: Pod) -> None:
-        """Count the member as failed; if too few are left, call off the others for `reason`."""
+        """Count the member as failed; call off the others for `reason` if they are too few."""
         self._left -= 1
         self._of_roles[self.group.role_of(member)] -= 1
         self._call_off_if_too_few(reason)
         self._look()
 
     def _call_off_if_too_few(self, reason: str) -> None:
-        if not self.ready.over:
+        if not self.ready.over:  # the minimum may grow until the first member is bound
             self._needed = max(self._needed, self.group.minimum - self._others)
             for role, minimum in self.group.roles.items():
                 self._roles[role] = max(self._roles.get(role, 0), minimum)
@@ -173,7 +169,7 @@ class GroupBinding:
             asyncio.get_running_loop().call_soon(self._call_off_some)
 
     def _look(self) -> None:
-        """End each meeting to which all remaining members have come, unless they are called off."""
+        """End each meeting to which all remaining members have come."""
         for meeting in (self.permitted, self.ready):
             if self.called_off is None and meeting.came >= self._left:
                 meeting.end()

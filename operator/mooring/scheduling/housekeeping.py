@@ -1,8 +1,4 @@
-"""Does the periodic work of the scheduler.
-
-If the watch has not shown a binding after a minute, the pod is read. The watch may never show it,
-because the API server also binds a pod that has just ended, and the watches do not show such pods.
-"""
+"""Does the periodic work of the scheduler."""
 
 import asyncio
 import logging
@@ -35,8 +31,8 @@ ASK_AGAIN_SECONDS: Final = 60.0
 class Housekeeping:
     """Runs the periodic work: ends waits at Permit, and reads pods that the watch shows too late.
 
-    `periodic` maps more functions to the seconds between two calls. If an extender said that it has
-    bound a pod, but the pod has no node, `unbound` is called with the pod.
+    `periodic` maps further functions to their intervals in seconds. `unbound` is called with a pod
+    that was reported as bound but has no node.
     """
 
     scheduler: SchedulerState
@@ -70,6 +66,7 @@ class Housekeeping:
         await TimeSlices(clock=self._clock).run(work)
 
     async def _settle_overdue(self) -> None:
+        # The watches never show a pod that ended just before the API server bound it.
         for pod in self.scheduler.state.overdue(self._clock()):
             try:
                 await self._settle(pod)
@@ -78,19 +75,13 @@ class Housekeeping:
                 logger.warning("pod %s is still unconfirmed: %s", pod.key, text)
 
     async def _settle(self, pod: Pod) -> None:
-        """Read an assumed pod, because the watch is late to show its binding; correct the state.
-
-        The answer is ignored if the watches have shown something newer. If the pod has ended, does
-        not exist or has no node, the pod is forgotten; if it has no node, `unbound` is called.
-        A pod that is bound as assumed stays assumed, because only the watch shows its later changes
-        in their order.
-        """
+        """Read an assumed pod whose binding the watch has not shown; correct the state."""
         with self.scheduler.departures.meanwhile() as gone:
             found = await self._read(pod)
             state = self.scheduler.state
             placed = state.pods.assumed.get(pod.uid)
             if placed is None:
-                return
+                return  # the watches have shown something newer
             if found is None or found.finished:
                 logger.warning(
                     "pod %s was bound and has gone; its node's resources are free", pod.key
@@ -103,12 +94,12 @@ class Housekeeping:
                 if pod.uid not in gone:
                     self.unbound(found)
             elif found.node_name == placed.pod.node_name:
+                # Still assumed: only the watch shows the later changes in their order.
                 state.expect_confirmation(pod, self._clock() + ASK_AGAIN_SECONDS)
             else:
                 state.put(Kind.POD, pod.uid, found)
 
     def _undo(self, pod: Pod) -> None:
-        """Unreserve the assumed pod with the profile's present plugins, and forget the pod."""
         state = self.scheduler.state
         profile = self.scheduler.profiles.of(pod, self.scheduler.cluster)
         if profile is not None and pod.node_name is not None:

@@ -1,7 +1,7 @@
 """The scheduling loop: pops a pod, and makes an attempt (`mooring.scheduling.schedule_one`).
 
-Decisions are synchronous. Work that must wait runs in a limited number of tasks. The loop yields to
-the event loop after every slice of work, so that watches and bindings continue.
+Decisions are synchronous. The loop yields to the event loop after every slice of work, so that
+watches and bindings continue.
 """
 
 import asyncio
@@ -89,11 +89,7 @@ class SchedulingLoop:
             self._set_alarm(None)
 
     def _work_once(self, now: float, slices: TimeSlices) -> bool:
-        """Run hints, continue an attempt that called extenders, and make one attempt.
-
-        If there is no such work, compare decisions of shadow profiles. Returns whether there may be
-        more work. Raises Interrupted if the loop was halted during a decision.
-        """
+        """Make one attempt, or do other work; return whether there may be more."""
         more_hints = self._run_hints(now)
         if goes_on := self.schedule_one.extender_attempts.ready and self._may_bind():
             self.schedule_one.go_on()
@@ -109,7 +105,6 @@ class SchedulingLoop:
         await self.schedule_one.finish(seconds)
 
     def _run_hints(self, now: float) -> bool:
-        """Run queueing hints of unschedulable pods for a millisecond; return whether more wait."""
         until = now + _HINT_SECONDS
         while self._scheduler.queue.run_hints(now):
             if self._clock() >= until:
@@ -117,29 +112,22 @@ class SchedulingLoop:
         return False
 
     def _may_bind(self) -> bool:
-        """Return whether one more binding may begin; if not, the end of a binding wakes the loop.
-
-        The loop must ask before each attempt, because bindings begin and end meanwhile.
-        """
+        """Return whether one more binding may begin."""
+        # If it may not begin, the end of a binding wakes the loop.
         self.schedule_one.waits = self.schedule_one.requesting >= _MOST_BINDING
         return not self.schedule_one.waits
 
     async def _idle(self, now: float) -> None:
-        """Wait for work or for the end of a binding or backoff, at most `_IDLE_SECONDS`."""
         due = self._scheduler.queue.next_due() if self._may_bind() else None
         seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
         self._set_alarm(asyncio.get_running_loop().time() + seconds)
         await self._scheduler.work.wait()
 
     def _set_alarm(self, at: float | None) -> None:
-        """Wake the loop at the time `at` of the event loop, or sooner; None cancels the alarm.
-
-        An earlier alarm stays set, although it may wake the loop in vain, because a new alarm for
-        each pod would take more time.
-        """
+        """Wake the loop at the time `at` of the event loop, or earlier."""
         if self._alarm is not None:
             if at is not None and self._alarm.when() <= at:
-                return
+                return  # it may wake the loop in vain, but a new alarm for each pod takes longer
             self._alarm.cancel()
         self._alarm = None if at is None else asyncio.get_running_loop().call_at(at, self._ring)
 

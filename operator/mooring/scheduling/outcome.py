@@ -20,8 +20,8 @@ class ScheduleResult:
     Attributes:
         feasible_nodes: The number of nodes that fit.
         evaluated_nodes: The number of nodes that the search examined.
-        scores: Returns the scores of the best n feasible nodes (None: of all) by node name, the
-            best first. The function is None if the nodes were not scored.
+        scores: Returns the scores of the n best nodes (None: of all feasible nodes) by name.
+            It is None if the nodes were not scored.
         diagnosis: Returns why the other nodes are not feasible.
     """
 
@@ -40,10 +40,11 @@ class ScheduleResult:
 class FitError:
     """The outcome of an attempt if no node fits the pod now (framework/types.go, FitError).
 
-    `cause` says in a few words why the nearest nodes reject the pod (`mooring.scheduling.causes`).
-    `message` is the full sentence for users, including the messages of post_filter plugins.
-    `nomination` is the node that preemption found, with its victims. If `keeps_nomination` is True,
-    the pod keeps its earlier nomination.
+    Attributes:
+        cause: Why the nearest nodes reject the pod, in a few words (`mooring.scheduling.causes`).
+        message: The sentence for users, with the messages of PostFilter plugins.
+        nomination: The node that preemption found, with its victims.
+        keeps_nomination: Whether the pod keeps its earlier nomination.
     """
 
     diagnosis: Diagnosis
@@ -75,10 +76,10 @@ class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
 def decision_of(
     pod: Pod, pipeline: Pipeline, outcome: Outcome, most: int | None = None
 ) -> Decision:
-    """Return the record of an attempt; `most` limits the scores, and the rejections per plugin.
+    """Return the record of an attempt; call this before the cluster changes.
 
-    If the pod has a node, the record has rejections of other nodes only if `most` is None. Call it
-    before the cluster changes, because the outcome reads live columns.
+    `most` limits the scores, and the rejections per plugin. With `most`, the record of a pod that
+    has a node has no rejections.
     """
     if isinstance(outcome, ScheduleResult):
         scores = outcome.scores(most) if outcome.scores is not None else None

@@ -48,7 +48,7 @@ _UPDATABLE: Final = {r.plural: r for r in (resources.RESOURCE_CLAIM,)}
 class BindAttempt:
     """The part of an attempt in which Bind plugins may bind the pod to `node`.
 
-    The plugins may bind the pod as long as `wanted` returns True. The task that awaits the plugins
+    The plugins may bind the pod while `wanted` returns True. The task that awaits the plugins
     creates this object.
     """
 
@@ -63,15 +63,11 @@ class BindAttempt:
         return self._wanted()
 
     async def send(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Send a Binding by `write`; raise the exception of `write`.
-
-        Mooring's own plugins run in the task of the attempt. This task sends the Binding, because
-        nothing cancels the task at Bind while the scheduler runs. Other plugins may be cancelled,
-        so their `write` gets a task of its own.
-        """
-        if asyncio.current_task() is self._task:
+        """Send a Binding by `write`; raise the exception of `write`."""
+        if asyncio.current_task() is self._task:  # nothing cancels this task at Bind
             await write()
             return
+        # The plugin may be cancelled; then the Binding goes on.
         task = asyncio.create_task(write())
         self._sent.append(task)
         await shielded(task)
@@ -79,7 +75,8 @@ class BindAttempt:
     async def is_bound(self) -> bool:
         """Allow no more Bindings, and wait for all answers; return whether one was accepted.
 
-        Only Bindings with a task of their own count; others raise their error in `send`.
+        Only Bindings that `send` ran in a separate task are counted. For the others, `send` itself
+        has raised the error.
         """
         self._wanted = _never
         if self._sent:
@@ -102,14 +99,12 @@ def _never() -> bool:
 
 @dataclass(slots=True)
 class _Turns:
-    """The lock that all callers of `PluginApi.alone` with the same key share.
-
-    `users` is the number of callers that hold the lock or wait for it.
-    """
+    """The lock that callers of `PluginApi.alone` with one key share."""
 
     key: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
+    """The number of callers that hold the lock or wait for it."""
     unanswered: set[asyncio.Task[dict[str, Any]]] = field(default_factory=set)
     """Writes of cancelled callers; the next caller gets the lock when all writes are answered."""
 
@@ -169,9 +164,8 @@ class PluginApi:
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod, and add the annotations that `annotate` has stored for it.
 
-        If the caller is cancelled after the Binding was sent, the attempt still waits for the
-        answer. Raises PluginError if no attempt of the pod is at Bind for this node. For KubeError
-        see `PodWriter.bind`.
+        Raises PluginError if no attempt of the pod is at Bind for this node. For KubeError see
+        `PodWriter.bind`.
         """
         attempt = self.at_bind.get(pod.uid)
         if attempt is None or attempt.node != node or not attempt.is_wanted():
@@ -269,13 +263,10 @@ class PluginApi:
     async def _outliving(
         self, write: Callable[..., Coroutine[Any, Any, dict[str, Any]]], turns: _Turns
     ) -> dict[str, Any]:
-        """Return the result of `write`; a write that was sent continues if the caller is cancelled.
-
-        The next caller waits for the answer, because until then it could read an outdated object.
-        If the caller is cancelled before the write is sent, the write is never sent.
-        """
-        await turns.answered()
+        """Return the result of `write`, which goes on if its caller is cancelled."""
+        await turns.answered()  # the caller could have read an outdated object
         task: asyncio.Task[dict[str, Any]]
+        # If the caller is cancelled before the write is sent, it is never sent.
         task = asyncio.create_task(write(wanted=lambda: task not in turns.unanswered))
         try:
             await asyncio.wait({task})
@@ -289,8 +280,8 @@ class PluginApi:
     async def alone(self, key: str) -> AsyncIterator[None]:
         """Return a context that callers with the same `key` enter one by one, in order of arrival.
 
-        If a caller is cancelled during `update`, its write goes on, and the next caller enters
-        after the answer. The lock is deleted when no caller uses it and all writes are answered.
+        If a caller is cancelled during `update`, its write goes on; the next caller waits for the
+        answer.
         """
         turns = self._turns.setdefault(key, _Turns(key))
         turns.users += 1
@@ -307,7 +298,7 @@ class PluginApi:
             self._forget(turns)
 
     def _forget(self, turns: _Turns) -> None:
-        """Forget the answered writes of a key; forget the key if no caller uses it."""
+        """Forget answered writes, and delete an unused lock."""
         for write in [write for write in turns.unanswered if write.done()]:
             if not write.cancelled():
                 write.exception()  # the next caller reads what has become of it
@@ -330,27 +321,23 @@ class PluginApi:
         task.add_done_callback(self._later.discard)
 
     def stop(self) -> None:
-        """Cancel the writes of `later`, and accept no more: the next leader reads the cluster.
-
-        Otherwise cancelled bindings of a stopping leader would release devices that the next leader
-        still needs. The API server may still handle a request that was sent: `finish` waits for its
-        answer.
-        """
+        """Cancel the writes of `later`, and accept no more; call `finish` afterwards."""
+        # The next leader may still need devices that cancelled bindings would release.
         self._stopped = True
         for task in self._later:
             task.cancel()
 
     async def finish(self, seconds: float) -> None:
-        """Wait for the tasks of `later` and for writes of cancelled callers, at most `seconds`.
+        """Wait at most `seconds` for the tasks of `later` and for writes of cancelled callers.
 
-        Then writes of cancelled callers that have no answer are cancelled. Without the wait, the
-        next leader could read a claim before such a write changes it. Call this method after
-        `stop`, when all other callers have ended.
+        Then cancel the unanswered writes of cancelled callers. Call this after `stop`, when all
+        other callers have ended.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + seconds
         if self._later:
             await asyncio.wait(self._later, timeout=max(0.0, seconds))
+        # Such a write could change a claim after the next leader has read it.
         writes = [write for turns in self._turns.values() for write in turns.unanswered]
         if not writes:
             return
@@ -363,9 +350,7 @@ class PluginApi:
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True, now or after a change of the mirrored cluster.
 
-        If many callers wait, each lets some time pass after a change before it checks again, so
-        that one check serves many changes. Raises TimeoutError after `seconds`, and any exception
-        of `done`.
+        Raises TimeoutError after `seconds`, and any exception of `done`.
         """
         changed = asyncio.Event()
         self._waiting[changed] = None
@@ -374,7 +359,7 @@ class PluginApi:
                 while not done():
                     changed.clear()
                     await changed.wait()
-                    if len(self._waiting) > _FEW_WAITS:
+                    if len(self._waiting) > _FEW_WAITS:  # let one check serve many changes
                         await self.sleep(_SECONDS_PER_WAIT * len(self._waiting))
         finally:
             del self._waiting[changed]

@@ -51,8 +51,8 @@ _GROUP_EVENTS: Final = frozenset((Kind.UNSCHEDULED_POD, *GROUP_KINDS))
 class PodEnqueuer:
     """Finds the profile of every pod without a node, and adds the pod to the queue.
 
-    It calls `not_pending` with the uid of a pod that got a node or no longer exists, and `arrived`
-    with a pod that a profile takes, before the pod enters the queue.
+    It calls `arrived` with each new pod that has a profile, and `not_pending` with the uid of each
+    pod that is bound or deleted.
     """
 
     def __init__(
@@ -88,8 +88,7 @@ class PodEnqueuer:
         """For each group, a member that was not gated in the last search.
 
         If all members were gated, the value has the uids of the members that were assumed then,
-        because only these can return to the queue ungated. A member that enters the queue without a
-        gate replaces the uids. This saves a search among tens of thousands of members.
+        because only these can return to the queue without a gate.
         """
 
     async def run(self) -> NoReturn:
@@ -103,9 +102,8 @@ class PodEnqueuer:
     def pending(self, pod: Pod) -> None:
         """Store a pod that the API server shows without a node, and put it into the queue.
 
-        A pod that no profile takes goes into `SchedulerState.without_profile` instead. A
-        terminating pod leaves the queue, unless it is in flight. An outdated version of a pod that
-        has a node or has ended changes no queue.
+        If no profile takes the pod, it goes into `SchedulerState.without_profile` instead. A
+        terminating pod leaves the queue.
         """
         scheduler = self._scheduler
         known, before = scheduler.queue.get(pod.uid), scheduler.state.unscheduled.get(pod.uid)
@@ -136,12 +134,8 @@ class PodEnqueuer:
             self._scheduler.work.set()
 
     def _nominate_by_status(self, pod: Pod) -> None:
-        """Apply a nomination, or its withdrawal, that another program wrote into the pod's status.
-
-        A pod that loses its nomination is retried; a pod that gets a nomination is not retried.
-        Assumed pods, and members of a group with reserved nodes, are ignored
-        (updatePodInSchedulingQueue in eventhandlers.go, UpdateNominatedPod in nominator.go).
-        """
+        """Apply a nomination, or its withdrawal, that another program wrote into the status."""
+        # updatePodInSchedulingQueue in eventhandlers.go, UpdateNominatedPod in nominator.go
         state, node = self._scheduler.state, pod.nominated_node
         if not self._reports.is_nominated_by_status(pod) or state.pods.get(pod.uid) is not None:
             return
@@ -156,16 +150,11 @@ class PodEnqueuer:
             self._scheduler.queue.nominated(pod.uid)
 
     def _nominate_to(self, pod: Pod, node: str) -> None:
-        """Nominate the pod to the node that its status names.
-
-        A node gets at most as many nominated pods as it has pod slots, not counting pods of lower
-        priority. Otherwise a user who may write statuses could name one node in 10,000 pods, and
-        would slow every decision, because decisions count nominated pods.
-        """
         state = self._scheduler.state
         row = state.nodes.row_of.get(node)
         if row is None or state.pod_groups.reservation_of(pod) is not None:
             return  # a former leader's reservation has ended with it
+        # Without a limit, a user could name one node in 10,000 pods and slow every decision.
         slots = int(state.nodes.pod_slots.data[row])
         if len(state.nominations.at(row, pod.spec.priority, pod.uid)) < slots:
             state.nominate(pod, node)
@@ -199,7 +188,6 @@ class PodEnqueuer:
             self._scheduler.state.delete_unscheduled(uid)
 
     def _not_waiting(self, uid: Uid) -> None:
-        """Remove the pod from the queue, and from the pods without a profile."""
         self._scheduler.without_profile.pop(uid, None)
         self._gated_since.pop(uid, None)
         self._unsettled.pop(uid, None)
@@ -209,12 +197,10 @@ class PodEnqueuer:
         self._strays.pop(uid, None)
 
     def profiles_changed(self) -> None:
-        """Update the profiles of all pods without a node, because profiles in force have changed.
+        """Update the profiles of all pods without a node; the caller must have the turn.
 
-        If there are many pods, `run` does this for most of them, in slices. Meanwhile `settle`
-        finds the profile of a pod before each decision, so the change applies to every later
-        decision. If the labels that name groups have changed, all pods are counted again, and other
-        tasks may run meanwhile, so the caller must have the turn.
+        If there are many pods, `run` does a part of the work later. Until then, `settle` updates
+        each pod before its decision.
         """
         self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
         self._not_gated.clear()  # pods may go to other groups without coming in again
@@ -238,8 +224,7 @@ class PodEnqueuer:
     def settle(self, queued: QueuedPod) -> bool:
         """Update the profiles of a popped pod and its group, if a change made this necessary.
 
-        Returns False if the pod may not be tried now: if no profile takes it, if it is gated, or if
-        the profiles of other members of its large group are not found yet.
+        Returns False if the pod may not be tried now.
         """
         if not self._unsettled and not self._to_admit:
             return True
@@ -265,9 +250,8 @@ class PodEnqueuer:
     def flush(self) -> None:
         """Retry pods that could wait for an event that never comes; called periodically.
 
-        These are pods that have been unschedulable for five minutes, and gated pods. For gated
-        pods, PreEnqueue plugins run again, because a plugin may have failed or may read more than
-        the pod. Other tasks may run after some pods.
+        These are pods that have been unschedulable for five minutes, and gated pods. Other tasks
+        may run after some pods.
         """
         queue = self._scheduler.queue
         if queue.flush_unschedulable(self._clock()):
@@ -277,17 +261,13 @@ class PodEnqueuer:
             if number and number % _GATED_AT_ONCE == 0:
                 pause()
             if queued.queue is SubQueue.GATED:
+                # A plugin may have failed, or may read more than the pod.
                 self._add(queued.pod, queued.pipeline, report=True)
                 if not queued.gated:
                     self._scheduler.work.set()
 
     def _admit_group(self, event: ClusterEvent) -> None:
-        """Run PreEnqueue again for gated members of a group that the event may complete.
-
-        If the group's object changed, members that are not gated are retried, too. If a member was
-        deleted, joined another group, or was bound by another scheduler, the group is retried,
-        because it may no longer be equal to other groups.
-        """
+        """Run PreEnqueue again for gated members of a group that the event may complete."""
         before, after = event.before, event.after
         groups = self._scheduler.state.pod_groups
         about = after if after is not None else before
@@ -299,7 +279,7 @@ class PodEnqueuer:
         if isinstance(after, Pod) and event.kind is Kind.POD:
             self._try_again_after(after)
         if isinstance(before, Pod) and left is not None:
-            if left != joined:
+            if left != joined:  # the group may no longer be equal to other groups
                 self._try_again_after(before)
             group = groups.get(left)
             # Without this pod, or with what it declares now, it may be enough.
@@ -322,11 +302,7 @@ class PodEnqueuer:
     def _admit(
         self, group: PodGroupState | None, *, changed: bool = False, at_once: int = _FOUND_AT_ONCE
     ) -> None:
-        """Run PreEnqueue again for gated members; with `changed`, retry members that are not gated.
-
-        This call handles the first `at_once` members, and `run` the others. If the group changes
-        again meanwhile, `run` goes through all members once more afterwards.
-        """
+        """Run PreEnqueue again for gated members; with `changed`, also retry the others."""
         if group is None:
             return
         for uid in tuple(islice(group.unscheduled, at_once)):
@@ -352,7 +328,7 @@ class PodEnqueuer:
             self._scheduler.queue.try_again(uid, self._clock())
 
     def _admit_next(self, number: int) -> bool:
-        """Run PreEnqueue for the next member of group `number`; return False if none is left."""
+        """Run PreEnqueue for the next member of a group; return False after the last."""
         members = self._to_admit.get(number)
         if members is None:
             return False
@@ -366,7 +342,7 @@ class PodEnqueuer:
         return False
 
     def _try_again_after(self, member: Pod) -> None:
-        """Retry the group of this version of `member` by one of its members, if it is complete."""
+        """Retry the group of this version of `member`, if the group is complete."""
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return
@@ -374,7 +350,6 @@ class PodEnqueuer:
             self._scheduler.queue.try_again(other.pod.uid, self._clock())
 
     def _member_not_gated(self, group: PodGroupState) -> QueuedPod | None:
-        """Return a queued member of the group that is not gated; None if all are gated."""
         known = self._not_gated.get(group)
         if isinstance(known, QueuedPod):
             if self._first_not_gated((known.pod.uid,), group) is known:
@@ -412,12 +387,7 @@ class PodEnqueuer:
             pause()
 
     def _report_pods_without_profile(self) -> None:
-        """Report the pods that no profile takes, and why; queue pods that have a profile after all.
-
-        A pod gets its report only after a while: when the scheduler starts, profiles come one by
-        one, and a new profile may replace a deleted profile. A profile that returns while a pod is
-        assumed causes no event for the pod. Pods of other schedulers get no report.
-        """
+        """Report pods that no profile takes; queue pods that have a profile after all."""
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
         for pod in tuple(scheduler.without_profile.values()):
@@ -426,11 +396,11 @@ class PodEnqueuer:
                 continue  # it has changed or gone meanwhile
             stray = self._strays[pod.uid]
             if stray.version == profiles.version or stray.since > waits_long:
-                continue
+                continue  # when the scheduler starts, profiles come one by one
             if scheduler.cluster.is_placed(pod):
                 continue  # it is being bound
             if self._pipeline_of(pod) is not None:
-                self.pending(pod)
+                self.pending(pod)  # the profile came while the pod was assumed
                 continue
             why = profiles.why_none(pod)
             if why is not None and profiles.awaits_namespace(pod, scheduler.cluster):
@@ -443,17 +413,13 @@ class PodEnqueuer:
                 self._reports.no_profile(pod, why)
 
     def _report_misspelt(self) -> None:
-        """Report about pods of unknown schedulers that the scheduler name may be misspelt.
-
-        A pod of another scheduler soon has a condition or a node, and then gets no report. If there
-        are many different names, this call examines only some of them.
-        """
+        """Report some pods whose scheduler name may be misspelt."""
         before, names = self._clock() - _MISSPELT_SECONDS, set[str]()
         strays = takewhile(lambda each: each[1].since < before, self._strays.items())
         waiting = (uid for uid, stray in strays if stray.perhaps_misspelt)
         for uid in [*islice(waiting, _MISSPELT_AT_ONCE)]:
             pod, stray = self._scheduler.without_profile.get(uid), self._strays[uid]
-            if pod is not None and pod.unscheduled_message is None:
+            if pod is not None and pod.unscheduled_message is None:  # no scheduler knows it
                 name = pod.spec.scheduler_name
                 if name not in names and len(names) == _NAMES_AT_ONCE:
                     return
@@ -466,11 +432,7 @@ class PodEnqueuer:
             stray.perhaps_misspelt = False
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Pass the events to the queue; retry the groups and gated pods that the events concern.
-
-        It also updates the profiles of pods whose namespace was relabelled, and records pods that
-        other schedulers bound.
-        """
+        """Pass the events to the queue; retry the groups and gated pods that the events concern."""
         events = tuple(events)
         if any(event.kind is Kind.HYPER_NODE for event in events):
             self._try_in_hyper_nodes()
@@ -507,35 +469,28 @@ class PodEnqueuer:
             drop_item(self._of_claim, key, uid)
 
     def _forget_claims_after(self, event: ClusterEvent) -> None:
-        """Forget the claims of a pod that got a node or was deleted; kopf may never report this."""
-        pod = event.after or event.before
+        pod = event.after or event.before  # kopf may never report that it is bound or deleted
         if isinstance(pod, Pod) and pod.uid not in self._scheduler.state.unscheduled:
             self._forget_claims(pod.uid)
 
     def _find_later(self, uids: Iterable[Uid]) -> None:
-        """Let `run` find the profiles of these pods, and run PreEnqueue for the gated pods."""
+        """Let `run` find the profiles of these pods."""
         self._unsettled.update(dict.fromkeys(uids))
         if self._unsettled or self._to_admit:
             self._is_unsettled.set()
 
     def _try_after_claim(self, event: ClusterEvent) -> None:
-        """Run PreEnqueue for gated pods that name the event's claim, and hints for its owner pod.
-
-        If a claim was made for a single pod, its events concern only this pod, because equal pods
-        have other claims. Other claims are named in the specs of pods, so the queue finds the pods.
-        A pod also waits for the deletion of its own claim for extended resources. Changes of fields
-        that PreEnqueue does not read run no PreEnqueue, because they may be frequent and may
-        concern thousands of pods.
-        """
+        """Run PreEnqueue for gated pods that use the claim, and hints for its owner."""
         before, after = event.before, event.after
         claim = after if after is not None else before
         if not isinstance(claim, ResourceClaim):
             return
+        # Equal pods have other claims, so the event concerns only the owner.
         if claim.controller_uid and (after is not None or claim.for_extended_resources):
             self._scheduler.queue.try_after(Uid(claim.controller_uid), event, self._clock())
             self._scheduler.work.set()
         if after is None or _gate_of(before) == _gate_of(after):
-            return
+            return  # a change that PreEnqueue does not read; such changes may be frequent
         pods = iter(tuple(self._of_claim.get(claim.key, ())))
         for uid in islice(pods, _FOUND_AT_ONCE):
             queued = self._scheduler.queue.get(uid)
@@ -554,8 +509,7 @@ class PodEnqueuer:
     def known(self) -> set[Uid]:
         """Return the uids of all pods without a node that are not in flight.
 
-        This includes pods without a profile, and pods whose attempt has ended, until `gone` is
-        called. A queued pod may be on a node if another scheduler has bound it.
+        This includes pods without a profile, and queued pods that another scheduler has bound.
         """
         scheduler = self._scheduler
         known = {*scheduler.state.unscheduled, *scheduler.without_profile, *scheduler.queue.uids()}
@@ -575,11 +529,7 @@ class PodEnqueuer:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Update the profiles of pods in the namespace (None: of all pods).
-
-        This call handles the first pods, and `run` the others. If the others are in flight, they
-        are marked as outdated.
-        """
+        """Update the profiles of pods in the namespace (None: of all pods)."""
         without = self._scheduler.without_profile
         if namespace is None:
             uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())
@@ -600,10 +550,7 @@ class PodEnqueuer:
         self._scheduler.work.set()
 
     def _find_profile(self, uid: Uid) -> None:
-        """Update the profile of a pod; nothing changes if the pod keeps its pipeline.
-
-        PreEnqueue plugins run again for a gated pod.
-        """
+        """Update a pod's profile; run PreEnqueue again if the pod is gated."""
         queued = self._scheduler.queue.get(uid)
         if queued is not None:
             pipeline = self._pipeline_of(queued.pod)
@@ -624,12 +571,9 @@ class PodEnqueuer:
         return profile.pipeline if profile is not None else None
 
     def _set_aside(self, pod: Pod) -> None:
-        """Move the pod from the queue to the pods without a profile; withdraw its nomination.
-
-        If the pod waits at Permit, its binding is called off, because the plugins of its profile
-        may never answer.
-        """
+        """Move the pod from the queue to the pods without a profile."""
         self._scheduler.queue.remove(pod.uid, self._clock())
+        # The plugins of its former profile may never answer.
         self._scheduler.waiting.reject(pod.uid, "", "no profile takes the pod any more")
         self._scheduler.state.withdraw(pod.uid)
         self._scheduler.without_profile[pod.uid] = pod
@@ -662,11 +606,7 @@ class PodEnqueuer:
                 self._not_gated[group] = queued
 
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
-        """Return the PreEnqueue plugin that rejects the pod; None if the pod may enter the queue.
-
-        Returns "" if the pod exceeds a limit or a plugin fails. With `report`, the pod gets a
-        report with the reason; for scheduling gates, the API server itself writes the condition.
-        """
+        """Return the plugin that rejects the pod, "" for another reason, or None."""
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.uid)
             if queued is None or queued.pod is not pod:
@@ -691,7 +631,7 @@ class PodEnqueuer:
         return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:
-        """Find a profile for a pod that lost its profile during an attempt and was not bound."""
+        """Find a profile for a pod that lost its profile while it was assumed."""
         forgotten = event.before
         if event.kind is Kind.POD and event.after is None and isinstance(forgotten, Pod):
             pod = self._scheduler.without_profile.get(forgotten.uid)
@@ -700,7 +640,7 @@ class PodEnqueuer:
 
 
 def _gate_of(claim: object | None) -> Hashable:
-    """Return the fields of a claim that PreEnqueue reads; None if the claim does not exist."""
+    """Return the fields of a claim that PreEnqueue reads."""
     if not isinstance(claim, ResourceClaim):
         return None
     return claim.uid, claim.deleting, claim.controller_uid, claim.malformed
@@ -708,35 +648,30 @@ def _gate_of(claim: object | None) -> Hashable:
 
 @dataclass(slots=True, eq=False)
 class _Members:
-    """The members of a large group for which PreEnqueue must run again: `left` yields their uids.
-
-    With `changed`, members that are not gated are retried. `once_more` says that the group has
-    changed since the first of these members was handled.
-    """
+    """The members of a large group for which PreEnqueue must run again."""
 
     group: PodGroupState
     left: Iterator[Uid]
     changed: bool
+    """Whether members that are not gated are retried, too."""
     once_more: bool = False
+    """Whether the group has changed since the first of these members was handled."""
 
 
 @dataclass(slots=True, eq=False)
 class _Stray:
-    """A pod without a profile: when it lost its profile, and its last report (`told`).
-
-    `version` is `Profiles.version` when it was last checked why no profile takes the pod.
-    `perhaps_misspelt` is True from this check until the pod's scheduler name has been compared with
-    the names of profiles.
-    """
+    """A pod without a profile; `told` is its last report."""
 
     since: float
     version: int = -1
+    """The value of `Profiles.version` when it was last checked why no profile takes the pod."""
     told: str | None = None
     perhaps_misspelt: bool = False
+    """Whether the scheduler name must still be compared with the names of profiles."""
 
 
 def _relabelled(event: ClusterEvent) -> str | None:
-    """Return the namespace that the event adds or relabels; None for all other events."""
+    """Return the namespace that the event adds or relabels."""
     before, after = event.before, event.after
     if not isinstance(after, Namespace):
         return None

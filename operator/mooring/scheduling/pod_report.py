@@ -73,8 +73,7 @@ def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
 def pending_cause(scheduler: SchedulerState, pod: Pod) -> str:
     """Return why a pod without a node waits, in a few words that are the same for many pods.
 
-    All reports about waiting pods show this text. For an unschedulable pod it is the cause from
-    `mooring.scheduling.causes`; for a member of a group, it is the group's cause.
+    All reports about waiting pods show this text.
     """
     queued = scheduler.queue.get(pod.uid)
     if queued is None:
@@ -154,8 +153,8 @@ class PodReport:
 class PodReportBuilder:
     """Builds reports on request; searches run one at a time, so that decisions are not delayed.
 
-    `groups` returns documents about the pod groups with a namespace and name. `unserved` returns
-    the kinds that the API server does not serve, with their resources.
+    `groups` returns the documents about groups with a namespace and name. `unserved` returns the
+    kinds that the API server does not serve.
     """
 
     def __init__(
@@ -225,7 +224,6 @@ class PodReportBuilder:
         return found
 
     def _victims_for(self, group: PodGroupState) -> Sequence[PodRef] | None:
-        """Return up to ten victims that still block nodes of the group; None if there are none."""
         found = (_victims(self._scheduler, pod) for pod in group.unscheduled.values())
         return next(filter(None, found), None)
 
@@ -235,7 +233,7 @@ class PodReportBuilder:
         return next((pending_cause(self._scheduler, pod) for pod in pods), None)
 
     def _described(self, pod: Pod) -> Mapping[str, Any] | None:
-        """Return the pod's group as JSON values, without its pods; None if the pod has no group."""
+        """Return the pod's group as JSON values, without the group's pods."""
         group = self._scheduler.cluster.pod_groups.of(pod)
         if group is None:
             return None
@@ -245,7 +243,7 @@ class PodReportBuilder:
         return None
 
     def _remedy(self, group: PodGroupState) -> str | TextAboutPods | None:
-        """Return the action that a user must take before the group fits; None if there is none."""
+        """Return the action that a user must take before the group fits."""
         definition, source = group.definition, group.key.source
         if definition is None and _KINDS.get(source) in self._unserved():
             return _SERVE[source]
@@ -272,10 +270,7 @@ class PodReportBuilder:
         return TextAboutPods(f"{what} {names}", refs, f"{what} {len(about)} members")
 
     async def _of_group(self, group: PodGroupState) -> list[SuggestedChange]:
-        """Return changes after which the group would fit; repeat the last answer for two seconds.
-
-        Return [] if too few members are ready, or if the members are scheduled one by one.
-        """
+        """Return suggestions for the group; repeat the last answer for two seconds."""
         scheduler = self._scheduler
         waiting = _decidable(group, scheduler)
         if group.incomplete is not None or group.short_of([each.pod for each in waiting]):
@@ -292,7 +287,7 @@ class PodReportBuilder:
             return found
 
     def _queued(self, report: PodReport, queued: QueuedPod) -> PodReport:
-        """Return the report, with the data that the queue has about the pod."""
+        """Return the report with the data that the queue has."""
         now, state = self._clock(), report.state
         waiting = self._scheduler.waiting.get(queued.pod.uid)
         pending = waiting.pending if waiting is not None else None
@@ -320,12 +315,8 @@ class PodReportBuilder:
         return [str(unserved[kind]) for kind in needed if kind in unserved] or None
 
     def _ahead(self, queued: QueuedPod) -> int:
-        """Return how many active pods have a higher priority, or the same one and wait longer.
-
-        Other QueueSort plugins, resting namespaces, borrowed quota and groups may change the order
-        in which pods are popped.
-        """
-        key = by_priority(queued)
+        """Return how many active pods come first by priority and waiting time."""
+        key = by_priority(queued)  # an estimate: Queues, groups and other plugins change the order
         return sum(
             other.times.state is PodState.ACTIVE and by_priority(other) < key
             for other in self._scheduler.queue
@@ -344,10 +335,7 @@ class PodReportBuilder:
         return await smallest_suggestions(members, pipeline, what_if, self._clock, turn, group)
 
     async def _claims(self, queued: QueuedPod) -> ClaimsReport | None:
-        """Return the state of the pod's claims; None if it has none, or no plugin explains them.
-
-        If this takes too long, the result covers only a part of the nodes.
-        """
+        """Return the state of the pod's claims, if a plugin explains them."""
         if not queued.pod.spec.resource_claims:
             return None
         async with self._one_at_a_time:
@@ -362,17 +350,14 @@ class PodReportBuilder:
 
 
 def _gate(queued: QueuedPod) -> tuple[str, str | None]:
-    """Return the PreEnqueue plugin that rejects the pod, and the reason.
-
-    The plugin is "" if the pod exceeds a limit or a plugin fails. The reason is None if the plugin
-    now accepts the pod; the queue will notice this soon.
-    """
+    """Return the PreEnqueue plugin that rejects the pod, and the reason."""
     if queued.pod.limit_exceeded is not None:
         return "", queued.pod.limit_exceeded
     try:
         gate = first_gate(queued.pipeline, queued.pod)
     except PluginFailed as failure:
         return "", str(failure)
+    # Without a gate, the queue will soon notice that the plugin accepts the pod now.
     return (gate[0], gate[1].reason) if gate is not None else ("", None)
 
 
@@ -412,10 +397,7 @@ async def smallest_suggestions(
 
 
 def _decidable(group: PodGroupState, scheduler: SchedulerState) -> list[QueuedPod]:
-    """Return the members of the group that can be decided about together.
-
-    They are in the queue, are not gated, and have the same profile as the first such member.
-    """
+    """Return the members in the queue that can be decided about together."""
     found = list[QueuedPod]()
     for uid in group.unscheduled:
         queued = scheduler.queue.get(uid)

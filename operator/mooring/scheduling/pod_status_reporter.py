@@ -1,8 +1,7 @@
 """Reports attempts to users: events and the PodScheduled condition.
 
-Status patches use few requests at a time, so that bindings need not wait, and only the newest
-report about a pod is written. The first report that a pod is unschedulable waits for up to a
-second: many pods have a node by then, and need no report.
+Only the newest report about a pod is written. The first report that a pod is unschedulable waits
+for up to a second: many pods have a node by then.
 """
 
 import asyncio
@@ -77,11 +76,10 @@ def failure_reason(error: KubeError) -> PodScheduledReason:
 
 @dataclass(eq=False, repr=False)
 class PodStatusReporter:
-    """Writes the statuses of pods, and events about pods; beside it, only plugins do this.
+    """Writes the statuses of pods, and events about pods.
 
-    All methods except `run`, `written`, `report_new` and `mark_disrupted` return immediately and
-    never fail; `run` writes their reports. `priority_classes` are the cluster's current
-    PriorityClasses by name.
+    Most methods only store a report, which `run` writes. `priority_classes` has the cluster's
+    current PriorityClasses by name.
     """
 
     writer: PodWriter
@@ -117,7 +115,7 @@ class PodStatusReporter:
     def unschedulable(self, pod: Pod, message: str, nominated: str | None = None) -> None:
         """Report that no node fits the pod now; the first report is written by `report_new`.
 
-        A first report with a nomination does not wait, because other schedulers must know it.
+        A report with a nomination does not wait, because other schedulers must know the nomination.
         """
         if nominated is None and self._told_about(pod) == _NOTHING:
             self._new[pod.uid] = pod, message
@@ -194,12 +192,13 @@ class PodStatusReporter:
         *,
         why: str = "",
     ) -> None:
-        """Write into the victim's status that it is about to be deleted, and why.
+        """Write into the victim's status that the victim is about to be deleted, and why.
 
         Without `why`, the reason is the preemptor's higher priority.
-        Raises NotWantedError, and sends nothing, if `wanted` returns False. Raises ApiError if the
-        API server rejects the write. It does not matter if another writer was faster or the victim
-        no longer exists: its deletion will show this.
+
+        Raises:
+            NotWantedError: `wanted` returned False, so nothing was sent.
+            ApiError: The API server rejected the write.
         """
         why = f"because {why}" if why else "to accommodate a higher priority pod"
         condition = {
@@ -210,7 +209,7 @@ class PodStatusReporter:
             "lastTransitionTime": rfc3339(self.now()),
             **_observed(victim),
         }
-        with suppress(ConflictError, NotFoundError):
+        with suppress(ConflictError, NotFoundError):  # the victim changed or is gone
             await self.writer.patch_pod_status(
                 victim.namespace,
                 victim.name,
@@ -225,10 +224,9 @@ class PodStatusReporter:
         self._write_soon(pod, {_NOMINATION: None})
 
     def is_nominated_by_status(self, pod: Pod) -> bool:
-        """Take over the nomination in the pod's status; return whether it is the newest nomination.
+        """Store the nomination in the pod's status; return whether it is the newest nomination.
 
-        It is not the newest if this scheduler is writing another nomination, or wrote one that the
-        watch has not shown yet.
+        A nomination that this scheduler writes is newer until the watch has shown it.
         """
         if (told := self._told.get(pod.uid)) is not None:
             self._told[pod.uid] = told._replace(nominated=pod.nominated_node)
@@ -312,11 +310,7 @@ class PodStatusReporter:
         self._answered(uid, status, version)
 
     def _answered(self, uid: str, status: Mapping[str, Any], version: str) -> None:
-        """Store in `_nominating` the pod's version after a write of its newest nomination.
-
-        If a newer nomination waits to be written, do nothing. `version` is "" if the write failed;
-        then remove the pod from `_nominating`.
-        """
+        """Store or forget the pod's version after a write of its newest nomination."""
         newer = self._pending[uid][1] if uid in self._pending else {}
         if _NOMINATION in status and _NOMINATION not in newer and uid in self._nominating:
             self._nominating[uid] = version
@@ -336,7 +330,6 @@ _NOTHING: Final = _Told(None, "", None)
 
 
 def _observed(pod: Pod) -> dict[str, int]:
-    """Return the field `observedGeneration` for a condition; {} if the pod has no generation."""
     return {"observedGeneration": pod.generation} if pod.generation else {}
 
 

@@ -1,8 +1,7 @@
 """Carries out preemptions: nominates the pod immediately, then evicts its victims.
 
-From its beginning, every eviction counts against its disruption budgets. As in kube-scheduler, all
-victims but the last are evicted in parallel, and the last victim after them. So the preemptor is
-not queued again before the eviction of every victim has begun (framework/preemption/executor.go).
+As in kube-scheduler, the last victim is evicted after all others. So the preemptor is not queued
+again before every eviction has begun (framework/preemption/executor.go).
 """
 
 import asyncio
@@ -44,8 +43,7 @@ _MOST_NODES = 3
 class PreemptionExecutor:
     """Carries out nominations: withdraws nominations of lower priority, and evicts the victims.
 
-    It wakes the loop after the evictions of a preemption, even if they failed, because a pod may
-    have become active.
+    It wakes the loop after the evictions, because a pod may have become active.
     """
 
     scheduler: SchedulerState
@@ -60,8 +58,7 @@ class PreemptionExecutor:
     def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
         """Nominate a pod, or members of a group, and begin to evict the victims on all nodes.
 
-        Nominations of pods of lower priority to these nodes are withdrawn. Returns how many
-        evictions begin; victims that are terminating already are not evicted again.
+        Withdraw nominations of lower priority to these nodes. Return how many evictions begin.
         """
         state, leader = self.scheduler.state, members[0].pod
         if isinstance(nomination, Nomination):
@@ -91,7 +88,6 @@ class PreemptionExecutor:
             self._start(partial(self._delete_members, members))
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start a task that runs `work`; each step runs while no other code uses the state."""
         task = asyncio.create_task(self.scheduler.turn.between(work))
         self._tasks.add(task)
         task.add_done_callback(self._evicted)
@@ -122,11 +118,7 @@ class PreemptionExecutor:
     async def _evict(
         self, members: Sequence[QueuedPod], victims: list[Pod], preemptor: str, *, strict: bool
     ) -> None:
-        """Evict the victims for a pod, or for the members of a group that are nominated together.
-
-        After an eviction has failed, no more evictions are sent. The answers to earlier evictions
-        are awaited, because the API server may carry them out.
-        """
+        """Evict the victims of a pod, or of a group's nominated members."""
         remaining, failures = {victim.uid: victim for victim in victims}, dict[Uid, Exception]()
         began, leader = self._clock(), members[0]
         nominated = [queued.pod for queued in members]
@@ -156,6 +148,7 @@ class PreemptionExecutor:
             *first, last = victims
             between = self.scheduler.turn.between
             in_slots = (between(self._in_slot, partial(preempt, victim)) for victim in first)
+            # After a failure no more are sent, but the API server may carry out those in flight.
             await asyncio.gather(*in_slots)
             if not failures:
                 await preempt(last)
@@ -174,10 +167,7 @@ class PreemptionExecutor:
     def _failed(
         self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]
     ) -> None:
-        """Abandon and report evictions that have failed, or were not sent because of a failure.
-
-        Every preemptor that waits for one of these victims loses its nomination and is retried.
-        """
+        """Abandon and report the other evictions; retry the pods that wait for these victims."""
         unexpected = next((error for error in failures if not isinstance(error, KubeError)), None)
         first = unexpected or failures[0]
         if isinstance(first, DisruptionBudgetError):
@@ -204,15 +194,7 @@ class PreemptionExecutor:
     async def _preempt(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], *, strict: bool
     ) -> None:
-        """Evict the victim; if it is at Permit or PreBind, call off its binding instead.
-
-        The victim is marked as a disruption target and deleted; if `strict`, it is evicted by the
-        Eviction API instead.
-
-        Raises:
-            DisruptionBudgetError: A budget does not allow the eviction; nothing has happened.
-            NotWantedError: `wanted` returned False before the eviction was sent.
-        """
+        """Evict the victim; if it is at Permit or PreBind, call off its binding."""
         scheduler = self.scheduler
         if not scheduler.state.evictions.evicting(victim):
             return  # it has left its node by itself, and may be queued or bound again
@@ -235,10 +217,8 @@ class PreemptionExecutor:
     async def _requests(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], why: str, *, strict: bool
     ) -> bool:
-        """Send the requests that evict the victim; return False if it was gone or terminating.
-
-        It reads nothing of the cluster, because another task may have the turn.
-        """
+        """Send the requests that evict the victim; return False if it was gone."""
+        # This reads nothing of the cluster, because another task may have the turn.
         named = victim.namespace, victim.name, victim.uid
         if strict:
             return await self.writer.evict_pod(*named, wanted=wanted)
@@ -246,7 +226,6 @@ class PreemptionExecutor:
         return await self.writer.delete_pod(*named, wanted=wanted)
 
     def _why(self, preemptor: Pod, victim: Pod) -> str:
-        """Return "queue A took back what queue B had borrowed"; "" if quota is not the reason."""
         queues = self.scheduler.state.queues
         mine, its = queues.of(preemptor), queues.of(victim)
         if mine is None or its is None or mine is its or mine.root is not its.root:
@@ -264,7 +243,6 @@ class PreemptionExecutor:
             self.scheduler.queue.retry(pod.uid, self._clock())
 
     def _withdraw(self, pod: Pod) -> None:
-        """Withdraw the pod's nomination, so that other pods may use the resources of its node."""
         self.scheduler.state.withdraw(pod.uid)
         if self.scheduler.queue.get(pod.uid) is not None:  # else it is a place for no pod yet
             self.reports.nomination_cleared(pod)
@@ -275,6 +253,6 @@ def _nodes_of(victims: Iterable[Pod]) -> str:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Return whether the API server rejected the request, or left it without an answer."""
+    """Return whether the API server rejected the request or did not answer it."""
     was_sent = isinstance(error, UnansweredError) or not isinstance(error, UnreachableError)
     return isinstance(error, ApiError) and was_sent

@@ -56,11 +56,11 @@ class CertificatesInvalid(ProfileInvalid):
 class Profiles:
     """The profiles in force, by name.
 
-    A profile takes effect as a whole: `apply` and `put` either replace it, or raise and leave the
-    former version in force. `failures` counts the failures of plugins; without it they are only
-    logged. `metrics` measures the plugins. `most_per_attempt` limits the evaluations of plugins in
-    one attempt, see `Evaluations`. `tls_problem` returns why an extender's certificates cannot be
-    used; the default does not read them.
+    Attributes:
+        failures: Counts the failures of plugins; without it, they are only logged.
+        metrics: Measures the plugins.
+        most_per_attempt: The maximum evaluations of plugins in one attempt, see `Evaluations`.
+        tls_problem: Returns why an extender's certificates cannot be used; by default None.
     """
 
     registry: Registry
@@ -121,9 +121,9 @@ class Profiles:
     def check(self, document: object) -> ActiveProfile:
         """Return the profile in a SchedulingProfile object, with its plugins, but not in force.
 
-        The operator, `mooring simulate` and `mooring profile check` all use this check. Raises
-        ProfileInvalid with every mistake in the document. A document without mistakes may still
-        raise ProfileInvalid, with every plugin that cannot be built, or CertificatesInvalid.
+        Raises:
+            ProfileInvalid: The document has mistakes, or plugins cannot be built.
+            CertificatesInvalid: Extenders' certificates cannot be used.
         """
         return self.build(*load_profile(document, self.registry, self.handle.cluster.kubernetes))
 
@@ -194,11 +194,7 @@ class Profiles:
         return self._outranked.get(name, ())
 
     def why_none(self, pod: Pod) -> str | None:
-        """Return why no profile takes the pod; None if the pod may belong to another scheduler.
-
-        Another scheduler may have the pod if no profile ever had its schedulerName, or if this is
-        kube-scheduler's name.
-        """
+        """Return why no profile takes the pod; None if the pod may belong to another scheduler."""
         scheduler_name = pod.spec.scheduler_name
         if scheduler_name == DEFAULT_SCHEDULER:
             return None

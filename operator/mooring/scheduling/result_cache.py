@@ -1,10 +1,9 @@
 """Caches the results of node-only plugins per pod spec, so that identical pods share them.
 
 A node-only plugin's result for a node changes only when the row of this node changes. So the cache
-keeps columns with the masks and raw scores of all nodes. Before each use the plugins run again on
-the rows that changed since. Plugins that ignore the pods on a node run again only if the Node
-object changed. The results are always equal to a run of every plugin on all nodes;
-`tests/property/test_shared_work.py` checks this.
+keeps a column with each plugin's results for all nodes. Before each use, the plugins run again on
+the rows that have changed. The results are always equal to a run of every plugin on all nodes
+(`tests/property/test_shared_work.py`).
 """
 
 from collections import OrderedDict
@@ -132,10 +131,10 @@ class ResultColumn:
         return normalized
 
     def refresh(self, pod: Pod, nodes: NodeView, as_of: Hashable, run: _Run) -> None:
-        """Update the values to the current state of the node table; `pod` is any pod with this key.
+        """Update the values to the current node table; `pod` is any pod with this key.
 
-        `run` runs the plugin: on all nodes if `as_of` differs from the last call's or over half of
-        the nodes have changed, else on the nodes that have changed.
+        `run` runs the plugin on the nodes that have changed, or on all nodes if `as_of` has
+        changed.
         """
         position = self._changes.position
         is_whole = self._as_of == as_of and len(self.values) == len(nodes)
@@ -182,8 +181,8 @@ class ResultColumns:
     ) -> ResultColumn:
         """Return the column with this key; create it if needed, and count one more user.
 
-        `changes` is the log of the rows that change the results, `key_bytes` the size of the key.
-        Without `copies`, the column may hold an array that a plugin returned.
+        `changes` is the log of the rows that change the results; `key_bytes` is the size of the
+        key.
         """
         column = self._columns.get(key)
         if column is None:
@@ -236,18 +235,16 @@ class SpecEvaluations:
 
 
 class _Kept(NamedTuple):
-    """A node-only filter or score; `kind` is its way to cache results, from `_KEYED` to `_LAST`.
-
-    Pods with equal results of `key` share a column.
-    """
+    """A node-only filter or score; pods with equal results of `key` share a column."""
 
     plugin: Any
     kind: int
+    """How results are cached: `_KEYED` to `_LAST`."""
     key: Callable[[Pod], Hashable]
 
 
 def _kept(plugin: Any, keyed: Mapping[str, Any], key: Callable[[Any, Pod], Hashable]) -> _Kept:
-    """Return how to cache the plugin's results; `key` makes the keys of plugins in `keyed`."""
+    """Return how to cache the plugin's results."""
     if plugin.name in keyed:
         return _Kept(plugin, _KEYED, partial(key, plugin))
     if getattr(plugin, "depends_on_node_object_only", False):
@@ -458,14 +455,11 @@ class SpecResults:
         state: Any,
         pod: Pod,
     ) -> _Used:
-        """Return the column of a plugin's results for the pod's spec.
-
-        The key is assumed to be as large as the spec, because measuring the key would take too
-        long.
-        """
+        """Return the column of the plugin's results for the pod's spec."""
         (plugin, kind, key), pipeline = kept, self._pipeline
         cluster = self._cluster
         changes = cluster.node_changes if kind <= _BY_NODE else cluster.row_changes
+        # As large as the spec, because measuring the key would take too long.
         key_bytes = pod.spec.memory if kind == _KEYED else 0
         wanted = pipeline, plugin.name, point, key(pod)
         column = self._columns.take(wanted, changes, key_bytes, copies=kind != _LAST)
@@ -487,9 +481,11 @@ class SpecResults:
 class NodeResults:
     """The results of all node-only plugins for one pod in one decision.
 
-    `fits` is bool[rows]: the row exists and passes every node-only filter. `fits_without_pods`
-    leaves out the filters that read the pods on a node. Both are empty if PreFilter rejects the
-    spec. `devices` are the versions of devices that the results depend on.
+    Attributes:
+        devices: The versions of the devices that the results depend on.
+        fits_without_pods: As `fits`, but without the filters that read the pods on a node.
+        fits: bool[rows]: True where a node exists and passes every node-only filter. This is empty
+            if PreFilter rejects the spec.
     """
 
     spec: SpecResults
@@ -536,10 +532,7 @@ class ResultCache:
                 self._drop(*self._specs.popitem(last=False))
 
     def _kept(self, pod: Pod, pipeline: Pipeline) -> SpecResults:
-        """Return the results for the pod's spec; compute new ones if there are none.
-
-        The first results of a pipeline replace all results of the profile's former pipelines.
-        """
+        """Return the results for the pod's spec, or compute them."""
         key = (pod.spec, pipeline)
         spec = self._specs.get(key)
         if spec is not None:
@@ -548,7 +541,7 @@ class ResultCache:
         layout = self._layouts.get(pipeline) or _Layout(pipeline)
         spec = SpecResults(pod, layout, self.cluster, self._columns)
         self._specs[key] = spec
-        if not layout.specs:
+        if not layout.specs:  # a new pipeline replaces the former pipelines of its profile
             former = [each for each in self._layouts if each.profile == pipeline.profile]
             for old in [each for each in self._specs if each[1] in former]:
                 self._drop(old, self._specs.pop(old))

@@ -1,10 +1,10 @@
 """Brings a pod, or the members of a group, from the queue to their nodes (schedule_one.go).
 
-The methods of `ScheduleOne` are in the order of the steps, which are the same for a pod and for a
-group. A pod is popped, and the other members of its group leave the queue with it. A decision
-chooses nodes for them. Either all members with a node are assumed, or none is; each assumed pod is
-bound in its own task. If there are no nodes, the scheduler searches for victims. Other tasks may
-run while a decision is made, but only one decision is made at a time.
+The methods of `ScheduleOne` are in the order of the steps. A pod is popped, and the other members
+of its group leave the queue with it. A decision chooses nodes for them. Either all members with a
+node are assumed, or none is. Each assumed pod is bound in its own task. If no nodes fit, the
+scheduler searches for victims. Only one decision is made at a time, but other tasks may run
+meanwhile.
 
 While an attempt waits for extenders, other attempts run. When the answers have come, the decision
 of the attempt starts again.
@@ -84,7 +84,7 @@ class ScheduleOne:
     """Makes attempts, one decision at a time, and binds pods in tasks.
 
     If the scheduler stops, it may interrupt an attempt in a pause. Then nothing is assumed, and the
-    pods of the attempt stay in flight until the process ends.
+    pods of the attempt stay in flight.
     """
 
     scheduler: SchedulerState
@@ -125,10 +125,8 @@ class ScheduleOne:
     def attempt(self, queued: QueuedPod) -> None:
         """Make one attempt about a popped pod and the queued members of its group.
 
-        When this returns, each pod is being bound or is in a queue, unless extenders must be called
-        first (`go_on`). A pod that has a node or is terminating leaves the queue without an
-        attempt. There is also no attempt if no profile takes the pod, or if its group is in backoff
-        or waits for extenders.
+        Afterwards each pod is being bound or is in a queue, unless extenders must be called first
+        (`go_on`).
         """
         scheduler, pod, now = self.scheduler, queued.pod, self._clock()
         # A former leader may have bound it a moment ago.
@@ -170,12 +168,7 @@ class ScheduleOne:
         self.extender_attempts.decided(attempt, needed)
 
     def _goes_on(self, attempt: CurrentAttempt) -> bool:
-        """Return whether the attempt continues after extenders were called.
-
-        Pods that have changed, left or lost their profile are removed from the attempt; pods that
-        may be tried again return to a queue. If the group's requirements have changed, the whole
-        attempt ends.
-        """
+        """Return whether the attempt continues after extenders were called."""
         group = attempt.group
         kept = {uid: m for uid, m in attempt.members.items() if self._may_go_on(m, attempt)}
         attempt.members = kept
@@ -188,7 +181,7 @@ class ScheduleOne:
         return bool(kept)
 
     def _may_go_on(self, queued: QueuedPod, attempt: CurrentAttempt) -> bool:
-        """Return whether the attempt continues for this pod; if not, end it for this pod."""
+        """Return whether the attempt continues for this pod; if not, end it."""
         scheduler, outdated = self.scheduler, queued.outdated and attempt.group is None
         if self.attempts.has_left(queued) or not self.pod_enqueuer.settle(queued):
             return False
@@ -203,10 +196,7 @@ class ScheduleOne:
         return True
 
     def _scheduling_cycle(self, attempt: CurrentAttempt) -> Sequence[Needed]:
-        """Decide and commit the decision; return the questions that extenders must answer first.
-
-        If there are no questions, the attempt has ended: each pod is being bound, or is in a queue.
-        """
+        """Decide and commit; return the questions that extenders must answer first."""
         metrics, group = attempt.pipeline.metrics, attempt.group
         namespace, began = attempt.first.pod.namespace, self._clock()
         outer = metrics.begin_attempt()
@@ -237,11 +227,7 @@ class ScheduleOne:
         return ()
 
     def _schedule_pod(self, attempt: CurrentAttempt) -> Sequence[Needed]:
-        """Choose a node for the pod and begin to bind it; else put it back into the queue.
-
-        If PostFilter found victims, the pod is nominated, and their evictions begin. If extenders
-        must answer questions first, only return the questions.
-        """
+        """Begin to bind the pod to a node, or put the pod back."""
         queued, outcome = attempt.first, self._decide_pod(attempt)
         if isinstance(outcome, Needed):
             return (outcome,)
@@ -260,10 +246,7 @@ class ScheduleOne:
         return ()
 
     def _decide_pod(self, attempt: CurrentAttempt) -> Outcome | Needed:
-        """Decide about the pod and record the decision; return it, or the question to extenders.
-
-        Add the time to `attempt.took`; the next sampled search begins where this one ended.
-        """
+        """Decide about the pod, and measure and record the decision."""
         scheduler, pipeline, pod = self.scheduler, attempt.pipeline, attempt.first.pod
         answers = None
         if attempt.answers is not None:
@@ -304,11 +287,7 @@ class ScheduleOne:
             decided(decision, now, scored=outcome.feasible_nodes)
 
     def _schedule_group(self, attempt: CurrentAttempt, group: PodGroupState) -> Sequence[Needed]:
-        """Choose nodes for the members and begin to bind them; else preempt and reserve nodes.
-
-        Members without a node return to the queue. If extenders must answer questions first, only
-        return the questions.
-        """
+        """Begin to bind the members; if no nodes fit, preempt and reserve nodes."""
         pipeline, result, obstacle = attempt.pipeline, "unschedulable", group.incomplete
         together = self._binding_of(group)
         called_off = together.called_off if together is not None else None
@@ -346,7 +325,7 @@ class ScheduleOne:
         return ()
 
     def _place(self, attempt: CurrentAttempt, group: PodGroupState) -> GroupDecision:
-        """Choose nodes for members of the group, and begin to bind them; return the decision."""
+        """Choose nodes for members of the group, and begin to bind them."""
         pipeline, size = attempt.pipeline, len(attempt.members)
         place = partial(
             place_group,
@@ -367,11 +346,7 @@ class ScheduleOne:
     def _preempt(
         self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
-        """Nominate the members and evict victims if this makes room; else end their nominations.
-
-        Nominations of reserved nodes do not end. Returns the decision with the result of
-        preemption, and whether members were nominated.
-        """
+        """Evict victims and nominate the members, or else withdraw their nominations."""
         scheduler, members = self.scheduler, attempt.members
         answer = preempt_for_group(
             group,
@@ -400,10 +375,7 @@ class ScheduleOne:
         return decision.after(answer), False
 
     def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
-        """Reserve nodes for a group that has waited long.
-
-        If no member is nominated then, and the profile requires this, delete the bound members.
-        """
+        """Reserve nodes for a group that has waited long."""
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
         if not any(map(self.scheduler.nominated_node, attempt.pods)):
@@ -419,10 +391,11 @@ class ScheduleOne:
     def _group_unschedulable(
         self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> None:
-        """End the attempt for the members without a node; all of them have the group's backoff."""
+        """End the attempt for the members without a node."""
         members, pods = attempt.members.values(), attempt.pods
         are_all = group.unscheduled.keys() == attempt.members.keys() and not decision.rows
         are_all = are_all and not any(map(self.scheduler.nominated_node, pods))
+        # All members have the group's backoff.
         count = max((member.unschedulable_count for member in members), default=0)
         for queued in members:
             if not self.attempts.has_left(queued):
@@ -448,7 +421,7 @@ class ScheduleOne:
         self.scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")
 
     def _fail(self, attempt: CurrentAttempt, message: str) -> None:
-        """End the attempt with an error for all pods without a running binding."""
+        """End the attempt with an error for pods without a running binding."""
         group, profile = attempt.group, attempt.pipeline.profile
         if group is not None:
             self.group_reports.failed(group, message)
@@ -463,14 +436,7 @@ class ScheduleOne:
     def _commit(
         self, attempt: CurrentAttempt, rows: Mapping[Uid, int], devices: Devices | None = None
     ) -> None:
-        """Assume the pods on their nodes and begin to bind them, or assume none and raise.
-
-        If the scheduler stops meanwhile, the bindings that have begun go on.
-
-        Raises:
-            PodRejected: A Reserve or Permit plugin rejects a pod.
-            PluginFailed: A Reserve or Permit plugin fails.
-        """
+        """Assume all pods or none, and begin to bind them."""
         scheduler, group, now = self.scheduler, attempt.group, self._clock()
         together = None
         if group is not None:
@@ -490,18 +456,14 @@ class ScheduleOne:
                     self._record_member(attempt, one.pod, one.node, None)
                 self._begin_binding(one, now)
                 begun += 1
-        finally:
+        finally:  # if the scheduler stops, the bindings that have begun go on
             for one in assumed[begun:]:
                 one.undo.close()
                 one.failed("the scheduler is stopping")
                 self._leave_group(one)
 
     def _begin_binding(self, assumed: AssumedPod, now: float) -> None:
-        """Start the task that binds the assumed pod; remove the pod from `attempt.members`.
-
-        If the pod was tried on behalf of others, the queue retries the next one
-        (`SchedulingQueue.assumed`).
-        """
+        """Start the task that binds the assumed pod."""
         scheduler, queued, pod = self.scheduler, assumed.queued, assumed.pod
         scheduler.queue.assumed(queued, now)
         waiting = scheduler.waiting.get(pod.uid)
@@ -532,10 +494,7 @@ class ScheduleOne:
             queued.times.enter(PodState.BINDING, now)
 
     async def _bind(self, assumed: AssumedPod) -> bool:
-        """Bind the pod and run PostBind; return whether the pod is bound.
-
-        If the binding fails, the pod returns to a queue, or is forgotten if it has gone.
-        """
+        """Bind the pod and run PostBind; return whether the pod is bound."""
         attempts, attempt, queued = self.attempts, assumed.attempt, assumed.queued
         try:
             self.reports.forget(assumed.pod.uid)
@@ -620,10 +579,8 @@ class ScheduleOne:
                 await asyncio.wait(late, timeout=_CANCELLED_SECONDS)
 
     def _binding_of(self, group: PodGroupState) -> GroupBinding | None:
-        """Return the group's binding that is not over; None if there is none.
-
-        A group is recognized by the uids of its members, because its name or object may be new.
-        """
+        """Return the group's binding that is not over."""
+        # By the members' uids, because the group's name or object may be new.
         for uid, assumed in self.scheduler.being_bound.items():
             together = assumed.together
             if together is not None and not together.over and group.has_on_node(uid):
@@ -631,7 +588,7 @@ class ScheduleOne:
         return None
 
     def _leave_group(self, assumed: AssumedPod, *, bound: bool = False) -> None:
-        """Tell the group's binding that a member's binding has ended; later calls do nothing."""
+        """Tell the group's binding that the binding of a member has ended."""
         together, assumed.together = assumed.together, None
         if together is None:
             return
@@ -641,10 +598,7 @@ class ScheduleOne:
             self.scheduler.turn.post(called_off)
 
     def _called_off(self, together: GroupBinding, pipeline: Pipeline) -> None:
-        """Write into the group's status why members were called off, unless the scheduler stops.
-
-        If all bindings have ended, delete bound members if the profile requires this.
-        """
+        """Report why members were called off; perhaps delete the bound members."""
         group = together.group
         if self.scheduler.state.pod_groups.get(group.key) is not group:
             return  # it has gone; names return
@@ -656,17 +610,14 @@ class ScheduleOne:
     def _delete_half_group(
         self, group: PodGroupState, pipeline: Pipeline, bound: Sequence[Pod] = ()
     ) -> None:
-        """Delete the bound members of an incomplete group, if the profile requires this.
-
-        These are the members in `bound`. If the group was never complete, members that were bound
-        earlier, perhaps by a former leader, are deleted, too.
-        """
+        """Delete the bound members of an incomplete group, if the profile requires this."""
         policy, definition = pipeline.group_policy, group.definition
         if policy is None or not policy.delete_bound_members or definition is None:
             return
         half = {pod.uid: pod for pod in bound}
         has_status = group.key.source.has_status  # otherwise nobody knows whether it was
         if definition.uid and has_status and not definition.initially_scheduled:
+            # They were bound earlier, perhaps by a former leader.
             half |= {placed.pod.uid: placed.pod for placed in group.assigned.values()}
         if half and not group.is_enough(half.values()) and self._binding_of(group) is None:
             self.preemptions.delete_members(tuple(half.values()))

@@ -28,8 +28,8 @@ from mooring.state.cluster_view import ClusterView
 class DeletedUids:
     """Collects the uids of objects that are deleted while somebody reads from the API server.
 
-    An answer of the API server may be older than a watch event that came meanwhile. A uid is never
-    used again, so the reader ignores an answer with a deleted uid.
+    An answer may be older than a watch event. A uid is never used again, so the reader ignores an
+    answer with a deleted uid.
     """
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ class CurrentAttempt:
         answers: The answers of extenders; None if no extender is called.
         began, took: The start, and the duration of the decisions, in seconds.
         sampled: Whether each call of a plugin is measured.
-        unschedulable_seconds: The time since an attempt first found no node for a member; 0 if all
-            attempts found nodes, or if the profile does not delay preemption.
+        unschedulable_seconds: The time since an attempt first found no node for a member; 0 if the
+            profile does not delay preemption.
     """
 
     pipeline: Pipeline
@@ -96,8 +96,8 @@ class AssumedPod:
         undo: The stack that unreserves and forgets the pod when it is closed.
         permitted: Ends with the wait at Permit; None if the pod does not wait.
         together: The binding of the group with which the pod was assumed, if any.
-        left_watch: Whether the pod left its watch after its Binding may have been sent. Then only
-            the answer to the Binding tells whether the pod is bound or deleted.
+        left_watch: Whether the pod was bound or deleted when its Binding may have been sent. The
+            watch does not tell which of both; the answer to the Binding does.
     """
 
     attempt: CurrentAttempt
@@ -110,7 +110,7 @@ class AssumedPod:
     left_watch: bool = False
 
     def failed(self, reason: str) -> None:
-        """Tell the group with which the pod was assumed, if any, that the pod is not bound."""
+        """Tell the binding of the pod's group that the pod is not bound."""
         if self.together is not None:
             self.together.failed(f"member {self.pod.key} failed: {reason}", self.pod)
 

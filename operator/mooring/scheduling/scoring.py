@@ -63,8 +63,7 @@ class ScoreTable:
     def by_node(self, most: int | None, *, chosen: int) -> dict[str, NodeScore]:
         """Return scores by node name, the best first, for at most `most` nodes (None: all).
 
-        `chosen` is the position of the chosen node, one of `best`. It is always included, unless
-        `most` is 0.
+        The node at the position `chosen` is always included, unless `most` is 0.
         """
         if most == 0:
             return {}
@@ -85,7 +84,7 @@ class ScoreTable:
         }
 
     def of_row(self, rows: IntArray, row: int) -> NodeScore | None:
-        """Return the score of the node at `row`; None if `rows` (the feasible rows) lacks it."""
+        """Return the score of the node at `row`; None if it is not one of the feasible `rows`."""
         found = np.flatnonzero(rows == row)
         if not len(found):
             return None
@@ -94,7 +93,7 @@ class ScoreTable:
         return NodeScore(plugins, self.total.item(position))
 
     def _highest(self, most: int | None) -> list[int]:
-        """Return the positions of the highest totals: at most `most`, or all if it is None."""
+        """Return at most `most` positions with the highest totals."""
         if most is None or most >= len(self.total):
             return [*range(len(self.total))]
         found: list[int] = self.best[:most].tolist()  # of nodes with equal totals any will do
@@ -151,10 +150,7 @@ def _node_only_scores(
     totals: "_Totals",
     as_of: Sequence[Hashable],
 ) -> PluginScores:
-    """Return the scores of a node-only plugin; `nodes` is the view of the feasible nodes.
-
-    If many nodes are feasible, the result may have the scores of all nodes, by row.
-    """
+    """Return a node-only plugin's scores of the feasible nodes."""
     spec, how, weight = search.results.spec, scorer.plugin.normalize, scorer.weight
     is_kept = spec.is_kept(scorer.name)
     if totals.is_few and not is_kept:
@@ -173,10 +169,7 @@ def _node_only_scores(
 
 
 class _Totals:
-    """Adds up the plugins' scores, in arrays by row or by position.
-
-    Columns for all rows are added by row, which needs no copy. Others are added by position.
-    """
+    """Adds up the plugins' scores, in arrays by row or by position."""
 
     def __init__(self, rows: IntArray, nodes: NodeView) -> None:
         self.rows = rows
@@ -200,7 +193,7 @@ class _Totals:
             self._of_all += scores.weight * scores.column
         elif scores.rows is None:
             self._by_position = _plus(self._by_position, scores.column, scores.weight)
-        else:
+        else:  # to add columns of all rows needs no copies
             self._by_row = _plus(self._by_row, scores.column, scores.weight)
 
     def found(self) -> IntArray:
@@ -215,7 +208,7 @@ class _Totals:
 
 
 def _plus(total: IntArray | None, column: IntArray, weight: int) -> IntArray:
-    """Return `total` plus `column` times `weight`; change `total` in place if it is given."""
+    """Add `column` times `weight` to `total`, in place if possible."""
     more = column if weight == 1 else weight * column
     if total is None:
         return more.copy() if more is column else more

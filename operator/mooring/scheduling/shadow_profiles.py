@@ -1,9 +1,7 @@
 """Compares decisions of profiles in mode Shadow with the nodes that another scheduler chose.
 
 When the watch shows that a pod is bound, the shadow profile decides about this pod in a trial,
-without the pods that were bound later. So both schedulers have seen the same pods. Only the other
-scheduler binds; a decision of a shadow profile does not affect other decisions. Everything here
-runs on the event loop's thread.
+without the pods that were bound later. So both schedulers have seen the same pods.
 """
 
 import logging
@@ -51,35 +49,31 @@ _LOOK_SECONDS: Final = 10.0
 
 @dataclass(slots=True, eq=False)
 class _BoundPod:
-    """A bound pod. `profile` decides about the pod; None means that no decision is needed.
-
-    `was_pending` says whether the watch has shown the pod without a node. `at` is the time when the
-    watch showed it bound, in seconds since the epoch.
-    """
+    """A bound pod, and the profile that must still decide about it."""
 
     pod: Pod
     at: float
+    """When the watch showed the pod as bound, in seconds since the epoch."""
     profile: ActiveProfile | None
+    """The profile that decides; None if no decision is needed."""
     was_pending: bool
+    """Whether the watch has shown the pod without a node."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Comparison:
-    """The result of a decision of a shadow profile; `record` is None if the decision failed.
-
-    `usages` has the node's utilization and balance for each of `_CHOICES`; () unless both
-    schedulers have chosen a node.
-    """
+    """The result of a shadow profile's decision; `record` is None after a failure."""
 
     profile: ActiveProfile
     result: str
     record: dict[str, Any] | None = None
     usages: tuple[tuple[float, float], ...] = ()
+    """Utilization and balance of each of `_CHOICES`; () if a scheduler chose no node."""
 
 
 @dataclass(slots=True, eq=False)
 class _Summary:
-    """The comparisons of a profile since it came into force at `since` (epoch seconds)."""
+    """The comparisons of a profile since it came into force."""
 
     profile: ActiveProfile
     pipeline: Pipeline
@@ -124,10 +118,9 @@ class Shadow:
                 self._note(event.after)
 
     def forget(self, uid: str) -> None:
-        """Count the comparison of a pod that is no longer pending; without one, store the uid.
+        """Count the comparison of a pod that is no longer pending, or remember the pod's uid.
 
-        Call this for every pod that is no longer pending. Bound pods that were never pending, for
-        example static pods, are not counted.
+        Call this for every pod that is no longer pending.
         """
         if not self._scheduler.profiles.has_shadows:
             self._left.clear()
@@ -216,7 +209,7 @@ class Shadow:
         return self._scheduler.profiles.in_force.get(profile.profile.name) is profile
 
     def _decide_pending(self, now: float, until: float) -> bool:
-        """Decide about pods that have been pending for 30 seconds; return whether there was one."""
+        """Decide about pods that have been pending for long."""
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
             self._look(now)
@@ -235,7 +228,7 @@ class Shadow:
         return decided
 
     def _look(self, now: float) -> None:
-        """Update `_pending`; add each pod to `_due` once it has been pending for 30 seconds."""
+        """Add the pods that have been pending for long to `_due`."""
         pods: Iterable[Pod] = ()
         if self._scheduler.profiles.has_shadows:
             pods = islice(self._scheduler.without_profile.values(), _MOST_PENDING)
@@ -248,14 +241,10 @@ class Shadow:
                 self._due.append(pod)
 
     def _compared(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Return the comparison for the pod; if its decision fails, the result is `error`.
-
-        Raises:
-            AttemptTooLongError: The decision is not finished; the next call continues it.
-        """
+        """Return the comparison; if the decision fails, its result is `error`."""
         try:
             return self._decided(pod, at, profile)
-        except AttemptTooLongError:
+        except AttemptTooLongError:  # the next call continues the decision
             raise
         except Exception as error:
             if not isinstance(error, PluginFailed):
@@ -264,7 +253,7 @@ class Shadow:
             return _Comparison(profile, "error")
 
     def _decided(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Decide about a pod as if it had no node; compare the decision with the pod's node."""
+        """Compare a decision about the pod with the pod's node."""
         pipeline, node = self._summary(profile).pipeline, pod.node_name
         outcome = self._what_if.decide(replace(pod, node_name=None), pipeline)
         scores, usages = dict[str, NodeScore | None](), list[tuple[float, float]]()
@@ -299,7 +288,7 @@ class Shadow:
         return _Comparison(profile, result, record, tuple(usages))
 
     def _summary(self, profile: ActiveProfile) -> _Summary:
-        """Return the profile's summary; start a new one for a new version of the profile."""
+        """Return the profile's summary, which begins with this version of the profile."""
         known = self._summaries.get(profile.profile.name)
         if known is None or known.profile is not profile:
             # A shadow profile evicts nothing.
@@ -313,7 +302,7 @@ class Shadow:
         return known
 
     def _keep_once_confirmed(self, bound: _BoundPod, comparison: _Comparison) -> None:
-        """Count the comparison if the pod is known to have been pending; else store it for now."""
+        """Count the comparison if the pod was pending; else store it."""
         uid = bound.pod.uid
         if uid in self._left:
             del self._left[uid]
@@ -343,11 +332,7 @@ class Shadow:
             self._metrics.shadow_node(name, choice, utilization, balance)
 
     def _usage(self, pod: Pod, row: int) -> tuple[float, float]:
-        """Return utilization and balance of the node with the pod, for requests of cpu and memory.
-
-        Utilization is the mean of the requested fractions of cpu and memory. Balance is one minus
-        their standard deviation, as in NodeResourcesBalancedAllocation.
-        """
+        """Return utilization and balance of the node with the pod."""
         nodes = self._scheduler.cluster.nodes
         fractions = []
         for resource in ("cpu", "memory"):
@@ -355,6 +340,7 @@ class Shadow:
             requested = int(nodes.requested(resource)[row]) + amount
             fractions.append(min(1.0, requested / max(1, int(nodes.allocatable(resource)[row]))))
         first, second = fractions
+        # The mean, and one minus the standard deviation (NodeResourcesBalancedAllocation).
         return (first + second) / 2, 1 - abs(first - second) / 2
 
 

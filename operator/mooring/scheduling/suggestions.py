@@ -83,9 +83,8 @@ _Limits = Mapping[str, int]
 class Suggestion:
     """A change after which the pod or group would fit on the nodes at `rows`, without duplicates.
 
-    `change` completes the sentence "it would fit on N nodes ...", and `examples` names some of
-    these nodes. Suggestions are sorted by `cost`, the smallest change first. `pods` are the changed
-    pod or members. `ended` are the pods that must end so that the unchanged pod fits.
+    `change` completes the sentence "it would fit on N nodes ...". The change with the smallest
+    `cost` comes first. `pods` are the changed pods, and `ended` the pods that must end.
     """
 
     change: str | TextAboutPods
@@ -110,16 +109,14 @@ def suggestions(
 ) -> Iterator[Suggestion]:
     """Yield each suggestion for a pod, or for the members of a group.
 
-    A pod or group that fits now gets only the suggestion that says so. If it fits only on nodes
-    that are reserved for others, the suggestion is to wait. Each suggestion is tried in a trial of
-    `what_if`; nothing else may use its cache. Other tasks may run, and change the cluster, after
-    each decision. For a group, at most `steps` decisions about single pods are made in total.
+    Nothing else may use the cache of `what_if`. Other tasks may run, and change the cluster, after
+    each decision. For a group, at most `steps` decisions about single pods are made.
     """
     return _Suggestions(members, pipeline, what_if, group, SearchBudget(steps)).found()
 
 
 class _Suggestions:
-    """Tries decisions about a waiting pod or group: unchanged, changed, or without other pods."""
+    """Tries decisions about a waiting pod or group, with changes."""
 
     def __init__(
         self,
@@ -168,11 +165,7 @@ class _Suggestions:
     def _of_pod(
         self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
     ) -> Iterator[Suggestion]:
-        """Yield the suggestions for a pod, first those of `helping`.
-
-        Then come suggestions to request fewer devices, to wait until other pods end, and to change
-        claims. If no change of a claim helps, pairs of changes follow; `changes` are the pod's own.
-        """
+        """Yield the suggestions for a pod, first those of `helping`."""
         helped = claims_helped = False
         for suggestion in helping:
             yield suggestion
@@ -194,7 +187,7 @@ class _Suggestions:
             yield from filter(None, starmap(self._with, pairs))
 
     def _without_reservations(self) -> Suggestion | None:
-        """Suggest to wait until nodes reserved for others are free; None if this does not help."""
+        """Suggest to wait until nodes reserved for others are free."""
         group = self._group
         own: Container[Uid] = group.unscheduled if group else {self._members[0].uid}
         reserved = self._cluster.nominations.reserved
@@ -212,10 +205,7 @@ class _Suggestions:
         changes: Sequence[Change] = (),
         without: Sequence[Pod] = (),
     ) -> Suggestion | None:
-        """Decide whether `members` fit; return a suggestion if they do, else None.
-
-        The decision is made with the `changes` of claims, and as if the pods in `without` had left.
-        """
+        """Return a suggestion if `members` fit with these changes, `without` these pods."""
         while True:
             try:
                 rows = self._decided(members, changes, without)
@@ -229,10 +219,7 @@ class _Suggestions:
     def _decided(
         self, members: Sequence[Pod], changes: Sequence[Change], without: Sequence[Pod]
     ) -> IntArray:
-        """Return the nodes (int64 rows) where these members fit now; empty if they do not fit.
-
-        The first decision about a group is kept in `_first`.
-        """
+        """Return the nodes (int64 rows) where these members fit now."""
         if self._group is None:
             with self._what_if.trial(without) as trial:
                 for change in filter(attrgetter("claim"), changes):
@@ -250,7 +237,7 @@ class _Suggestions:
         return np.array([*dict.fromkeys(decision.rows.values())], np.int64)
 
     def _changes(self) -> list[Change]:
-        """Return the changes of members to try, without duplicates."""
+        """Return the changes to the members' specs that are worth trying, each once."""
         specs = dict[PodSpec, Pod]()
         for pod in self._members:
             specs.setdefault(pod.spec, pod)
@@ -262,7 +249,7 @@ class _Suggestions:
         return found[:_MOST_CHANGES]
 
     def _with(self, *changes: Change) -> Suggestion | None:
-        """Suggest these changes together; return None if the pod or group does not fit then."""
+        """Suggest these changes together, if the pod or group fits then."""
         resources = [change.resource for change in changes if change.resource]
         limits: _Limits = dict.fromkeys(resources, 0)
         fit = self._fit_with(changes, limits)
@@ -282,10 +269,7 @@ class _Suggestions:
         )
 
     def _fit_with(self, changes: Sequence[Change], limits: _Limits) -> Suggestion | None:
-        """Return a suggestion if the pod or group fits with these changes and limits, else None.
-
-        Members that have the same spec now get the same changed spec.
-        """
+        """Return a suggestion if these changes and limits are enough."""
         specs, changed = dict[PodSpec, PodSpec](), list[Pod]()
         for pod in self._members:
             other = pod
@@ -300,11 +284,7 @@ class _Suggestions:
     def _with_largest(
         self, changes: Sequence[Change], resources: Sequence[str], fit: Suggestion
     ) -> tuple[_Limits, Suggestion]:
-        """Return the largest requests with which the pod fits, and the suggestion for them.
-
-        `fit` is the suggestion without these requests. For a group, the first resource is added to
-        `_short`.
-        """
+        """Return the largest possible requests, and the suggestion for them."""
         first, *others = resources
         amounts: Sequence[int] = ()
         if self._group is not None:
@@ -322,7 +302,7 @@ class _Suggestions:
         return ({first: best[0]}, best[1]) if best else (dict.fromkeys(resources, 0), fit)
 
     def _free(self, resources: Sequence[str], rows: IntArray) -> _Limits:
-        """Return the free amounts, rounded down, of the node where a member would fit best."""
+        """Return the rounded free amounts of the node with the most room."""
         rows = np.intersect1d(rows, self._cluster.nodes_in_order)  # some may have gone in a pause
         if not len(rows):
             return dict.fromkeys(resources, 0)
@@ -337,7 +317,7 @@ class _Suggestions:
         return {name: n - n % _step_of(name) or n for name, n in limits.items()}
 
     def _amounts(self, resource: str) -> list[int]:
-        """Return smaller requests with which members could share a node, the largest first."""
+        """Return smaller requests to try, the largest first."""
         nodes, step = self._cluster.nodes, _step_of(resource)
         free = nodes.allocatable(resource) - nodes.requested(resource)
         spaces = np.unique(free[nodes.present & (free > 0)])
@@ -348,10 +328,7 @@ class _Suggestions:
         return found
 
     def _request_text(self, resource: str, limits: _Limits) -> str:
-        """Complete "if it ..." for a smaller request of a resource.
-
-        For a share of a GPU it also says whether all cards are too small, or only too full.
-        """
+        """Complete "if it ..." for a smaller request of a resource."""
         limit, before = limits[resource], amount_text(resource, self._requested[resource])
         if not limit:
             return f"did not request {resource} (it requests {before})"
@@ -366,7 +343,7 @@ class _Suggestions:
         return text
 
     def _with_minimum(self, group: PodGroupState) -> Suggestion | None:
-        """Suggest the largest minimum at which the group would be placed; None if there is none."""
+        """Suggest the largest minimum at which the group would be placed."""
         definition, first = group.definition, self._first
         smaller = group.scheduled_pods_count + (first.fits if first is not None else 0)
         if definition is None or group.roles or not 0 < smaller < definition.minimum:
@@ -391,10 +368,7 @@ class _Suggestions:
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
-        """Return sets of nodes (int64 rows) where the end of a few pods may make room.
-
-        Nodes where the end of pods may free devices are added to `_short_of_devices`.
-        """
+        """Return sets of rows where the end of few pods may help."""
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
@@ -419,11 +393,7 @@ class _Suggestions:
         return [np.array([row], np.int64) for row in (*self._short_of_devices, *least)]
 
     def _without_pods(self, rows: IntArray) -> Suggestion | None:
-        """Suggest to wait for the end of as few pods on these nodes as possible, or return None.
-
-        Pods that request the most of the missing resources end first. Two orders are tried: all
-        pods of one node after the other, and one pod of each node in turn.
-        """
+        """Suggest to wait for the end of as few pods as possible."""
         ended = list[Pod]()
         for pods in self._candidates(rows):
             ended = self._fewest(pods[: len(ended) - 1] if ended else pods) or ended
@@ -437,7 +407,7 @@ class _Suggestions:
         return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
 
     def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return as few of `pods` as must end, preferably the first; [] if all are not enough."""
+        """Return the fewest pods whose end makes the members fit, or []."""
 
         def fit(number: int) -> Suggestion | None:
             return self._fit(self._members, without=pods[:number])
@@ -457,10 +427,7 @@ class _Suggestions:
         return ended
 
     def _candidates(self, rows: IntArray) -> list[list[Pod]]:
-        """Return lists of the pods on these nodes that may end, the most helpful pods first.
-
-        In the second list the first pod of each node comes before the second pod of any node.
-        """
+        """Return the pods on these nodes that may end, in different orders."""
         columns = self._cluster.pod_columns
         slots = np.flatnonzero(np.isin(columns.rows, rows) & ~columns.nominated)
         if self._group is not None:
@@ -471,17 +438,13 @@ class _Suggestions:
             slots = slots[np.isin(columns.queues[slots], tree)]  # others free no quota for it
         slots = slots[columns.by_arrival(slots, -self._relief(slots), columns.rows[slots])]
         lists = [self._may_end(slots)]
-        if len(rows) > 1:
+        if len(rows) > 1:  # the first pod of each node, then the second of each node, and so on
             in_turn = np.argsort(_ranks(columns.rows[slots]), kind="stable")
             lists.append(self._may_end(slots[in_turn]))
         return lists
 
     def _relief(self, slots: IntArray) -> npt.NDArray[np.float64]:
-        """Return float64[slots]: the missing resources that the end of each pod frees, added up.
-
-        Each amount is divided by the largest request of a member. On a node without enough devices,
-        pods that hold devices get a higher value than all other pods.
-        """
+        """Return float64[slots]: how much of the missing resources each pod's end frees."""
         columns, known = self._cluster.pod_columns, self._cluster.dynamic_resources
         relief = np.zeros(len(slots))
         for resource in islice(self._short or sorted(self._requested), _MOST_RESOURCES):
@@ -503,10 +466,8 @@ class _Suggestions:
 def _mildest(
     tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
 ) -> tuple[_Item, Suggestion] | None:
-    """Return the first of `tried` for which `attempt` has a suggestion, and this suggestion.
-
-    If `attempt` has a suggestion for an element, it must have one for all later elements.
-    """
+    """Return the first of `tried` that has a suggestion, and this suggestion."""
+    # If an element has a suggestion, all later elements have one, too.
     first, last, best = 0, len(tried), None
     while first < last:
         middle = (first + last) // 2
@@ -526,7 +487,7 @@ def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
 
 
 def _ranks(rows: IntArray) -> IntArray:
-    """Return for each element of `rows` how many earlier elements are equal to it (int64)."""
+    """Return how many earlier elements are equal to each element."""
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
     ranks = np.empty(len(rows), np.int64)
@@ -535,7 +496,7 @@ def _ranks(rows: IntArray) -> IntArray:
 
 
 def _step_of(resource: str) -> int:
-    """Return the step to which amounts of a resource are rounded: one MiB, ten millicores, or 1."""
+    """Return the step to which amounts of a resource are rounded."""
     if resource == CPU:
         return 10
     whole_mib = resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-")

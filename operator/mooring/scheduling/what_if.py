@@ -1,8 +1,7 @@
 """Decides as if some pods were on other nodes or did not exist.
 
-`mooring simulate` and `mooring gpus` use it on a state of their own. The page, shadow profiles,
-rebalancing plans and the suggestions of `mooring explain` use it on the live state: they decide in
-trials, which are undone before anything else runs.
+The page, shadow profiles, rebalancing plans and suggestions use it on the live state. They decide
+in trials, which are undone before anything else runs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -69,11 +68,10 @@ class WhatIf:
         pipeline: Pipeline,
         devices: Mapping[str, Allocation] | None = None,
     ) -> None:
-        """Put the pod on the node in the open trial and later ones, as long as the node exists.
+        """Put the pod on the node, if it exists, in the open trial and all later trials.
 
-        Reserve plugins of the pipeline give it devices, cards and volumes there. Without `devices`,
-        only the first trial searches for devices, because there may be hundreds of pods, and no
-        other task can run meanwhile.
+        Reserve plugins give the pod devices, cards and volumes there. Without `devices`, the first
+        trial searches for devices, and later trials use the same devices.
         """
         allocations = devices
 
@@ -86,7 +84,7 @@ class WhatIf:
             if allocations:
                 trial.hold_claims(pod.uid, allocations)
             assign_devices(pipeline.reserve, pod, row)
-            if allocations is None:
+            if allocations is None:  # a search in each trial would take too long
                 allocations = self.cluster.dynamic_resources.claims.held(pod.uid)
 
         self._change(put)
@@ -114,10 +112,8 @@ class WhatIf:
     def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
         """Return a trial with the changes of `remove`, `add`, `nominate` and `put`.
 
-        At its end, the cluster is as before. The caller must not await inside, and may make more
-        changes. The pods in `without` are removed in this trial only. A removed pod frees its
-        devices, as if it was deleted. Raises PluginFailed if a plugin fails to reserve something
-        for an added pod.
+        The pods in `without` are removed in this trial only. The caller must not await inside.
+        Raises PluginFailed if a plugin fails to reserve something for an added pod.
         """
         with self.cluster.trial(frees_claims=True) as trial:
             for pod in without:
@@ -155,7 +151,7 @@ class WhatIf:
     ) -> Outcome | Needed:
         """Return the result of `mooring.scheduling.cycle.decide` for the pod's first attempt.
 
-        If nodes are sampled, the next search begins after the nodes that this one evaluated.
+        If nodes are sampled, the next search begins after the nodes that this search has evaluated.
         """
         outcome = decide(
             pod,
@@ -206,14 +202,13 @@ class WhatIf:
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
         """Return a search for nodes that fit the pod.
 
-        Nodes that are reserved from a later time on do not fit, even if the pod would end earlier.
-        The pipeline's budget of evaluations is reset, as for a new attempt.
+        Nodes that are reserved from a later time on do not fit.
         """
         pipeline.evaluations.begin_attempt()
         return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline))
 
     def feasible_rows(self, pod: Pod, pipeline: Pipeline) -> IntArray:
-        """Return the rows (int64) that pass all filters, with nominated pods counted."""
+        """Return the rows (int64) where the pod fits beside the nominated pods."""
         search = self.search(pod, pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
@@ -233,8 +228,8 @@ def _take_out(uid: Uid, trial: Trial) -> None:
 def held_back(pod: Pod, pipeline: Pipeline, *, only: str = "") -> str | None:
     """Return why the pod would not enter the queue; None if it would.
 
-    Either it exceeds a limit, or a PreEnqueue plugin rejects it. With `only`, only the plugin with
-    that name runs. Raises PluginFailed if a plugin fails.
+    With `only`, only the PreEnqueue plugin with that name runs. Raises PluginFailed if a plugin
+    fails.
     """
     if pod.limit_exceeded is not None:
         return pod.limit_exceeded

@@ -1,9 +1,8 @@
 """The active queue: pods to be scheduled, in the order of their profile's QueueSort plugin.
 
-Keys of different plugins cannot be compared, so each plugin has its own heap. `pop` compares the
-first pods of all heaps and takes the pod with the highest priority. Among equals it takes a pod of
-a namespace that does not rest (`ActivePods.rest`), then the pod that has waited longest. If
-namespaces take turns, this order holds within each namespace and priority.
+Each plugin has its own heap, because keys of different plugins cannot be compared. `pop` compares
+the first pods of all heaps, and takes a pod with the highest priority. Among equals, it prefers a
+namespace that does not rest (`ActivePods.rest`), and then the pod that has waited longest.
 """
 
 from collections import OrderedDict
@@ -63,11 +62,7 @@ class ActivePods:
         return None
 
     def _first(self) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
-        """Return the namespace and heap of the pod that is next; None if there is no pod.
-
-        Among pods of the highest priority, pods of namespaces that do not rest come first. Empty
-        heaps of namespaces that no longer rest are deleted.
-        """
+        """Return the namespace and the heap of the next pod."""
         best: tuple[int, bool, float] | None = None
         chosen: tuple[str, PodHeap[tuple[Any, ...]]] | None = None
         for place, heap in tuple(self._heaps.items()):
@@ -83,7 +78,7 @@ class ActivePods:
         return chosen
 
     def _order(self, queued: QueuedPod) -> _Order:
-        """Return the plugin's name and the pod's sort key; if it fails, "" and `by_priority`."""
+        """Return the pod's order; if the plugin fails, the order by priority."""
         pipeline = queued.pipeline
         plugin = pipeline.queue_sort
         try:
@@ -97,8 +92,7 @@ class ActivePods:
 class ActivePodsByNamespace:
     """Pods to be scheduled; namespaces with pods of the highest priority take turns.
 
-    Between two pods of a namespace, each other namespace gets at most one turn, however many pods
-    of the same priority it has.
+    Between two pods of one namespace, each other namespace gets at most one turn.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,7 @@
 """The active queue in a cluster with Queues: pods of Queues that have borrowed quota come last.
 
 A Queue is a borrower if it or an ancestor has borrowed quota. Among borrowers, the Queue with the
-smallest share comes first, as in Kueue's fair sharing. Within a Queue the order of `ActivePods`
-holds. All other pods share one `ActivePods`.
+smallest share comes first, as in Kueue's fair sharing.
 """
 
 from collections.abc import Callable
@@ -28,8 +27,7 @@ class ActivePodsWithBorrowers:
         self._of_borrowers: dict[str, ActivePods] = {}
         self._siblings: dict[str, list[tuple[Shares, str]]] = {}
         """Maps a parent Queue to a heap of its child Queues that have borrowed and have pods,
-        sorted by their own shares. When the share of a parent grows, the order of its children
-        stays as it is."""
+        sorted by their own shares."""
         self._first: dict[str, _First] = {}
         """Maps a parent Queue to the first Queue of its heap in `_siblings`; the shares may be
         outdated."""
@@ -77,7 +75,7 @@ class ActivePodsWithBorrowers:
         return self._pop_of_borrower(queues, now)
 
     def _order_anew(self, queues: Queues, now: float) -> None:
-        """Sort the borrowers by share; move pods of Queues that are no borrowers to `_within`."""
+        """Sort the borrowers anew; move pods of former borrowers to `_within`."""
         self._siblings, self._first, self._order = {}, {}, []
         for name in tuple(self._of_borrowers):
             if queues.shares(name):
@@ -89,11 +87,9 @@ class ActivePodsWithBorrowers:
                 pause()
 
     def _pop_of_borrower(self, queues: Queues, now: float) -> QueuedPod | None:
-        """Remove and return the first pod of the borrower with the smallest share, or None.
-
-        The heaps are sorted by earlier shares. Until a Queue uses less, shares only grow. So the
-        first Queue with unchanged shares has the smallest share.
-        """
+        """Remove and return the first pod of the borrower with the smallest share."""
+        # The heaps have earlier shares, and shares only grow until a Queue uses less. So the first
+        # Queue whose shares are unchanged has the smallest share.
         while self._order:
             before = self._order[0]
             _, name, parent = before
@@ -109,17 +105,14 @@ class ActivePodsWithBorrowers:
         return None
 
     def _first_of(self, parent: str, queues: Queues) -> _First:
-        """Return the `_First` for the child Queue of `parent` with the smallest share now.
-
-        It also updates the outdated shares at the head of the heap of `parent`.
-        """
+        """Return the `_First` of the child Queue with the smallest share now."""
         siblings = self._siblings[parent]
         while (shares := queues.shares(siblings[0][1]))[-1:] != siblings[0][0]:
             heapreplace(siblings, (shares[-1:], siblings[0][1]))
         return shares, siblings[0][1], parent
 
     def _remove_first(self, parent: str, queues: Queues) -> None:
-        """Remove the first Queue in the heap of the Queue `parent`, because it has no pods left."""
+        """Remove the first child Queue of `parent`, because it has no pods."""
         siblings = self._siblings[parent]
         del self._of_borrowers[heappop(siblings)[1]]
         heappop(self._order)

@@ -20,11 +20,12 @@ _Key = TypeVar("_Key")
 
 
 class _Entry(NamedTuple, Generic[_Key]):
-    """A pod in the heap; the entry is valid while the pod's `ticket` is still this `ticket`."""
+    """A pod in the heap; valid while the pod's `ticket` is unchanged."""
 
     key: _Key
     ticket: int
     pod: "ref[QueuedPod]"
+    """Weak, because to free 100,000 pods with their entries would take 0.15 s."""
 
     def queued(self) -> QueuedPod | None:
         """Return the pod if it has not moved to another queue, else None."""
@@ -36,10 +37,8 @@ class PodHeap(Generic[_Key]):
     """A heap of queued pods by key; the pod with the smallest key is first.
 
     A pod's entry becomes void when the pod moves, because its ticket changes. Void entries are
-    dropped when they come first. Once the heap has doubled in size, all void entries are dropped,
-    so a pod that moves often does not leave many entries. To examine 100,000 entries at once takes
-    long, so each `push` examines a few. The entries hold weak references to pods: to free 100,000
-    pods with their entries would take 0.15 s.
+    dropped when they come first. Once the heap has doubled in size, each `push` searches a few
+    entries for void ones.
     """
 
     __slots__ = ("_dropped", "_entries", "_most", "_searched")
@@ -76,7 +75,7 @@ class PodHeap(Generic[_Key]):
         return heapq.heappop(heap).queued() if heap else None
 
     def _search_some(self) -> None:
-        """Move some entries from the second heap to the first heap; drop void entries."""
+        """Move some valid entries from the second heap to the first."""
         for _ in range(min(_LOOKED_AT, len(self._searched))):
             entry = self._searched.pop()  # without its last entry a heap is one still
             if entry.queued() is not None:
@@ -85,7 +84,7 @@ class PodHeap(Generic[_Key]):
             self._most = max(2 * len(self._entries), _FEW_ENTRIES)
 
     def _with_first(self) -> list[_Entry[_Key]]:
-        """Drop void first entries; return the heap with the smallest entry, or an empty heap."""
+        """Drop void first entries; return the heap with the smallest entry."""
         del self._dropped[-_FREED:]
         if not self._entries and not self._searched:
             return self._entries
@@ -96,7 +95,7 @@ class PodHeap(Generic[_Key]):
         return self._entries
 
     def _drop_void_first(self, heap: list[_Entry[_Key]]) -> None:
-        """Remove void entries from the head; if there are very many, remove all void entries."""
+        """Remove void first entries; if there are many, remove all void entries."""
         for _ in range(_MANY_VOID):
             if not heap or heap[0].queued() is not None:
                 return

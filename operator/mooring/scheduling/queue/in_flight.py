@@ -1,7 +1,7 @@
 """Pods in flight, and the first cluster event that each pod missed during its attempt.
 
-An event that comes during an attempt may make the pod schedulable after all. So the queue checks a
-pod that turns out to be unschedulable against the events that it missed (active_queue.go).
+An event during an attempt may make the pod schedulable. So a pod that is found to be unschedulable
+is checked against the events that it missed (active_queue.go).
 """
 
 from collections.abc import Iterator
@@ -36,5 +36,5 @@ class InFlight:
         return self._pods.pop(uid)[1]
 
     def oldest(self) -> int | None:
-        """Return the smallest `since`, which is that of the oldest attempt; None without pods."""
+        """Return the `since` of the oldest attempt; None if no pod is in flight."""
         return next((since for _, since in self._pods.values()), None)

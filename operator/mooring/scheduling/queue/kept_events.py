@@ -83,25 +83,23 @@ class EventLog:
 
 @dataclass(slots=True)
 class _Shared:
-    """The approximate size of an object in bytes, and the number of events that refer to it."""
+    """The approximate bytes of an object, and how many events refer to it."""
 
     memory: int
     uses: int = 0
 
 
 def _shared(event: ClusterEvent) -> list[object]:
-    """Return the objects that events may share: specs of pods, and other objects as a whole.
-
-    The newer version of an object in one event is the older version in the next event.
-    """
+    """Return the objects that the event may share with other events."""
     if event.kind is Kind.NODE:  # no tenant writes nodes
         return []
+    # The newer version of an object in one event is the older version in the next event.
     found = [each for each in (event.before, event.after) if each is not None]
     return [each.spec if isinstance(each, Pod) else each for each in found]
 
 
 def _size(event: ClusterEvent) -> int:
-    """Return the approximate size of the event in bytes, without the objects that events share."""
+    """Return the approximate bytes of the event, without shared objects."""
     total = _EVENT
     for found in (event.before, event.after):
         if isinstance(found, Pod):

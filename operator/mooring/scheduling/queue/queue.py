@@ -12,26 +12,25 @@
 
 A pod's backoff is one second after its first unschedulable attempt. Each further attempt doubles
 it, up to ten seconds. If no pod is active, pods in backoff may be popped early, except after an
-error or a failed preemption (SchedulerPopFromBackoffQ). Plugins without a filter, for example those
-for quota, reject a pod for all nodes at once. If only such plugins rejected a pod, it stays
-unschedulable during its backoff. When they would admit the pod after an event, the backoff ends.
+error or a failed preemption (SchedulerPopFromBackoffQ).
 
-Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
-wait for all pods of another.
+Plugins without a filter, for example those for quota, reject a pod for all nodes at once. If only
+such plugins rejected a pod, it stays unschedulable during its backoff. The backoff ends when the
+plugins would admit the pod after an event.
 
 To retry a pod means to move it to the active queue, or to backoff if its backoff has not ended. A
 pod that a PreEnqueue plugin rejects becomes gated instead.
 
 The same events may help all unschedulable pods with equal signatures. So an event moves only one of
-these pods, and those that are nominated to the event's node. If the one pod is rejected again with
-an equal signature, the others stay unschedulable. Otherwise the next pod is moved.
+these pods, which represents the others, and the pods that are nominated to the event's node. If the
+representative is rejected with an equal signature, the others stay unschedulable. Otherwise the
+next of them is moved, and represents the rest.
 
-Other pods may take the free resources before the moved pod is popped. So its queueing hints run
-again before its attempt, for that event and all later events. If all hints return SKIP, the pod
-usually returns to the unschedulable pods (`_may_fit`).
+Other pods may take the free resources before a moved pod is popped. So its queueing hints run again
+before its attempt, for that event and all later events. If all hints return SKIP, the pod usually
+returns to the unschedulable pods (`_may_fit`).
 
-`move_on_events` only keeps events. The scheduling loop runs the hints later, a few at a time, so
-that decisions need not wait for many hints.
+`move_on_events` only keeps events. The scheduling loop runs the hints later, a few at a time.
 
 A pod is in exactly one queue or in flight. Times are seconds on the caller's monotonic clock.
 """
@@ -180,11 +179,8 @@ class SchedulingQueue:
     ) -> None:
         """Add the pod, or replace the older version of the pod and its pipeline.
 
-        An unschedulable pod is retried if its spec, claims, running time or pipeline changed. If
-        its labels or owner changed, it is retried only if a plugin that rejected it may read them,
-        as in kube-scheduler. A gated pod is always retried. If the pod changes in flight and its
-        attempt finds no node, it is tried again. `times` are given for a pod that is known but not
-        queued.
+        The pod is retried if its change may make it schedulable. `times` are given for a pod that
+        is known but not queued.
         """
         queued = self.get(pod.uid)
         if queued is None:
@@ -205,6 +201,7 @@ class SchedulingQueue:
             if queued.attempts == 0:
                 queued.initial_attempt_timestamp = now
             self._retry(queued, now, _UPDATED)
+        # Labels and owner matter only if a plugin that rejected the pod may read them.
         elif queued.queue is not SubQueue.BACKOFF and (
             is_another or (changed and not self._has_its_signature(queued))
         ):
@@ -213,11 +210,7 @@ class SchedulingQueue:
             self._try_next(queued, now)
 
     def _has_its_signature(self, queued: QueuedPod) -> bool:
-        """Return whether the pod is unschedulable and still has the signature it was added with.
-
-        Returns False after an attempt whose result held for all groups with equal specs
-        (`decided_by_specs`).
-        """
+        """Return whether the pod is unschedulable and its signature has not changed."""
         if queued.queue is not SubQueue.UNSCHEDULABLE or queued.decided_by_specs:
             return False
         return self._unschedulable.signature_of(queued.pod.uid) == self._hints.signature(queued)
@@ -239,8 +232,7 @@ class SchedulingQueue:
     def try_after(self, uid: Uid, event: ClusterEvent, now: float) -> None:
         """Retry an unschedulable pod if its plugins say that the event may help it.
 
-        The event is about an object that only this pod uses, so other pods with its signature are
-        not retried.
+        The event is about an object that only this pod uses.
         """
         queued = self._pods.get(uid)
         if queued is None or queued.queue is not SubQueue.UNSCHEDULABLE:
@@ -257,8 +249,8 @@ class SchedulingQueue:
     def remove(self, uid: Uid, now: float) -> QueuedPod | None:
         """Remove the pod and return it; return None if it is unknown.
 
-        If the pod is in flight, the end of its attempt is ignored. If it was tried on behalf of all
-        pods with its signature, the next of these pods may be retried (`_try_next`).
+        If the pod is in flight, the end of its attempt is ignored. If the pod represented others,
+        the next of these pods may be retried.
         """
         queued = self._pods.pop(uid, None)
         if queued is not None:
@@ -273,11 +265,7 @@ class SchedulingQueue:
         return queued
 
     def pop(self, now: float) -> QueuedPod | None:
-        """Put the next pod to schedule in flight, and return it; None if there is none.
-
-        Pods whose backoff has ended become active first. If hints say that no event helps the next
-        pod any more, it returns to the unschedulable pods, and another pod is popped.
-        """
+        """Put the next pod to schedule in flight, and return it; None if there is none."""
         if not self.has_next:
             return None
         self._flush_backoff(self._backoff, now)
@@ -288,13 +276,14 @@ class SchedulingQueue:
                 self._leave(queued)
                 self._enter(queued, now)
                 break
+            # Hints say that no event helps the pod any more.
             self._move(queued, SubQueue.UNSCHEDULABLE, now, queued.moved_by)
             self._rejected(queued, now)
             pause()
         return queued
 
     def _first(self, now: float) -> QueuedPod | None:
-        """Remove and return the next active pod, else the next pod in backoff, else None."""
+        """Remove and return the next active pod, else the next pod in backoff."""
         queued = self._active.pop(now)
         if queued is None and (queued := self._backoff.pop()) is not None:
             self._incoming[SubQueue.ACTIVE.value, _POPPED_EARLY] += 1
@@ -303,8 +292,8 @@ class SchedulingQueue:
     def attempted(self, namespace: str, seconds: float, now: float) -> None:
         """Let other namespaces come first if an attempt about pods of `namespace` took long.
 
-        Pods of other namespaces with equal priority come first for as long as the attempt took. So
-        no namespace can use more than half of the time while others wait.
+        This lasts as long as the attempt took. So no namespace can use more than half of the time
+        while others wait.
         """
         if seconds > _BRIEF_SECONDS:
             self._active.rest(namespace, now + seconds)
@@ -333,10 +322,7 @@ class SchedulingQueue:
     ) -> None:
         """End the attempt of a pod that these plugins rejected (AddUnschedulablePodIfNotPresent).
 
-        `flush_unschedulable` moves the pod at `retry_at` if no event has moved it before. The pod
-        is tried again if it changed during the attempt, or if an event during the attempt may help
-        it (`run_hints`). If the pod was tried on behalf of all pods with its signature, and now has
-        another signature, the next of these pods may be retried.
+        The pod is retried at `retry_at`, or earlier if an event may help it.
         """
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
@@ -378,7 +364,7 @@ class SchedulingQueue:
         self._retry(queued, now, _ATTEMPT_FAILED)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
-        """Retry the next of the pods on whose behalf `queued`, now on a node, was tried, if any."""
+        """If the pod represented other pods, retry the next of these pods."""
         self._try_next(queued, now)
 
     def done(self, queued: QueuedPod, now: float) -> None:
@@ -389,15 +375,14 @@ class SchedulingQueue:
     def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
         """Keep the events for `run_hints`; return whether a pod was moved or hints have to run.
 
-        A pod that lost its nomination is always moved, here or by `run_hints`: perhaps no later
-        event would help it. kube-scheduler activates such pods in framework/preemption/executor.go.
+        A pod that lost its nomination is always moved: perhaps no later event would help it.
         """
         events = tuple(events)
         if not self._in_flight and not self._unschedulable and not self.has_next:
             return False
         self._events.extend(events)
         moved = False
-        for event in events:
+        for event in events:  # kube-scheduler activates pods in preemption/executor.go
             queued = self._unschedulable.update_nominations(event)
             if queued is not None:
                 self._retry(queued, now, event.label)
@@ -405,11 +390,9 @@ class SchedulingQueue:
         return moved or self._unschedulable.has_hints_to_run()
 
     def run_hints(self, now: float) -> bool:
-        """Make one step of `UnschedulablePods.run_hints`; return False if no step is left.
+        """Make one step of `UnschedulablePods.run_hints`; return False if there was nothing to do.
 
-        Hints run for one pod per signature, so thousands of equal pods need no more hints than one
-        pod (MoveAllToActiveOrBackoffQueue). The pods that the step returns are retried. If no step
-        is left, events that no pod needs are dropped.
+        The pods that the step returns are retried (MoveAllToActiveOrBackoffQueue).
         """
         if not self._unschedulable.has_hints_to_run():
             self._drop_events()
@@ -445,8 +428,7 @@ class SchedulingQueue:
     def flush_unschedulable(self, now: float) -> int:
         """Retry pods that are unschedulable for five minutes or past `retry_at`; return how many.
 
-        One call retries at most 10,000 pods, the longest waiting first. Among pods with equal
-        signatures that are only past their `retry_at`, one is retried on behalf of all.
+        One call retries at most 10,000 pods, the longest waiting first.
         """
         tried = set[Hashable]()
 
@@ -460,14 +442,14 @@ class SchedulingQueue:
             if is_late(queued):  # it may have been moved, or have gone, meanwhile
                 queued.flushed = now - queued.timestamp >= UNSCHEDULABLE_TIMEOUT
                 signature = self._unschedulable.signature_of(queued.pod.uid)
-                if queued.flushed or signature not in tried:
+                if queued.flushed or signature not in tried:  # else another represents it
                     self._try_for_group(queued, now, _TIMED_OUT)
                     moved += 1
                 tried.add(signature)
         return moved
 
     def next_due(self) -> float | None:
-        """Return the next end of a backoff after an error or a failed preemption, or None."""
+        """Return when the next backoff after an error or a failed preemption ends, or None."""
         first = self._error_backoff.first()
         return first[0] if first is not None else None
 
@@ -478,7 +460,7 @@ class SchedulingQueue:
         queued.outdated = queued.decided_by_specs = False
 
     def _drop_events(self) -> None:
-        """Drop old events when all hints have run; keep those that pods in flight have missed."""
+        """Drop the events that no pod needs any more."""
         oldest = self._in_flight.oldest()
         end = self._events.end if oldest is None else oldest
         if self._in_flight or self.has_next:
@@ -486,11 +468,7 @@ class SchedulingQueue:
         self._events.drop_before(end)
 
     def _may_fit(self, queued: QueuedPod, since: int | None) -> bool:
-        """Return whether the event with sequence number `since`, or a later one, may help.
-
-        Returns True without hints if `since` is None, if too many events have come since, or if the
-        pod is nominated. Also returns True if `needs_no_hint`, whatever the hints say.
-        """
+        """Return whether event number `since` or a later event may help the pod."""
         hints, events = self._hints, self._events
         if since is None or since < events.start or events.end - since > _ASKED_AGAIN:
             return True
@@ -501,7 +479,7 @@ class SchedulingQueue:
         return any(map(helps, later)) or hints.needs_no_hint(queued)
 
     def _try_after_backoff(self, queued: QueuedPod, *, for_group: bool) -> None:
-        """Retry an unschedulable pod when its backoff ends; until then, hints still run for it."""
+        """Retry an unschedulable pod when its backoff ends."""
         if for_group:
             queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
         if queued.backoff_ticket != queued.ticket:  # else it is in the heap already
@@ -511,28 +489,22 @@ class SchedulingQueue:
     def _try_for_group(
         self, queued: QueuedPod, now: float, event: str, moved_at: int | None = None
     ) -> None:
-        """Retry an unschedulable pod on behalf of all pods with its signature.
-
-        `moved_at` is the number of the event whose hint moves the pod, if any. A nominated pod is
-        always tried, because it may lose its nomination.
-        """
+        """Retry an unschedulable pod, which represents all pods with its signature."""
         queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
         queued.moved_by = event
         self._retry(queued, now, event)
+        # A nominated pod is always tried, because it may lose its nomination.
         if self._hints.nominated_node(queued) is None:
             queued.moved_at = moved_at
 
     def _rejected(self, queued: QueuedPod, now: float) -> None:
-        """Retry the next pod with the signature `tries_for` if `queued` has lost this signature."""
+        """Retry the next pod with the former signature, if the signature has changed."""
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)
 
     def _try_next(self, queued: QueuedPod, now: float) -> None:
-        """Retry the first unschedulable pod with the signature `queued.tries_for`, if it may fit.
-
-        From now on, `queued` is not tried on behalf of others.
-        """
+        """Retry the next pod that `queued` represents, if that pod may fit."""
         signature, queued.tries_for = queued.tries_for, None
         following = self._unschedulable.first_of(signature) if signature is not None else None
         if following is not None and self._may_fit(following, queued.moved_at):
@@ -546,7 +518,6 @@ class SchedulingQueue:
         queued.backoff_expiration = now + min(doubled, self._max_backoff)
 
     def _retry(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Move the pod to the active queue, or to backoff or the gated pods if it must wait."""
         queued.moved_at = None
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
@@ -557,7 +528,7 @@ class SchedulingQueue:
             self._move(queued, SubQueue.ACTIVE, now, event)
 
     def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Move the pod to backoff, which it must wait out; leave a gated pod gated."""
+        """Move the pod to the backoff from which it is never popped early."""
         queued.moved_at = None
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
@@ -566,10 +537,7 @@ class SchedulingQueue:
         self._error_backoff.push(queued.backoff_expiration, queued)
 
     def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
-        """Move the pods whose backoff has ended to the active queue, at most `_MOST_ENDED`.
-
-        The number is limited because the backoff of very many pods may end at the same time.
-        """
+        """Move pods whose backoff has ended to the active queue."""
         for _ in range(_MOST_ENDED):
             first = heap.first()
             if first is None or first[0] > now:
@@ -584,11 +552,7 @@ class SchedulingQueue:
         event: str,
         since: int | None = None,
     ) -> None:
-        """Move the pod to the queue; `event` is the reason, as in the metrics.
-
-        The caller pushes a pod in backoff to its heap. `since` is the sequence number of the first
-        event that an unschedulable pod missed.
-        """
+        """Move the pod to the queue; `event` is the reason for the metrics."""
         if queued.queue is not queue:
             counted = SubQueue.UNSCHEDULABLE if queue is SubQueue.GATED else queue
             self._incoming[counted.value, event] += 1
@@ -596,13 +560,12 @@ class SchedulingQueue:
         queued.queue = queue
         queued.times.enter(_STATES[queue], now)
         self._counts[queue] += 1
-        if queue is SubQueue.ACTIVE:
+        if queue is SubQueue.ACTIVE:  # the caller adds a pod in backoff to its heap
             self._active.add(queued)
         elif queue is SubQueue.UNSCHEDULABLE:
             self._unschedulable.add(queued, since)
 
     def _leave(self, queued: QueuedPod) -> None:
-        """Remove the pod from its queue, if it is in a queue."""
         if queued.queue is not None:
             self._counts[queued.queue] -= 1
         if queued.queue is SubQueue.UNSCHEDULABLE:
@@ -612,7 +575,6 @@ class SchedulingQueue:
 
 
 def _is_another(before: Pod, pod: Pod) -> bool:
-    """Return whether the spec, the claims or the running time (for reservations) changed."""
     return (
         before.spec is not pod.spec
         or before.longest_run != pod.longest_run
@@ -621,5 +583,4 @@ def _is_another(before: Pod, pod: Pod) -> bool:
 
 
 def _is_relabelled(before: Pod, pod: Pod) -> bool:
-    """Return whether labels or owner changed; node-only plugins do not read them."""
     return before.labels != pod.labels or before.owner != pod.owner

@@ -28,13 +28,7 @@ class QueueingHints:
         self._cluster = handle.cluster
 
     def signature(self, queued: QueuedPod) -> Hashable:
-        """Return a value that is equal for pods that the same events may make schedulable.
-
-        Answers of node-only plugins depend on the spec alone; other plugins may read the whole pod.
-        The value also contains the pod's running time, because of reserved nodes; whether it may
-        preempt already; its Queue; a value that equal pod groups share; and, for a pod that no
-        single node rejected, whether it is nominated.
-        """
+        """Return a value that is equal for pods that the same events may make schedulable."""
         pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
         by_specs = queued.decided_by_specs and plugins <= pipeline.plugins_of_node_only
         group = self._group(pod, by_specs=by_specs) if pipeline.group_policy else None
@@ -43,7 +37,7 @@ class QueueingHints:
         rejected = (pod.spec, pipeline, plugins, group, queue, pod.longest_run, queued.is_delayed)
         if queued.is_rejected_by_no_node:
             rejected = (*rejected, self._cluster.nominations.get(pod.uid) is not None)
-        if plugins <= pipeline.plugins_of_node_only:
+        if plugins <= pipeline.plugins_of_node_only:  # other plugins may read the whole pod
             return rejected
         read = (*rejected, frozenset(pod.labels.items()), pod.owner)
         if EXTENDER in queued.unschedulable_plugins:
@@ -51,34 +45,23 @@ class QueueingHints:
         return (*read, pod.volumes, self._with_devices(pod))
 
     def _with_devices(self, pod: Pod) -> Hashable:
-        """Return a key that is equal for pods whose claims make them wait for the same events.
-
-        If no claim has devices, pods with equal requests share a key; the claims are compared,
-        because a template may have been replaced. If a claim has devices, only pods with the same
-        claims share a key, because devices bind pods to nodes. A pod that may give up devices (it
-        owns one of the claims, or a claim is reserved for it), or that has a claim for extended
-        resources, has a key of its own.
-        """
+        """Return a key that is equal for pods whose claims wait for the same events."""
         devices = self._cluster.dynamic_resources
         if pod.spec.containers and devices.claims.for_extended_resources(pod):
             return pod.uid
         known = devices.claims.named_by(pod)
         if not any(claim.allocation for claim in known):
+            # The claims may differ: a template may have been replaced.
             return tuple(claim.spec.asked for claim in known)
         if devices.claims.reserved_for(pod.uid) or any(c.controller_uid == pod.uid for c in known):
-            return pod.uid
-        return tuple(claim.uid for claim in known)
+            return pod.uid  # it may give up devices
+        return tuple(claim.uid for claim in known)  # devices bind pods to nodes
 
     def _group(self, pod: Pod, *, by_specs: bool) -> Hashable:
-        """Return a value that is equal for pods of equal groups; None if the pod is in no group.
-
-        Groups are equal if they have the same requirements and their unscheduled members have the
-        same specs. A group is equal to no other group in three cases: `by_specs` is False; its
-        members have many different specs; a member has a node, which may bind the other members to
-        a topology domain.
-        """
+        """Return a value that is equal for pods of equal groups."""
         groups = self._cluster.pod_groups
         group = groups.of(pod)
+        # A member with a node may bind the other members to a topology domain.
         if not by_specs or group is None or group.definition is None or group.scheduled_pods_count:
             return groups.key_of(pod)
         specs = group.unscheduled_specs
@@ -92,24 +75,19 @@ class QueueingHints:
         return self._cluster.nodes.name(nominee.row) if nominee is not None else None
 
     def needs_no_hint(self, queued: QueuedPod) -> bool:
-        """Return whether an attempt may help the pod although the hints of all events say SKIP.
-
-        An attempt may free devices of a claim, reserve nodes for a group, evict other pods, or run
-        a PostFilter plugin that is not in `_POST_FILTERS`. New pods may be possible victims, but no
-        hint runs for new pods. The victims' own priority does not count for pods in Queues, nor for
-        victims in groups that are disrupted as a whole.
-        """
+        """Return whether an attempt may help the pod although the hints of all events say SKIP."""
         pod, pipeline, cluster = queued.pod, queued.pipeline, self._cluster
         claims, groups = cluster.dynamic_resources.claims, cluster.pod_groups
         if pod.spec.resource_claims or claims.for_extended_resources(pod):
-            return True
+            return True  # it may free devices
         if any(plugin.name not in _POST_FILTERS for plugin in pipeline.post_filter):
             return True
         policy = pipeline.group_policy
         if policy and policy.reserve_after_seconds and groups.of(pod) is not None:
-            return True
+            return True  # it may reserve nodes
         if not pod.spec.preempts:
             return False
+        # New pods may be victims, but no hint runs for them. Queues and groups allow any priority.
         of_any = groups.disrupted_whole or cluster.queues.of(pod) is not None
         return bool(of_any) or cluster.pod_columns.has_below(pod.spec.priority)
 
@@ -118,10 +96,7 @@ class QueueingHints:
     ) -> bool:
         """Return whether the event may make the pod schedulable (isPodWorthRequeuing, queue.go).
 
-        It returns True if the hint of a plugin that rejected the pod returns QUEUE, if such a
-        plugin has no hint, or if no plugin rejected the pod. Events about disruption budgets, the
-        pod's own attempt, and victims may be decided without hints. `during_attempt` says whether
-        the event came while the pod was in flight.
+        `during_attempt` says whether the event came while the pod was in flight.
         """
         if not queued.unschedulable_plugins:
             return True
@@ -168,12 +143,7 @@ class QueueingHints:
         return hint is QueueingHint.QUEUE
 
     def _ends_wait(self, gone: Pod, queued: QueuedPod) -> bool | None:
-        """Return whether the end of `gone` ends the wait for victims; None if hints decide this.
-
-        Return True if a pod with the spec of `queued`, nominated to the node of `gone`, awaits no
-        more victims; it must be tried even if the node is still too full for it. Return False if
-        the group of `queued` awaits more victims: an attempt would fail and lengthen its backoff.
-        """
+        """Return whether the pod's wait for victims ends; None if hints decide this."""
         cluster, pod = self._cluster, queued.pod
         if not len(cluster.nominations) or gone.node_name is None:
             return None
@@ -182,7 +152,8 @@ class QueueingHints:
             return None
         group = cluster.pod_groups.of(pod) if queued.pipeline.group_policy else None
         if group is not None and group.is_scheduled_together and self._awaits_victims(group):
-            return False
+            return False  # an attempt would fail and lengthen the backoff
+        # Even if the node is still too full for it, the pod must be tried.
         awaits = cluster.evictions.awaits_victims
         return any(n.spec is pod.spec and not awaits(n) for n in nominated) or None
 
@@ -195,10 +166,7 @@ class QueueingHints:
 
 
 def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
-    """Return whether the event changes a disruption budget so that the pod may evict more pods.
-
-    Returns False unless the pod's profile has `disruptionBudgets: Strict`.
-    """
+    """Return whether a budget has changed so that the pod may evict more."""
     if not queued.pipeline.preemption.strict or not queued.pod.spec.preempts:
         return False
     before, after = event.before, event.after
@@ -210,11 +178,8 @@ def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
 
 
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
-    """Return whether an event about one pod cannot make the queued pod schedulable.
-
-    This is so if the queued pod's own attempt caused the event, or if the event is about the
-    nomination of a pod with a lower priority.
-    """
+    """Return whether an event about one pod cannot make the queued pod schedulable."""
     if about.uid == queued.pod.uid:
-        return during_attempt
+        return during_attempt  # its own attempt caused the event
+    # The nomination of a pod with a lower priority does not matter.
     return about.node_name is None and about.spec.priority < queued.pod.spec.priority

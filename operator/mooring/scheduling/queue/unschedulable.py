@@ -1,14 +1,13 @@
 """Groups unschedulable pods by signature; hints run for one pod of each group.
 
 Pods of a group were rejected for the same reasons, and the same events can help them. After such an
-event one pod of the group is tried first; the result decides whether the next pod is tried, see
-`mooring.scheduling.queue.queue`. Pods that are nominated to the node of an event are all tried: one
-of them may fit there although another does not. This does not hold for pods that a plugin without a
-filter rejected, such as pods that wait for quota: no single node rejected them.
+event, one pod of the group is tried first, and represents the others (see
+`mooring.scheduling.queue.queue`). Pods that are nominated to the event's node are all tried: one of
+them may fit there although another does not. Pods that no single node rejected, for example pods
+that wait for quota, are always represented.
 
-The caller makes one step at a time (`run_hints`). Each group knows the last event for which its
-hints have run. If there are too many events to check, one pod of the group and its nominated pods
-are retried without hints, because an attempt costs less.
+The caller makes one step at a time (`run_hints`). If a group has too many events to check, it is
+retried without hints, because an attempt costs less.
 """
 
 from collections import Counter, OrderedDict
@@ -49,13 +48,13 @@ class _Group:
 
     @property
     def first(self) -> QueuedPod | None:
-        """The pod to try first: the first of `free`, else the first of all; None without pods."""
+        """The pod to try first; None if the group is empty."""
         return next(iter((self.free or self.pods).values()), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The signature and the nominated node of an unschedulable pod when it was added."""
+    """An unschedulable pod's signature and nominated node when the pod was added."""
 
     signature: Hashable
     node: str | None
@@ -67,7 +66,7 @@ class _Entry:
 
 @dataclass(slots=True, eq=False)
 class _Missed:
-    """A pod, and the events that it missed: sequence numbers from `next` to `end` - 1."""
+    """A pod that missed the events from `next` to `end` - 1."""
 
     queued: QueuedPod
     next: int
@@ -127,8 +126,8 @@ class UnschedulablePods:
     def add(self, queued: QueuedPod, since: int | None = None) -> None:
         """Add the pod at the end of the group with its signature.
 
-        `since` is the sequence number of the first event that the pod missed, if any; hints run
-        for the missed events.
+        `since` is the number of the first event that the pod missed; hints run for the missed
+        events.
         """
         uid, node, end = queued.pod.uid, self._hints.nominated_node(queued), self._events.end
         signature = self._hints.signature(queued)
@@ -175,21 +174,18 @@ class UnschedulablePods:
         self.add(queued, since if missed is None else missed.next)
 
     def update_nominations(self, event: ClusterEvent) -> QueuedPod | None:
-        """Return the pod that lost its nomination because of the event; None if no pod did.
-
-        If a node was deleted, `run_hints` returns the pods that were nominated to it one by one,
-        because there may be many.
-        """
+        """Return the pod that lost its nomination because of the event; None if no pod did."""
         if event.after is not None:
             return None
         if isinstance(event.before, Pod):
             return self._without_nomination(event.before.uid)
+        # `run_hints` returns these pods one by one, because there may be many.
         for uid in self._nominated.get(_node_of(event) or "", ()):
             self._without_node.setdefault(uid, event.label)
         return None
 
     def _without_nomination(self, uid: Uid) -> QueuedPod | None:
-        """Return the pod if it is no longer nominated to the node of its entry; else None."""
+        """Return the pod if its nomination has changed since it was added."""
         entry = self._entries.get(uid)
         if entry is None or entry.node is None:
             return None
@@ -213,14 +209,10 @@ class UnschedulablePods:
         )
 
     def run_hints(self) -> list[tuple[QueuedPod, bool]]:
-        """Make one step of work; return the pods to retry.
+        """Make one step of work; return the pods to retry. Call it only if `has_hints_to_run`.
 
-        The bool says whether the pod is tried on behalf of its group. A step usually runs the hints
-        of one pod for one event: first for a pod that missed events during its attempt, else for
-        the group with the most events to check. If there are too many events to check, or if a
-        pod's nominated node was deleted, no hint runs.
-
-        Call it only if `has_hints_to_run`.
+        The bool says whether the pod represents its group. A step usually runs the hints of one pod
+        for one event.
         """
         if self._without_node:
             return self._run_without_node()
@@ -250,16 +242,13 @@ class UnschedulablePods:
         return moved
 
     def _run_without_node(self) -> list[tuple[QueuedPod, bool]]:
-        """Return the next pod whose nominated node was deleted; [] if it is nominated again."""
+        """Return the next pod whose nominated node was deleted."""
         uid = next(iter(self._without_node))
         event, queued = self._without_node.pop(uid), self._without_nomination(uid)
         return _moved([(queued, False)], event) if queued is not None else []
 
     def _run_missed(self) -> list[tuple[QueuedPod, bool]]:
-        """Run hints for one event that a pod missed during its attempt.
-
-        Return the pod if the event may help it, or if it missed too many events; else no pod.
-        """
+        """Run hints for one event that a pod missed during its attempt."""
         uid, missed = next(iter(self._missed.items()))
         number, most = missed.next, self._most_events(len(self._missed))
         if (
@@ -277,7 +266,7 @@ class UnschedulablePods:
         return []
 
     def _settle(self, signature: Hashable, group: _Group) -> None:
-        """Mark all events as checked by the group's hints; move the group behind all others."""
+        """Mark all events as checked; move the group behind all others."""
         group.seen = group.next = self._events.end
         self._groups.move_to_end(signature)
 
@@ -285,21 +274,14 @@ class UnschedulablePods:
         return self._entries[queued.pod.uid].since
 
     def _stands_for(self, group: _Group, number: int) -> QueuedPod:
-        """Return the pod for which hints run: the first of `group.free`, or the group's oldest.
-
-        It is the oldest if the first of `group.free` was added after the event `number`.
-        """
+        """Return the pod for which hints run, preferably the first of `group.free`."""
         free = next(iter(group.free.values()), None)
         if free is not None and self._since(free) <= number:
             return free
         return next(iter(group.pods.values()))
 
     def _to_try(self, group: _Group, number: int, node: str | None) -> list[tuple[QueuedPod, bool]]:
-        """Return the pods nominated to `node`, and a pod of `group.free` on behalf of the group.
-
-        If neither exists, return the group's oldest pod instead. Pods that were added after the
-        event `number` are not returned.
-        """
+        """Return the pods nominated to `node`, and the pod that represents the group."""
         nominated = [
             queued
             for queued in group.nominated.get(node or "", {}).values()
@@ -313,27 +295,21 @@ class UnschedulablePods:
 
     @staticmethod
     def _most_events(waiting: int) -> int:
-        """Return the largest number of events for which a group's hints run.
-
-        `waiting` is the number of groups, or of pods that missed events during their attempts.
-        """
+        """Return the largest number of events for which a group's hints run."""
         return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
 
 
 def _moved(
     pods: list[tuple[QueuedPod, bool]], event: str, number: int | None = None
 ) -> list[tuple[QueuedPod, bool]]:
-    """Set `moved_by` and `moved_at` of each pod, and return the pods.
-
-    `number` is the event's sequence number if a hint decided to move the pods.
-    """
+    """Set `moved_by` and `moved_at` of each pod, and return the pods."""
     for queued, _ in pods:
         queued.moved_by, queued.moved_at = event, number
     return pods
 
 
 def _node_of(event: ClusterEvent) -> str | None:
-    """Return the name of the node that the event is about; for a pod, its (nominated) node."""
+    """Return the node that the event is about; for a pod, its node."""
     about = event.after or event.before
     if isinstance(about, Pod):
         return freed_node(about)
