@@ -7,14 +7,11 @@ _Result = TypeVar("_Result")
 
 
 async def shielded(work: "asyncio.Future[_Result]") -> _Result:
-    """Return the result of the work; if the caller is cancelled, the work goes on.
-
-    If the work fails after the caller was cancelled, its error is dropped. `asyncio.shield` would
-    log the error with a traceback.
-    """
+    """Return the result of the work; if the caller is cancelled, the work goes on."""
     try:
         await asyncio.wait((work,))
     except asyncio.CancelledError:
+        # `asyncio.shield` would log a later error of the work, with a traceback.
         work.add_done_callback(_mark_as_seen)
         raise
     return work.result()

@@ -1,7 +1,7 @@
 """Divides long work on the event loop into slices, so that other tasks run in between.
 
-Code that decides about pods knows nothing of the event loop. `TimeSlices.run` runs such code, which
-calls the function `mooring.pausing.pause` at places where other tasks may run.
+Synchronous code calls `mooring.pausing.pause` at places where other tasks may run; `TimeSlices.run`
+runs such code.
 """
 
 import asyncio
@@ -87,11 +87,8 @@ class TimeSlices:
 
 
 def _collect_at_times() -> None:
-    """Collect young garbage after some slices, so that a collection stays short.
-
-    Python collects only when many more objects were made than freed. Work that replaces 100,000
-    objects frees as many as it makes. So all new objects stay young, and one collection takes up to
-    0.4 s.
-    """
+    """Collect young garbage after some slices, so that a collection stays short."""
+    # Python collects only when many more objects were made than freed. Work that frees as many as
+    # it makes would leave all new objects young, and a collection would take up to 0.4 s.
     if next(_slices_ended) % _SLICES_PER_COLLECTION == 0:
         gc.collect(1)

@@ -2,7 +2,7 @@
 
 A decision, a plan or the answer to a user may pause, and other tasks run in the pause. While a task
 has the turn, no other task reads or changes the state, because a trial may be open. Objects from
-watches wait in the inbox until the turn ends. kube-scheduler copies the state for each attempt.
+watches wait in the inbox until the turn ends.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ objects."""
 
 
 class Turn:
-    """A lock for `async with`, held by work that pauses; tasks get it in order of request.
+    """A lock for `async with`; tasks get it in the order of their requests.
 
-    If a coroutine uses the state only between two awaits, run it with `between` instead. A task
-    that has the turn must not ask for it again.
+    A coroutine that uses the state only between two awaits runs with `between` instead. A task that
+    has the turn must not ask for it again.
 
     Attributes:
         holder: The task that has the turn; None if no task has it.
@@ -93,14 +93,10 @@ class Turn:
             await slices.pause()
 
     def _leave(self, emptied: "asyncio.Task[None] | None" = None) -> None:
-        """End the turn; if the inbox has calls, first let a task make these calls.
-
-        That task calls this method again at its end, with itself as `emptied`. If asyncio cancels
-        the task before its first step, because the process ends, the turn ends without the calls.
-        """
+        """End the turn, but first make the calls in the inbox."""
         if self._inbox and not (emptied is not None and emptied.cancelled()):
             self.holder = task = asyncio.create_task(self._empty_inbox())
-            task.add_done_callback(self._leave)
+            task.add_done_callback(self._leave)  # without the calls if asyncio cancels the task
             return
         self._is_emptied.set()
         self._end()
@@ -120,8 +116,7 @@ class Turn:
     async def deliver(self, call: Callable[[], object], size: int, slices: TimeSlices) -> None:
         """Make a call that handles an object of `size` bytes; it may pause and must not raise.
 
-        If another task has the turn, put the call into the inbox, and wait only while the inbox is
-        full.
+        If another task has the turn, the call waits in the inbox.
         """
         if self.holder is None:
             async with self:

@@ -1,9 +1,9 @@
 """The composition root: builds the parts of a replica, starts and stops them in order.
 
 Every replica mirrors the cluster, so that a stand-by is ready. It asks for the lease only when it
-has seen the whole cluster and may watch the resources of kopf. kopf and the scheduling loop run
-only while the replica leads. Losing the lease ends the process immediately, as in kube-scheduler. A
-leader that cannot work for too long stops, and releases the lease.
+has seen the whole cluster. kopf and the scheduling loop run only while the replica leads. Losing
+the lease ends the process immediately, as in kube-scheduler. A leader that cannot work for too long
+releases the lease.
 """
 
 import asyncio
@@ -92,27 +92,20 @@ _MOST_CERTIFICATE: Final = 16 * 1024
 
 
 def _new_identity() -> str:
-    """Return a name for this process that no other replica has, in kube-scheduler's form."""
+    """Return a unique name for this replica, in kube-scheduler's form."""
     return f"{socket.gethostname()}_{uuid4()}"
 
 
 def spare_the_mirror() -> None:
-    """Restrict the garbage collector to young objects until the mirror has its first lists.
-
-    With Python's thresholds it would examine all listed objects each time their number has grown by
-    a quarter. This takes half a second with 150,000 pods, and none of the objects is garbage.
-    """
+    """Restrict the garbage collector to young objects until the mirror has its first lists."""
+    # Python's thresholds would examine all objects each time their number has grown by a quarter:
+    # half a second with 150,000 pods.
     gc.set_threshold(10_000, 3, 100_000)
 
 
 def calm_the_collector() -> None:
-    """Exclude existing objects from garbage collection, and keep later collections short.
-
-    The mirror lives long and has no cycles. Examining 100,000 objects stops all other work for
-    50 ms. Python collects young objects when 10,000 more were made than freed. Work that frees as
-    many objects as it makes starts no collection, so `process/time_slices.py` collects between its
-    slices. Old objects are examined only after 100,000 collections of younger ones.
-    """
+    """Exclude existing objects from garbage collection, and keep later collections short."""
+    # The mirror lives long and has no cycles. Examining 100,000 objects takes 50 ms.
     gc.collect()
     gc.freeze()
     spare_the_mirror()
@@ -257,7 +250,6 @@ class Scheduler:
         )
 
     def _new_decision_log(self) -> DecisionLog:
-        """Return the log of decisions, which also feeds the decision file and the traces."""
         return DecisionLog(
             limit=round(self._settings.decision_record_mib * 2**20),
             append=self._decision_file.append if self._decision_file is not None else None,
@@ -279,7 +271,6 @@ class Scheduler:
         )
 
     def _new_comparer(self) -> CacheComparer:
-        """Return the task that compares kopf's pods and profiles with the API server's objects."""
         engine, profiles = self.engine, self._profile_handler
         return CacheComparer(
             self._client,
@@ -337,7 +328,7 @@ class Scheduler:
         return self._exit_code
 
     async def _schedule(self) -> None:
-        """Watch the cluster until told to stop, and lead while this replica holds the lease."""
+        """Watch the cluster, and lead while this replica holds the lease."""
         self._environment.spare_mirror()
         followers = [
             self._start(self._reflectors.run()),
@@ -363,7 +354,7 @@ class Scheduler:
         logger.info("serving health, metrics and decisions", extra={"address": f"{address}:{port}"})
 
     async def _lead_until_stopped(self) -> None:
-        """Wait for the lease, lead, finish work in flight, and only then release the lease."""
+        """Wait for the lease, lead, finish, and only then release the lease."""
         async with AsyncExitStack() as on_the_way_out:
             if not await self._unless_stopped(self._able_to_lead()):
                 return
@@ -387,7 +378,7 @@ class Scheduler:
             logger.info("stopping: %d bindings in flight", self.engine.loop.binding)
 
     def _start_writers(self) -> "list[asyncio.Task[None]]":
-        """Start and return the tasks that write reports until the last binding has ended."""
+        """Start the tasks that write reports until the last binding has ended."""
         engine = self.engine
         parts = (
             engine.recorder,
@@ -400,7 +391,7 @@ class Scheduler:
         return [self._start(self._turn.between(part.run)) for part in parts if part is not None]
 
     def _start_workers(self) -> "list[asyncio.Task[None]]":
-        """Start and return the tasks of a leader, which end when the leader stops."""
+        """Start the tasks of a leader, which end when the leader stops."""
         work = [
             self._decide(),
             self._kopf.run(self._catch_signals),
@@ -415,13 +406,9 @@ class Scheduler:
         return [self._start(each) for each in work]
 
     async def _decide(self) -> None:
-        """Take in all present profiles and pods, and then decide until cancelled.
-
-        kopf shows objects one after the other, and reading a profile may take long. If decisions
-        began earlier, a profile could take pods for which a profile of higher precedence comes
-        later, and a pod could take the room of a later pod of higher priority. kube-scheduler
-        waits, too (WaitForHandlersSync in cmd/kube-scheduler/app/server.go).
-        """
+        """Take in all present profiles and pods, and then decide until cancelled."""
+        # Later objects may have a higher precedence or priority. kube-scheduler waits, too
+        # (WaitForHandlersSync in cmd/kube-scheduler/app/server.go).
         with self._profile_handler.departures.meanwhile() as gone:
             profiles = await self._profiles()
             await self._turn.between(self._handlers.profiles_read, profiles, gone)
@@ -454,13 +441,12 @@ class Scheduler:
     def is_current(self) -> bool:
         """Return whether this replica may ask for the lease.
 
-        While a watch is broken, it may not: pods that the last leader bound may be missing, so that
-        full nodes look free.
+        It may not while a watch is broken, because full nodes could look free.
         """
         return self._reflectors.is_current()
 
     async def _give_up_when_unable(self) -> None:
-        """Return, and so stop the replica, when it has been unable to work for too long."""
+        """Return when this replica has been unable to work for too long."""
         able_at = self._environment.clock()
         while True:
             await asyncio.sleep(_HEALTH_SECONDS)
@@ -473,7 +459,7 @@ class Scheduler:
                 return
 
     async def _unless_stopped(self, awaited: Coroutine[Any, Any, Any]) -> bool:
-        """Run the coroutine; cancel it and return False if this replica is told to stop first."""
+        """Run the coroutine; return False if this replica must stop first."""
         task, stop = asyncio.create_task(awaited), asyncio.create_task(self._stop.wait())
         await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
@@ -488,10 +474,7 @@ class Scheduler:
         workers: "Sequence[asyncio.Task[None]]",
         writers: "Sequence[asyncio.Task[None]]",
     ) -> None:
-        """Cancel the workers, and finish the work in flight within --stop-seconds.
-
-        A worker that ends even later cannot write, because the lease is released then.
-        """
+        """Cancel the workers, and finish the work in flight within --stop-seconds."""
         engine, now = self.engine, asyncio.get_running_loop().time
         deadline = now() + self._settings.stop_seconds
         engine.loop.halt()
@@ -510,7 +493,7 @@ class Scheduler:
         await asyncio.wait((*workers, *writers), timeout=_LAST_SECONDS)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Stop this replica: the task that has ended should run as long as the replica leads."""
+        """Stop this replica, because one of its tasks has ended."""
         if not task.cancelled():
             if task.exception() is not None:
                 logger.error("a part of the scheduler failed", exc_info=task.exception())
@@ -523,10 +506,7 @@ class Scheduler:
             loop.add_signal_handler(number, self._stop.set)
 
     def _lost(self) -> None:
-        """End the process at once, without a further decision or write, because the lease is lost.
-
-        The elector has already made the leadership invalid, which every write checks.
-        """
+        """End the process at once, because the lease is lost."""
         self.engine.loop.halt()
         self._leading = False
         self._exit_code = 1
@@ -535,7 +515,7 @@ class Scheduler:
         self._environment.end_process(self._exit_code)
 
     def _follow_server(self, version: str) -> None:
-        """Apply the rules of the API server's version; restart if the rules have changed."""
+        """Apply the rules of the API server's version; restart if they have changed."""
         scheduler = self.engine.scheduler
         before, has_begun = scheduler.state.server_version, scheduler.profiles.in_force
         is_other = rules_of_server(version) is not scheduler.state.kubernetes
@@ -545,14 +525,13 @@ class Scheduler:
             self.engine.follow_server(version)
 
     def _begin_anew(self, why: str) -> None:
-        """Log `why`, and shut down: a change can be applied only by a restart."""
+        """Shut down, because a change needs a restart."""
         logger.warning("%s: the process ends and must be started again", why)
         self._exit_code = 1
         self._stop.set()
 
     def _compare_soon(self) -> None:
-        """Let the comparer run soon, because kopf has listed again and may have missed changes."""
-        self._comparer.hint()
+        self._comparer.hint()  # kopf has listed again, and may have missed changes
 
     def _endpoints(self, reviews: Reviews, page_client: ApiClient) -> Endpoints:
         settings, engine, scheduler = self._settings, self.engine, self.engine.scheduler
@@ -657,11 +636,8 @@ class Scheduler:
 
 
 def _published(endpoints: Endpoints, address: str, port: int) -> dict[str, str]:
-    """Return the lease's annotations with address and certificate of a leader outside the cluster.
-
-    Return {} for a leader in a pod, because clients reach it by a port-forward, and for a leader
-    that has no certificate or a very large one.
-    """
+    """Return the lease's annotations about a leader outside the cluster."""
+    # Clients reach a leader in a pod by a port-forward.
     certificate = endpoints.certificate
     if "KUBERNETES_SERVICE_HOST" in os.environ or not 0 < len(certificate) <= _MOST_CERTIFICATE:
         return {}

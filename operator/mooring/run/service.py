@@ -1,8 +1,7 @@
 """The process of `mooring run`: a connection, one replica, and an exit code.
 
-The modules of a replica take most of the start-up time. Therefore they are imported only when the
-API server has answered: a wrong server address is reported quickly, and a process that has just
-started reacts to SIGTERM.
+The modules of a replica take most of the start-up time. They are imported only when the API server
+has answered, so that a wrong server address is reported quickly.
 """
 
 import asyncio
@@ -116,9 +115,7 @@ async def connected_replica(
 def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an error of a task or callback that no code awaits.
 
-    Three harmless errors get the level debug: generators of kopf that fail when they are closed
-    half-way, a callback of kopf that expects to run in a task, and writes to a connection that was
-    aborted during its TLS handshake.
+    Harmless errors of kopf, and of connections that were aborted, get the level debug.
     """
     from mooring.handlers.runner import is_kopfs  # noqa: PLC0415 - slow, see the top
 

@@ -14,7 +14,7 @@ from mooring.observe.logs import FORMATS, LEVELS
 
 
 class _Finite(click.FloatRange):
-    """A parameter type: a finite number in a range. Python would also accept `inf` and `nan`."""
+    """A parameter type: a number in a range, never `inf` or `nan`."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
