@@ -1,7 +1,7 @@
 """Binds an assumed pod: waits until Permit allows it, then runs PreBind, Bind and PostBind.
 
-To call a binding off, its task is cancelled. A Binding that was sent to the API server cannot be
-undone, so its task is not cancelled.
+A binding is called off by the cancellation of its task. This does not happen while a Binding is
+being sent, because a Binding cannot be undone.
 """
 
 import asyncio
@@ -203,7 +203,7 @@ async def _checked(
     pod: Pod,
     node: str,
 ) -> object:
-    """Return the method's result; record an unexpected exception, and raise PluginFailed."""
+    """Return the method's result; turn an unexpected exception into PluginFailed."""
     try:
         answer = await method(pod, node)
     except KubeError:

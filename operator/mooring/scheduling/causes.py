@@ -46,7 +46,7 @@ def _some(number: int) -> IntArray:
 
 
 def cause_of(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> str:
-    """Return the cause why the pod has no node, see the top of this module."""
+    """Return why the pod has no node; see the top of this module."""
     plugin, text = _nearest(pod, diagnosis, cluster)
     missing = _MISSING.get(plugin)
     return next(missing(pod, cluster), text) if missing is not None else text

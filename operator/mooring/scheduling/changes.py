@@ -96,7 +96,7 @@ def pod_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
-    """Yield tolerations for the most frequent taints that keep the pod off."""
+    """Yield tolerations for the most frequent taints that keep the pod off nodes."""
     nodes = cluster.nodes
     counts = Counter[Taint]()
     per_set = np.bincount(nodes.taint_codes[nodes.present], minlength=len(nodes.taint_sets))

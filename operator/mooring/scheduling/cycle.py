@@ -65,7 +65,7 @@ def decide(
         seed: Chooses among nodes with the same total score.
         start: The position in the node order where a search that samples nodes begins.
         now: The time in seconds since the epoch.
-        answers: The answers of extenders; if one is missing, the result is a `Needed`.
+        answers: The answers of extenders; if answers are missing, the result is a `Needed`.
         unschedulable_seconds: The time since the pod's first attempt that found no node.
 
     Raises:
@@ -224,7 +224,7 @@ def _fit_error(
 def _post_filter(
     pipeline: Pipeline, state: PostFilterState, error: FitError
 ) -> tuple[FitError | Needed, object]:
-    """Return the outcome, and the answer of the last plugin that ran."""
+    """Run PostFilter plugins; return the outcome and the last plugin's answer."""
     answer = None
     reasons: list[str] = []
     keeps_nomination = False
@@ -252,7 +252,7 @@ def _with_reasons(message: str, *reasons: str) -> str:
 
 
 def tie_break_seed(uid: str, attempt: int, salt: int = 0) -> int:
-    """Return a number of 32 bits, the same for the same uid, attempt and salt."""
+    """Return a 32-bit number that depends only on uid, attempt and salt."""
     return crc32(f"{uid}/{attempt}/{salt}".encode())
 
 

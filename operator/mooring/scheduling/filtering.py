@@ -154,7 +154,7 @@ class NodeSearch:
         return fits
 
     def nodes_at(self, rows: IntArray) -> NodeView:
-        """Return a view of the nodes at `rows` (ascending); if these are all, copy no columns."""
+        """Return the nodes at `rows` (ascending); copy no columns if `rows` has all nodes."""
         nodes = self.cluster.nodes
         return nodes if len(rows) == len(nodes) else nodes.take(rows)
 
@@ -368,7 +368,7 @@ class NodeSearch:
         )
 
     def diagnosis(self, **found: Any) -> Diagnosis:
-        """Return a Diagnosis; `found` has its fields, except the number and names of all nodes."""
+        """Return a Diagnosis of all nodes; `found` has the other fields."""
         return Diagnosis(total=self.cluster.node_count, names=self.cluster.node_names, **found)
 
 

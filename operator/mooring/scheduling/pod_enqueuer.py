@@ -342,7 +342,7 @@ class PodEnqueuer:
         return False
 
     def _try_again_after(self, member: Pod) -> None:
-        """Retry the group of this version of `member`, if the group is complete."""
+        """Retry the group that this version of `member` names, if the group is complete."""
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return
@@ -509,7 +509,8 @@ class PodEnqueuer:
     def known(self) -> set[Uid]:
         """Return the uids of all pods without a node that are not in flight.
 
-        This includes pods without a profile, and queued pods that another scheduler has bound.
+        This includes pods without a profile. It may include queued pods that another scheduler
+        bound.
         """
         scheduler = self._scheduler
         known = {*scheduler.state.unscheduled, *scheduler.without_profile, *scheduler.queue.uids()}

@@ -233,7 +233,7 @@ class PreemptionExecutor:
         return f"queue {mine.name} took back what queue {its.name} had borrowed"
 
     def stays(self, victim: Pod) -> None:
-        """Give up an eviction; retry the pods that wait for it, without their nominations."""
+        """Give up an eviction; retry the pods that wait for the victim, without nominations."""
         self._try_again(self.scheduler.state.abandon_eviction(victim))
         self.scheduler.work.set()
 

@@ -109,7 +109,7 @@ class Profiles:
         return [warning.under("spec") for warning in found]
 
     def unknown_server(self, name: str) -> str | None:
-        """Return a warning if the profile follows the API server's version, but this is unknown.
+        """Return a warning if the profile follows the API server's version and this is unknown.
 
         Returns None for all other profiles.
         """
@@ -190,7 +190,7 @@ class Profiles:
         return frozenset(p.name for p in others if may_share_pods(entry.profile, p))
 
     def outranked_by(self, name: str) -> tuple[str, ...]:
-        """Return the names of the profiles because of which this profile never applies, or ()."""
+        """Return the names of profiles that together outrank this profile for all pods, or ()."""
         return self._outranked.get(name, ())
 
     def why_none(self, pod: Pod) -> str | None:

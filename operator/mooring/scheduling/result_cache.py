@@ -483,9 +483,9 @@ class NodeResults:
 
     Attributes:
         devices: The versions of the devices that the results depend on.
-        fits_without_pods: As `fits`, but without the filters that read the pods on a node.
         fits: bool[rows]: True where a node exists and passes every node-only filter. This is empty
             if PreFilter rejects the spec.
+        fits_without_pods: As `fits`, but without the filters that read the pods on a node.
     """
 
     spec: SpecResults

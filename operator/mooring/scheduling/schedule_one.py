@@ -196,7 +196,7 @@ class ScheduleOne:
         return True
 
     def _scheduling_cycle(self, attempt: CurrentAttempt) -> Sequence[Needed]:
-        """Decide and commit; return the questions that extenders must answer first."""
+        """Make a decision and carry it out, or return questions to extenders."""
         metrics, group = attempt.pipeline.metrics, attempt.group
         namespace, began = attempt.first.pod.namespace, self._clock()
         outer = metrics.begin_attempt()

@@ -96,8 +96,8 @@ class AssumedPod:
         undo: The stack that unreserves and forgets the pod when it is closed.
         permitted: Ends with the wait at Permit; None if the pod does not wait.
         together: The binding of the group with which the pod was assumed, if any.
-        left_watch: Whether the pod was bound or deleted when its Binding may have been sent. The
-            watch does not tell which of both; the answer to the Binding does.
+        left_watch: Whether the watch has shown that the pod is bound or deleted. Only the answer to
+            the Binding tells whether the pod is bound.
     """
 
     attempt: CurrentAttempt

@@ -364,7 +364,7 @@ class SchedulingQueue:
         self._retry(queued, now, _ATTEMPT_FAILED)
 
     def assumed(self, queued: QueuedPod, now: float) -> None:
-        """If the pod represented other pods, retry the next of these pods."""
+        """Retry the next of the pods that `queued` represented, if there is one."""
         self._try_next(queued, now)
 
     def done(self, queued: QueuedPod, now: float) -> None:
@@ -382,7 +382,7 @@ class SchedulingQueue:
             return False
         self._events.extend(events)
         moved = False
-        for event in events:  # kube-scheduler activates pods in preemption/executor.go
+        for event in events:  # as kube-scheduler does in framework/preemption/executor.go
             queued = self._unschedulable.update_nominations(event)
             if queued is not None:
                 self._retry(queued, now, event.label)

@@ -115,7 +115,7 @@ class QueueingHints:
     def is_admitted(self, queued: QueuedPod) -> bool | None:
         """Return whether the plugins that rejected the pod for all nodes would admit it now.
 
-        Returns None if other plugins rejected it too, or if it is in a group.
+        Returns None if other plugins rejected the pod, too, or if the pod is in a group.
         """
         pod, pipeline, cluster = queued.pod, queued.pipeline, self._cluster
         plugins = queued.unschedulable_plugins

@@ -2,9 +2,9 @@
 
 Pods of a group were rejected for the same reasons, and the same events can help them. After such an
 event, one pod of the group is tried first, and represents the others (see
-`mooring.scheduling.queue.queue`). Pods that are nominated to the event's node are all tried: one of
-them may fit there although another does not. Pods that no single node rejected, for example pods
-that wait for quota, are always represented.
+`mooring.scheduling.queue.queue`). Pods that are nominated to the event's node are all tried,
+because one of them may fit there although another does not. Of pods that no single node rejected,
+for example because of quota, only one is tried, even if they are nominated.
 
 The caller makes one step at a time (`run_hints`). If a group has too many events to check, it is
 retried without hints, because an attempt costs less.
@@ -93,7 +93,7 @@ class Hints(Protocol):
     def is_admitted(self, queued: QueuedPod) -> bool | None:
         """Return whether the plugins that rejected the pod for all nodes would admit it now.
 
-        Returns None if other plugins rejected it, too, or if it is in a group.
+        Returns None if other plugins rejected the pod, too, or if the pod is in a group.
         """
 
 
