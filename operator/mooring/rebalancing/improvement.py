@@ -193,7 +193,7 @@ def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
 
 
 def improve(planning: Planning, candidates: list[GainingPod]) -> None:
-    """Add steps for the candidates, the largest gain first; change the list `candidates`."""
+    """Add steps for the candidates, the largest gain first; remove them from the list."""
     heapify(candidates)
     while candidates and not planning.done:
         candidate = heappop(candidates)

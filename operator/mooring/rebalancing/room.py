@@ -103,7 +103,7 @@ class RoomSearch:
     def _if_others_leave(
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
     ) -> Room | None:
-        """Find moves of pods on any nodes after which the pod fits on `nodes`."""
+        """Find moves of pods on any nodes after which the pod fits on one of `nodes`."""
         planning = self.planning
         among = frozenset(planning.cluster.node_names if nodes is None else nodes)
         for leaving in self._in_the_way(pod):

@@ -103,7 +103,7 @@ def inputs_of(
 
 
 class _Reader:
-    """Puts objects into a cluster state, without fields that no decision reads."""
+    """Puts objects into a cluster state, with only the fields that decisions read."""
 
     def __init__(self, *, keep_raw: bool, kubernetes: str | None) -> None:
         self._keep_raw = keep_raw
