@@ -90,7 +90,7 @@ class Evaluation(Protocol):
         """The name for messages, such as `rule cheapest`."""
 
     def cost(self) -> Cost:
-        """Return the cost of evaluating all present values of nodes, including cached values."""
+        """Return the cost of one evaluation for each value that nodes have now, cached or not."""
 
 
 class Evaluations:
@@ -184,7 +184,7 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return why evaluations exceed a limit, and the cost up to each other evaluation."""
+        """Return why evaluations exceed a limit; for the others, the total cost so far."""
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),

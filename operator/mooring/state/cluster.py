@@ -328,7 +328,7 @@ class ClusterState:
     def put_unscheduled(self, pod: Pod) -> None:
         """Store a new or changed pod without a node, and update its nomination.
 
-        An event is delivered only for a pod in a pod group, and not if only the status has changed.
+        No event is delivered if the pod is in no pod group, or if only its status has changed.
         """
         before = self.pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
@@ -353,8 +353,8 @@ class ClusterState:
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the node of this row before the API server knows of its binding.
 
-        The pod's nomination ends, and it waits for no victims any more. If it was nominated to
-        another node, deliver a DELETE. `announce` delivers the ADD later.
+        The pod's nomination ends, and the pod waits for no victims any more. If it was nominated
+        to another node, deliver a DELETE. `announce` delivers the ADD later.
         """
         gone = self._delete_pod(pod.uid)
         self.evictions.stop_waiting(pod)
@@ -426,7 +426,7 @@ class ClusterState:
         """Nominate the pod to this node and no other; an unknown node ends the nomination.
 
         `reservation` is set if the node is reserved for the pod. `victims` are the pods that are
-        evicted for it. A DELETE is delivered if the pod was nominated to another node.
+        evicted for this pod. A DELETE is delivered if the pod was nominated to another node.
         """
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
@@ -445,7 +445,7 @@ class ClusterState:
     def pass_nomination(self, uid: Uid, pod: Pod) -> bool:
         """Give the nomination of the pod `uid` to `pod`; return False if there is none.
 
-        Rebalancing calls this when `pod` arrives: the pod `uid` is a copy that kept room for it.
+        Rebalancing calls this when `pod` arrives: the pod `uid` is a copy that kept room for `pod`.
         """
         nominee = self.nominations.drop(uid)
         if nominee is None:
@@ -643,7 +643,7 @@ class ClusterState:
         """Begin a dry run on the live state; its end undoes all changes of the trial.
 
         No event is delivered. With `frees_claims`, removing a pod also frees the devices of claims
-        that no other pod uses. Preemption does not set it, as in kube-scheduler.
+        that no other pod uses. As in kube-scheduler, preemption does not set `frees_claims`.
         """
         self._trials += 1
         try:

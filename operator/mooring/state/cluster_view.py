@@ -82,7 +82,7 @@ class ClusterView:
 
     @property
     def node_count(self) -> int:
-        """The number of existing nodes; rows without a node do not count."""
+        """The number of existing nodes; rows without a node are not counted."""
         return self._state.nodes.present_count
 
     @property
@@ -208,7 +208,7 @@ class ClusterView:
     def counts(self, pods: Selection, key: str) -> DomainCounts:
         """Count the selected placed pods per value of a node label, or per node (EACH_NODE).
 
-        Assumed pods count; terminating pods count if the selection includes them.
+        Assumed pods are counted, and terminating pods if the selection includes them.
         """
         return self._state.topology.counts(pods, key)
 

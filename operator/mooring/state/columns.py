@@ -257,7 +257,7 @@ class Interned(Generic[_Value]):
         self._free: list[int] = []
 
     def code_of(self, value: _Value) -> int | None:
-        """Return the code of the value; None if no row holds it."""
+        """Return the code of the value; None if no row has the value."""
         return self._index.get(value)
 
     def put(self, row: int, value: _Value) -> None:
@@ -316,7 +316,7 @@ class ChangeLog:
         self._length += 1
 
     def since(self, position: int) -> IntArray | None:
-        """Return the rows that changed after `position`; None if the log is too short for that.
+        """Return the rows that changed after `position`; None if the log has lost some of them.
 
         A row may be listed twice. The result is a read-only view, valid until the next change.
         """

@@ -254,7 +254,7 @@ class Evictions:
                 self._records.exhausted[budget.key] = False
 
     def grow_older(self) -> None:
-        """End refusals, and charges whose victim has left, at the second call that sees them."""
+        """Forget old refusals, and end old charges; see the docstring of this module."""
         records = self._records
         _end_old(records.exhausted)
         _end_old(records.refused)

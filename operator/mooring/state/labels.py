@@ -138,7 +138,7 @@ class LabelColumns:
         self._unheld: WeakValueDictionary[str, LabelColumn] = WeakValueDictionary()
 
     def __len__(self) -> int:
-        """Return the number of columns that have an array of their own."""
+        """Return the number of columns that have a separate array."""
         return len(self._by_key)
 
     @property

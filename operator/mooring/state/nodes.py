@@ -116,7 +116,7 @@ class NodeTable:
 
     @property
     def present_count(self) -> int:
-        """The number of existing nodes; rows without a node do not count."""
+        """The number of existing nodes; rows without a node are not counted."""
         return len(self.order())
 
     @property

@@ -132,7 +132,7 @@ class Nominations:
     def queued(self) -> Mapping[tuple[int, int], Mapping[str, int]]:
         """The quota that nominated pods use, by the number of their Queue and their priority.
 
-        Pods for which nodes are reserved use none.
+        Pods for which nodes are reserved use no quota.
         """
         return self._queued
 

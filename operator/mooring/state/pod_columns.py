@@ -267,7 +267,7 @@ class PodColumns:
         self._free.append(slot)
 
     def move(self, placed: PlacedPod) -> None:
-        """Set the node's row of the placed pod's slot."""
+        """Store the row of the pod's new node."""
         self._rows.data[placed.slot] = placed.row
 
     def renew(self, placed: PlacedPod, group: int | None = None) -> None:

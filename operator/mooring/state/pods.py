@@ -5,8 +5,8 @@
        |                   +--forget, or expire without confirmation      |
        +---------------------- confirm (another scheduler bound it) ------+
 
-A pod is identified by its uid and is on one node. A new pod may have the name of another one whose
-end the watch has not shown yet.
+A pod is identified by its uid and is on one node. A new pod may have the name of an older
+pod whose end the watch has not shown yet.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -156,7 +156,7 @@ class GroupSearch(CountingSearch):
     def _feasible(
         self, pod: Pod, members: MemberClass, allowed: BoolArray
     ) -> tuple[NodeSearch, IntArray, frozenset[int]]:
-        """Return a search for the pod, the feasible rows, and the unsure rows."""
+        """Return a search for the pod, the feasible rows, and those of them to check again."""
         search = self.searched.search(pod)
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
@@ -167,8 +167,8 @@ class GroupSearch(CountingSearch):
         self.exclude_rejected(fits, members)
         if members.extended is not None:
             fits &= members.extended.passed
-        # A nominated pod may need the room of an unsure row: `_fits_beside_nominated` tells, but
-        # takes long.
+        # A nominated pod may need the room on an unsure row. `_fits_beside_nominated` checks this,
+        # but takes long.
         return search, np.flatnonzero(fits), frozenset(unsure.tolist())
 
     def _fits_beside_nominated(self, search: NodeSearch, row: int) -> bool:

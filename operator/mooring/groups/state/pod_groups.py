@@ -131,12 +131,12 @@ class PodGroupState:
         self.unscheduled_specs: Mapping[PodSpec, int] = MappingProxyType(self._unscheduled_specs)
         """Maps a spec to the number of members that have this spec and no node."""
         self._roles: Counter[str] = Counter()
-        """Maps a role to the number of its members; terminating members do not count."""
+        """Maps a role to the number of its members; terminating members are not counted."""
         self._gated: Counter[str] = Counter()
         """Maps a role to the number of its members with scheduling gates."""
         self._roles_on_nodes: Counter[str] = Counter()
         self.roles_on_nodes: Mapping[str, int] = MappingProxyType(self._roles_on_nodes)
-        """Maps a role to the number of its members on nodes; terminating members do not count."""
+        """Maps a role to the number of its members on nodes, without terminating members."""
         self._priorities: _Largest[int] = _Largest()
         self._declared: _Largest[DeclaredByPod] = _Largest()
         self._first_created = float("inf")
@@ -144,12 +144,12 @@ class PodGroupState:
 
     @property
     def all_pods_count(self) -> int:
-        """The number of members; terminating members do not count."""
+        """The number of members; terminating members are not counted."""
         return len(self._unscheduled) + len(self._assumed) + len(self._assigned)
 
     @property
     def scheduled_pods_count(self) -> int:
-        """The number of members on nodes; terminating members do not count."""
+        """The number of members on nodes; terminating members are not counted."""
         return len(self._assumed) + len(self._assigned)
 
     @property
@@ -231,7 +231,7 @@ class PodGroupState:
     def has_no_spare(self, role: str) -> bool:
         """Return whether the group becomes incomplete if a member with this role leaves.
 
-        Members with scheduling gates do not count.
+        Members with scheduling gates are not counted.
         """
         is_last = self._roles[role] - self._gated[role] == self.roles.get(role, -1)
         return is_last or self.all_pods_count - self._gated.total() == self.minimum
@@ -309,7 +309,7 @@ class PodGroupState:
     def created(self) -> float:
         """The creation time of the group's object, or else of its oldest member, in epoch seconds.
 
-        Former members count, too. The time is infinite if there was never a member.
+        Former members are included. The time is infinite if there was never a member.
         """
         if self.definition is not None and self.key.source.has_object:
             return self.definition.created
@@ -444,7 +444,7 @@ class PodGroups:
     def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
         """Return the key of the pod's group, and the format if members define the group.
 
-        Without a group, or without a format, this value is None.
+        A value is None if the pod has no group, or no such format.
         """
         if pod.scheduling_group is not None:
             key = GroupKey(GroupSource.KUBERNETES, pod.namespace, pod.scheduling_group)
@@ -587,7 +587,7 @@ class PodGroups:
             self._count(uid)
 
     def detach(self, placed: PlacedPod) -> None:
-        """Stop counting the pod on its node; a pod that is still known counts as unscheduled."""
+        """Stop counting the pod on its node; a pod that is still known is then unscheduled."""
         if self._placed.pop(placed.pod.uid, None) is not None:
             self._count(placed.pod.uid)
 
