@@ -189,7 +189,6 @@ class Devices:
 def _devices(
     pool: Pool, node: Node, wanted: Callable[[ResourceSlice, Device, Node], bool]
 ) -> Iterator[tuple[ResourceSlice, Device]]:
-    """Yield the pool's devices that the node can use and `wanted` accepts."""
     for each in pool.slices:
         for device in each.devices:
             elsewhere = each.per_device_node_selection and not node_matches(

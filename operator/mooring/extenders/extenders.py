@@ -264,7 +264,6 @@ class Extenders:
         return ProcessedCandidates(tuple(found for found in candidates if found.victims))
 
     async def _pods(self, pods: Iterable[Pod]) -> dict[str, Json]:
-        """Return the pods as JSON, by uid; deleted pods are left out."""
         wanted = [*pods]
         found = await asyncio.gather(*map(self._objects.pod, wanted))
         return {pod.uid: raw for pod, raw in zip(wanted, found, strict=True) if raw is not None}
@@ -276,7 +275,6 @@ class Extenders:
         return nodes_request(pod, names, [nodes[name] for name in names if name in nodes])
 
     def _client(self, extender: Extender) -> ExtenderClient:
-        """Return the extender's client; changed certificate files need a new client."""
         key = extender, changed_at(extender)
         if key not in self._clients:
             if len(self._clients) >= _MOST_CLIENTS:
@@ -301,7 +299,6 @@ def tls_problem(extender: Extender, *, files: bool = True) -> str | None:
 
 
 def _weighted(answer: bytes, *, nodes: tuple[str, ...], weight: int) -> IntArray | None:
-    """Return the weighted scores of `nodes` (int64) in a plugin's scale."""
     scores = decode_priorities(answer, nodes)
     if scores is None:
         return None

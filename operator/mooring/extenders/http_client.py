@@ -161,7 +161,6 @@ class ExtenderClient:
 
 
 def _authorization(url: URL) -> dict[str, str]:
-    """Return the header for the URL's user and password, as in Go."""
     if url.user is None and url.password is None:
         return {}
     user = b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode()

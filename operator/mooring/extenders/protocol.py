@@ -163,7 +163,6 @@ def _raise_reported(result: Mapping[str, Any]) -> None:
 
 
 def _get(value: Mapping[str, Any], name: str) -> Any:
-    """Return the value of the key in any case; prefer the exact key."""
     if name in value:
         return value[name]
     lower = name.lower()
@@ -171,7 +170,6 @@ def _get(value: Mapping[str, Any], name: str) -> Any:
 
 
 def _read(value: object, kind: type[_Kind], where: str) -> _Kind:
-    """Return the value if it is of type `kind`, else raise AnswerError."""
     if value is None:
         return kind()
     if type(value) is kind and (kind is not int or -_INT64 <= value < _INT64):

@@ -236,7 +236,6 @@ class ExtenderResults:
         return {uid: found[answer] for uid, answer in answers.items()}
 
     def _code(self, failure: NodeFailure) -> int:
-        """Store the failure, and return its position in `_failures` plus 1."""
         if failure not in self._codes:
             if len(self._failures) >= _MOST_REASONS:
                 # One text per extender replaces further reasons.

@@ -191,5 +191,4 @@ class CardPlugin(AssignsInTrials):
 
 
 def _read_of(node: Node) -> tuple[Mapping[str, object], ...]:
-    """Return the values of a node that `node_cards` reads."""
     return node.labels, node.annotations, node.allocatable, node.unavailable

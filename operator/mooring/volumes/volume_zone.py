@@ -149,7 +149,6 @@ def _volume_of(
 
 
 def _topologies(volume: PersistentVolume) -> Iterator[_Topology]:
-    """Yield the volume's zones and regions; skip labels with an empty part."""
     for key in _KEYS:
         if key in volume.labels:
             values = tuple(part.strip() for part in volume.labels[key].split(ZONE_DELIMITER))

@@ -505,7 +505,6 @@ def allocation_fields(allocation: Allocation) -> dict[str, Any]:
 
 
 def _present(**fields: Any) -> dict[str, Any]:
-    """Return the fields that are not empty; False and 0 are not empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
 
 

@@ -42,14 +42,12 @@ def claim_states(pod: Pod, cluster: ClusterView) -> list[ClaimReport]:
 
 
 def _entries(pod: Pod) -> Iterator[PodClaim]:
-    """Yield the pod's claims; skip templates that need no claim."""
     for entry in pod.spec.resource_claims:
         if entry.claim or pod.claim_names.get(entry.name, "") is not None:
             yield entry
 
 
 def _state(entry: PodClaim, pod: Pod, cluster: ClusterView) -> tuple[str | None, str]:
-    """Return the claim's name, or None, and a text about its state."""
     name = entry.claim or pod.claim_names.get(entry.name)
     if not name:
         return None, f"not created yet from ResourceClaimTemplate {entry.template}"

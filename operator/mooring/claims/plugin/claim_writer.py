@@ -153,7 +153,6 @@ class ClaimWriter:
     def _reservation(
         self, pod: Pod, claim: ResourceClaim, allocation: Allocation
     ) -> dict[str, Any]:
-        """Return the claim's new status, with a reservation for the pod."""
         mine = consumer(claim, pod, self._cluster)
         status: dict[str, Any] = {"reservedFor": _consumers([*claim.reserved_for, mine])}
         known = claim.allocation
@@ -238,7 +237,6 @@ class ClaimWriter:
 
 
 def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> str | None:
-    """Return why the claim cannot get this allocation now; None if it can."""
     if claim.malformed:
         return f"a claim cannot be read: {claim.malformed}"
     if claim.deleting:

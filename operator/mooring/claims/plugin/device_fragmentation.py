@@ -122,7 +122,6 @@ class DeviceFragmentation:
         return scores
 
     def _classes(self, claims: Sequence[ResourceClaim]) -> tuple[NodeClasses, NodeClasses]:
-        """Return the nodes' classes, and their classes without devices in use."""
         of_node = self._nodes.classes(self._cluster, claims)
         of_unused = self._unused.classes(self._cluster, claims)
         version = self._cluster.dynamic_resources.classes.version

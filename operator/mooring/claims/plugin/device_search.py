@@ -286,7 +286,6 @@ class Search:
         return _Request(0, 0)
 
     def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
-        """Return the step that tries the next sub-request, or a failure."""
         frame.all_too_many &= failure.too_many
         frame.chosen += 1
         if frame.chosen < len(frame.slots):

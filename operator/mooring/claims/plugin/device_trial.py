@@ -277,7 +277,6 @@ class DeviceTrial:
         return Taken(slot, position, consumed, shared=True, counters=counters, first_share=first)
 
     def _constrain(self, slot: Slot, position: int) -> bool:
-        """Add the device to all constraints, or to none; return whether all admit it."""
         for added, each in enumerate(self._constraints_on[slot]):
             value = each.values[position]
             if not each.admits(value):

@@ -541,7 +541,6 @@ class EquivalentNodes:
                 self._moved.update(self._rows_for(after, cluster))
 
     def _rows_for(self, each: ResourceSlice, cluster: ClusterView) -> Iterator[int]:
-        """Yield the rows of all nodes that can use the slice."""
         if self.inventory.is_on_node(each):
             if (row := cluster.row(each.node_name)) is not None:
                 yield row
@@ -722,7 +721,6 @@ def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], t
 
 
 def _matches(pool: Pool, node: Node) -> Hashable:
-    """For each device with `perDeviceNodeSelection`, return whether the node can use it."""
     return tuple(
         [
             node_matches(device, node.name, node.labels)

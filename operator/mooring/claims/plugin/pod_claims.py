@@ -125,7 +125,6 @@ def _group(pod: Pod, cluster: ClusterView) -> PodGroup | None:
 
 
 def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
-    """Return the name of the claim for the entry; None if none is needed."""
     if not entry.template:
         return Unschedulable(
             f'pod "{pod.key}", spec.resourceClaim "{entry.name}": '
@@ -224,7 +223,6 @@ _TRUE: Final = "True"
 def _with_conditions(
     claim: ResourceClaim,
 ) -> Iterator[tuple[DeviceResult, Sequence[DeviceCondition]]]:
-    """Yield each device that has binding conditions, with its conditions in the status."""
     results = claim.allocation.results if claim.allocation is not None else ()
     for result in results:
         if result.binding_conditions:

@@ -250,7 +250,6 @@ def _built(
 
 
 def _unknown_counter(slices: Iterable[ResourceSlice], sets: Mapping[str, CounterSet]) -> str:
-    """Return a message if devices consume counters that do not exist."""
     for device in (device for each in slices for device in each.devices):
         for consumed in device.consumes:
             counters = sets.get(consumed.counter_set)

@@ -120,7 +120,6 @@ class GPUShare(CardPlugin):
         return full if self._nodes == "Binpack" else _MAX - full
 
     def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
-        """Return the request for shares; SKIP for whole cards; reject a mix."""
         if request.is_whole:
             return SKIP
         return request if request.is_shared else Unschedulable(_MIXED)
@@ -170,7 +169,6 @@ def _cpu(nodes: NodeView, pod: Pod) -> Cpu:
 
 
 def _is_plain(request: CardRequest) -> bool:
-    """Return whether the request is one share of only memory, on any card."""
     share = request.shares[0]
     return request == CardRequest((CardShare(1, share.memory),))
 

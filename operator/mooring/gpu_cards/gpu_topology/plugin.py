@@ -117,7 +117,6 @@ class GPUTopology(CardPlugin):
         return {self._format.cards_annotation: assignment_text(assignment)}
 
     def _free(self, rows: IntArray, request: CardRequest) -> IntArray:
-        """Return a bit mask for each node: the free cards of the requested kind."""
         free = self._cards.free_cards(rows)
         suitable = self._cards.suitable(request, rows)
         return free if suitable is None else free & _masks(suitable)
@@ -127,7 +126,6 @@ class GPUTopology(CardPlugin):
         return subsets(cards.links, len(cards))
 
     def _best(self, row: int, free: int, request: CardRequest) -> int | None:
-        """Return the best set of cards from `free`, both as bit masks."""
         sets = self._subsets(row)
         chosen = sets.best(free, request.whole_cards)
         if chosen is None or sets.weakest_link(chosen) < request.link_required:

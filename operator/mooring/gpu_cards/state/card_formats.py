@@ -105,7 +105,6 @@ class CardFormats:
 
 
 def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
-    """Return the pod's cards: from its annotations, or as the plugin chose them."""
     actual = _actual(placed, form)
     if actual is None and placed.cards is not None and placed.cards[0] == form:
         return placed.cards[1]

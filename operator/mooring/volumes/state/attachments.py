@@ -118,7 +118,6 @@ class ObservedAttachments:
             self._attachments.observe(*found, 1)
 
     def _found(self, attachment: VolumeAttachment) -> tuple[CSISource, int] | None:
-        """Return the attachment's CSI volume and its node's row, if both are known."""
         row = self._nodes.row_of.get(attachment.node_name)
         volume: PersistentVolume | None = self._objects.of(Kind.PERSISTENT_VOLUME).get(
             attachment.volume_name
