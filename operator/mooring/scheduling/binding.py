@@ -140,7 +140,7 @@ def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
 
 @contextmanager
 def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterator[None]:
-    """Let the pod enqueuer, preemption and the group cancel the task inside this context."""
+    """Let other code cancel the task inside this context."""
     uid, task = assumed.pod.uid, asyncio.current_task()
     if task is None:
         raise RuntimeError("bindings run as tasks")
@@ -167,7 +167,7 @@ async def _run(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """Return the result of the plugin's method; raise BindingFailed if the method fails."""
+    """Return the result of the plugin's method, or raise BindingFailed."""
     pipeline, status = assumed.attempt.pipeline, Status.ERROR
     call = _checked(pipeline, plugin, point, method, assumed.pod, assumed.node)
     began = pipeline.metrics.clock()

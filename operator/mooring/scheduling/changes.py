@@ -119,7 +119,7 @@ def _is_hard(taint: Taint) -> bool:
 
 
 def _constraints(spec: PodSpec) -> Iterator[tuple[str, object]]:
-    """Yield, for each constraint, a text for "if it ..." and the constraint."""
+    """Yield pairs of a text for "if it ..." and a constraint."""
     for requirement in spec.node_selector.requirements:
         yield f"had no nodeSelector {requirement.text}", requirement
     if spec.required_nodes is not None:
@@ -276,7 +276,7 @@ def _requests(spec: ClaimSpec) -> Iterator[tuple[str, ExactRequest]]:
 
 
 def _parts(wanted: ExactRequest, where: str) -> Iterator[tuple[str, str | None]]:
-    """Yield, for each selector and capacity, a text for "if it ..." and the part."""
+    """Yield pairs of a text for "if it ..." and a selector or capacity."""
     for index, expression in enumerate(wanted.selectors):
         shown = " ".join((expression or "").split())
         if len(shown) > _MOST_CHARACTERS:

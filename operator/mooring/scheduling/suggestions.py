@@ -205,7 +205,7 @@ class _Suggestions:
         changes: Sequence[Change] = (),
         without: Sequence[Pod] = (),
     ) -> Suggestion | None:
-        """Return a suggestion if `members` fit with these changes and `without` these pods."""
+        """Return a suggestion if `members` fit after the changes and without these pods."""
         while True:
             try:
                 rows = self._decided(members, changes, without)

@@ -17,7 +17,7 @@ from mooring.scheduling.queue.heap import PodHeap
 
 
 class _Order(NamedTuple):
-    """The name of the QueueSort plugin, and the sort key; the smallest key comes first."""
+    """The name of the QueueSort plugin, and the pod's sort key."""
 
     plugin: str
     key: tuple[Any, ...]

@@ -498,7 +498,7 @@ class SchedulingQueue:
             queued.moved_at = moved_at
 
     def _rejected(self, queued: QueuedPod, now: float) -> None:
-        """Retry the next pod with the former signature, if the signature has changed."""
+        """Retry the next pod if `queued` has another signature now."""
         if queued.tries_for == self._hints.signature(queued):
             queued.tries_for = None
         self._try_next(queued, now)
@@ -528,7 +528,7 @@ class SchedulingQueue:
             self._move(queued, SubQueue.ACTIVE, now, event)
 
     def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Move the pod to the backoff from which it is never popped early."""
+        """Move the pod to a backoff that never ends early."""
         queued.moved_at = None
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)

@@ -166,7 +166,7 @@ class QueueingHints:
 
 
 def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
-    """Return whether a budget has changed so that the pod may evict more."""
+    """Return whether a change of a budget lets the pod evict more pods."""
     if not queued.pipeline.preemption.strict or not queued.pod.spec.preempts:
         return False
     before, after = event.before, event.after
@@ -178,7 +178,7 @@ def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
 
 
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
-    """Return whether an event about one pod cannot make the queued pod schedulable."""
+    """Return whether an event about a pod cannot help the queued pod."""
     if about.uid == queued.pod.uid:
         return during_attempt  # its own attempt caused the event
     # The nomination of a pod with a lower priority does not matter.
