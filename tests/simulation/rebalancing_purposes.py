@@ -266,8 +266,10 @@ def what_is_not_moved(world: "World", seconds: float) -> str | None:
         return None
     for raw, name in _movable(world, since):
         node = world.books.versions[name][-1][0].object
+        seen = PodSeen.read(raw)
         targets = [n for n in world.books.nodes if n != name and _takes(world, n, raw)]
         targets = [n for n in targets if world.books.changed_at[n] < since]
+        targets = [n for n in targets if _left_for(world, n, seen).covers(seen.need)]
         if not targets:
             continue
         called = raw["metadata"]["name"]
@@ -279,6 +281,18 @@ def what_is_not_moved(world: "World", seconds: float) -> str | None:
                 f"{pod.key} waits, and would fit on {name} without {called}, which fits {targets}"
             )
     return _group_not_moved(world, section, since) if "Violations" in section["goals"] else None
+
+
+def _left_for(world: "World", name: str, pod: PodSeen) -> Amount:
+    """Return what is free on the node beside other nominated pods of at least its priority."""
+    books = world.books
+    kept = (
+        other.need
+        for other in books.pods.values()
+        if other.nominated == name and not other.node and other.uid != pod.uid
+        if other.priority >= pod.priority
+    )
+    return books.free(name) - sum(kept, Amount())
 
 
 def _group_not_moved(world: "World", section: Raw, since: float) -> str | None:
@@ -314,14 +328,14 @@ def _rests(world: "World", raw: Raw, since: float) -> bool:
 def _fit_anew(world: "World", members: list[Raw], since: float) -> bool:
     """Return whether all these equal pods, once evicted, fit on suitable nodes."""
     books, uids = world.books, {raw["metadata"]["uid"] for raw in members}
-    need, room = PodSeen.read(members[0]).need, 0
+    first, room = PodSeen.read(members[0]), 0
     for name in books.nodes:
         if books.changed_at[name] >= since or not is_suitable(members[0], _node_of(world, name)):
             continue
         leave = [pod.need for uid, pod in books.on_node[name].items() if uid in uids]
-        left = sum(leave, books.free(name)) - need
+        left = sum(leave, _left_for(world, name, first)) - first.need
         while left.covers(Amount()) and room < len(members):
-            left, room = left - need, room + 1
+            left, room = left - first.need, room + 1
     return room >= len(members)
 
 
@@ -350,11 +364,12 @@ def _may_be_evicted(world: "World", raw: Raw, since: float) -> bool:
 
 def _who_fits_then(world: "World", raw: Raw, name: str, since: float) -> PodSeen | None:
     """Return a waiting pod that would fit on the node without `raw`; None if there is none."""
-    books, free = world.books, world.books.free(name) + PodSeen.read(raw).need
+    books, need = world.books, PodSeen.read(raw).need
     node = books.versions[name][-1][0].object
     for pod in _waiting(world):
         known = books.waits_since.get(pod.uid, world.timeline.now) < since
         ready = known and not pod.constrained and not pod.gated and not pod.leaving
+        free = _left_for(world, name, pod) + need
         if ready and free.covers(pod.need) and is_suitable(books.raw[pod.uid], node):
             return pod
     return None
