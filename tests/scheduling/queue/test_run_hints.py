@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Hashable
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from mooring.claims.model.resource_claims import parse_resource_claim
 from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.handle import Handle
 from mooring.framework.post_filter import PostFilterState
-from mooring.framework.registry import NoArgs, Registry
+from mooring.framework.registry import ENTRY_POINT_GROUP, NoArgs, Registry
 from mooring.framework.verdicts import Explanation, Unschedulable
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
@@ -82,7 +83,24 @@ class Evicting:
         return Unschedulable("nothing to evict")
 
 
-REGISTRY = Registry((*SHIPPED, Undeclared, Broken, Evicting), {})
+class OfTheSite(Undeclared):
+    """A plugin of another distribution that may read the whole pod."""
+
+    name: ClassVar[str] = "OfTheSite"
+    depends_on_node_only: ClassVar[bool] = False
+
+
+class OfTheSiteByNode(Undeclared):
+    """A plugin of another distribution that reads nothing of the pod but its spec."""
+
+    name: ClassVar[str] = "OfTheSiteByNode"
+
+
+ANNOUNCED = {
+    each.name: EntryPoint(each.name, f"{__name__}:{each.__name__}", ENTRY_POINT_GROUP)
+    for each in (OfTheSite, OfTheSiteByNode)
+}
+REGISTRY = Registry((*SHIPPED, Undeclared, Broken, Evicting), ANNOUNCED)
 
 BIGGER = ClusterEvent(
     Kind.NODE, Action.UPDATE, parse_node(node("a", cpu="1")), parse_node(node("a", cpu="8"))
@@ -90,7 +108,7 @@ BIGGER = ClusterEvent(
 A_SERVICE = ClusterEvent(Kind.SERVICE, Action.ADD, None, service("front", {"app": "web"}))
 
 
-FILTERS = [{"name": "Undeclared"}, {"name": "Broken"}]
+FILTERS = [{"name": name} for name in ("Undeclared", "Broken", *ANNOUNCED)]
 PIPELINE = pipeline(registry=REGISTRY, plugins={"filter": {"enabled": FILTERS}})
 
 
@@ -153,6 +171,18 @@ def test_a_pod_that_an_extender_has_rejected_has_another_signature_once_it_is_re
     after = rejected("NodeResourcesFit", EXTENDER, name="waits", labels=labels, owner=owner)
     assert before.pod.uid == after.pod.uid
     assert queueing_hint.signature(before) != queueing_hint.signature(after)
+
+
+def test_a_pod_that_a_plugin_of_the_site_has_rejected_shares_its_signature_with_no_other(
+    queueing_hint: QueueingHints,
+) -> None:
+    one, other = (rejected("NodeResourcesFit", "OfTheSite", name=name) for name in ("a", "b"))
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+    alike = [
+        rejected("InterPodAffinity", "OfTheSiteByNode", name=name, labels={"app": "web"})
+        for name in ("a", "b")
+    ]
+    assert queueing_hint.signature(alike[0]) == queueing_hint.signature(alike[1])
 
 
 def test_a_pod_that_may_not_preempt_yet_is_not_tried_for_one_that_may(

@@ -3,10 +3,10 @@
 from collections.abc import Hashable
 from typing import Final
 
-from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
 from mooring.framework.plugin_failures import PluginFailed
+from mooring.framework.registry import SHIPPED_WITH
 from mooring.framework.verdicts import Unschedulable
 from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.events import ClusterEvent, Kind
@@ -30,18 +30,20 @@ class QueueingHints:
     def signature(self, queued: QueuedPod) -> Hashable:
         """Return a value that is equal for pods that the same events may make schedulable."""
         pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
-        by_specs = queued.decided_by_specs and plugins <= pipeline.plugins_of_node_only
+        reading = plugins - pipeline.plugins_of_node_only
+        by_specs = queued.decided_by_specs and not reading
         group = self._group(pod, by_specs=by_specs) if pipeline.group_policy else None
         queue = self._cluster.queues.number_of(pod)
         rejected: tuple[Hashable, ...]
         rejected = (pod.spec, pipeline, plugins, group, queue, pod.longest_run, queued.is_delayed)
         if queued.is_rejected_by_no_node:
             rejected = (*rejected, self._cluster.nominations.get(pod.uid) is not None)
-        if plugins <= pipeline.plugins_of_node_only:  # other plugins may read the whole pod
+        if not reading:
             return rejected
         read = (*rejected, frozenset(pod.labels.items()), pod.owner)
-        if EXTENDER in queued.unschedulable_plugins:
-            return (*read, pod.uid)  # extenders read the whole pod
+        sources = pipeline.distributions
+        if any(sources.get(name) != SHIPPED_WITH for name in reading):
+            return (*read, pod.uid)  # extenders and plugins of the site may read the whole pod
         return (*read, pod.volumes, self._with_devices(pod))
 
     def _with_devices(self, pod: Pod) -> Hashable:
