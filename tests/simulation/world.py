@@ -69,6 +69,8 @@ _CALM_SECONDS: Final = 100.0
 and then until the pod is read (5 seconds): a pod that ended before its Binding needs all of it."""
 _MOVE_SECONDS: Final = 60.0
 """Longer than rebalancing awaits a replacement, 45 seconds: a move may have begun late."""
+_CHARGED_SECONDS: Final = 130.0
+"""Longer than a budget may be charged for a pod that has left."""
 _QUIET_SECONDS: Final = 12.0
 """Longer than the longest backoff."""
 _LOOK_SECONDS: Final = 5.0
@@ -254,6 +256,7 @@ class World:
             quiet = max(self._changed_at + _QUIET_SECONDS, self.timeline.now + _LOOK_SECONDS)
             self._run_until(min(latest, quiet))
         self._run_until(self.timeline.now + _MOVE_SECONDS, self._moves_nothing)
+        self._run_until(self.timeline.now + _CHARGED_SECONDS, self._charges_nothing)
         self._check(invariants.WHEN_CALM)
 
     def _rests(self) -> bool:
@@ -273,6 +276,12 @@ class World:
         """Return whether no replica awaits the replacement of a moved pod."""
         return not any(move.place for _, each in engines(self) for move in each.expected.moves)
 
+    def _charges_nothing(self) -> bool:
+        """Return whether no replica charges a budget."""
+        return not any(
+            engine.scheduler.state.evictions._records.charges for _, engine in engines(self)
+        )
+
     def _empty(self) -> None:
         """Delete all pods and their objects, and let the replicas forget them."""
         for resource in _EMPTIED:
@@ -289,15 +298,14 @@ class World:
         self._check(invariants.WHEN_EMPTY)
 
     def _has_all_answers(self) -> bool:
-        """Return whether no replica has unwritten events or statuses, or pods being bound.
+        """Return whether no replica has unwritten events or statuses, pods being bound, or charges.
 
-        Also no budget is charged: this ends within two minutes even if its status is not written.
+        A charge ends within two minutes even if the budget's status is not written.
         """
-        return not any(
+        return self._charges_nothing() and not any(
             engine.recorder.unwritten
             or not engine.queue_reports._statuses._settled.is_set()
             or engine.scheduler.being_bound
-            or engine.scheduler.state.evictions._records.charges
             for _, engine in engines(self)
         )
 
