@@ -83,6 +83,17 @@ def test_they_follow_nodes_and_pods_a_few_at_a_time_or_many(data: st.DataObject)
         assert told(state) == expected(state)
 
 
+@pytest.mark.parametrize("more", [1, 10])
+def test_nodes_that_came_and_went_since_the_last_read_leave_nothing_behind(more: int) -> None:
+    state = cluster(*(node(f"n{i}", cpu="4", memory=10**9) for i in range(NODES)))
+    before = told(state)
+    for number in range(more):
+        state.put(Kind.NODE, f"more{number}", parse_node(node(f"more{number}", cpu="8")))
+    for number in range(more):
+        state.delete(Kind.NODE, f"more{number}")
+    assert told(state) == before
+
+
 def test_a_view_of_some_nodes_has_theirs_and_follows_them() -> None:
     state = cluster(
         node("n0", cpu="1", memory=100), node("n1", cpu="2", memory=0), node("n2", cpu="4")

@@ -124,6 +124,8 @@ class UsageColumns:
     def _follow(self) -> None:
         rows, known = len(self._evenness), self._position >= 0
         changed = self._changes.since(self._position) if known else None
+        if changed is not None:
+            changed = changed[changed < rows]  # others are of nodes that came and went
         if changed is None or len(changed) > rows:
             self._put_many(np.arange(rows))
         elif len(changed) > _FEW_ROWS:

@@ -541,6 +541,15 @@ def test_nodes_that_went_and_came_are_not_taken_for_those_that_were_there() -> N
     assert found.fits.sum() == NODES * 3 // 4
 
 
+def test_a_node_that_came_and_went_hides_no_other_change() -> None:
+    asked = InCluster(fleet_of(3))
+    assert asked.by_class([BOTH]).fits.all()
+    asked.put(Kind.NODE, node("more"))
+    asked.delete(Kind.NODE, node("more"))
+    asked.put(Kind.RESOURCE_CLAIM, allocated_claim("t", [result(GPU, "n1", "d0")]))
+    assert asked.by_class([BOTH]).fits.tolist() == [True, False, True]
+
+
 def test_nodes_of_single_devices_are_alike_and_so_are_those_that_a_rule_taints() -> None:
     names = [f"n{index}" for index in range(6)]
     slices = [

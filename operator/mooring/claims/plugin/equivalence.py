@@ -493,8 +493,10 @@ class EquivalentNodes:
         changed = log.since(position)
         if before != size:
             self._resize(size)
-        rows = range(size) if changed is None or before != size else changed.tolist()
-        self._take_nodes(rows, cluster)
+        if changed is None or before != size:
+            self._take_nodes(range(size), cluster)
+        else:  # rows beyond the table are of nodes that came and went
+            self._take_nodes(changed[changed < size].tolist(), cluster)
         if slices != now[0]:
             self._take_slices(devices.slices.changed_since(slices), cluster)
         if allocated != now[1]:
